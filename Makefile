@@ -1,0 +1,38 @@
+# Every target sets itself up: a virtual environment in .venv, with what pyproject.toml asks for.
+PYTHON ?= python3
+BIN := .venv/bin
+WORKERS ?= 2
+
+.PHONY: demo test test-slow bench docs lint clean
+
+.venv/ready: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable . --group test
+	touch $@
+
+demo: .venv/ready
+	$(BIN)/python examples/demo.py
+
+test: .venv/ready
+	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist worksteal
+
+test-slow: .venv/ready
+	$(BIN)/python -m pytest -m slow -n 1
+
+bench: .venv/ready
+	$(BIN)/python -m pip install --quiet --group bench
+	$(BIN)/python -m benchmarks
+
+docs: .venv/ready
+	$(BIN)/python -m pip install --quiet --group docs
+	$(BIN)/python docs/generate.py
+	$(BIN)/python -m mkdocs build --strict
+
+lint: .venv/ready
+	$(BIN)/python -m pip install --quiet --group lint
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+
+clean:
+	rm -rf .venv site .pytest_cache .ruff_cache

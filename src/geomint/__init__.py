@@ -1,0 +1,21 @@
+"""geomint: mechanical systems simulated so that their structure survives.
+
+Everything is float64: importing geomint enables it in JAX, unless the variable JAX_ENABLE_X64 says otherwise.
+"""
+
+import os as _os
+
+import jax as _jax
+
+if "JAX_ENABLE_X64" not in _os.environ:
+    _jax.config.update("jax_enable_x64", True)
+
+from . import methods, models
+from .errors import ArchiveError, GeomintError, InputError, Interrupted, RunStopped
+from .mechanics import Mechanics
+from .methods import Composition, Gauss, ImplicitMidpoint, RungeKutta4, Splitting, SymplecticEuler, Verlet
+from .run import Trajectory, ensemble, load, resume, simulate
+from .symmetries import Generator, Rotation, Translation
+from .system import System
+
+__version__ = "0.1.0"

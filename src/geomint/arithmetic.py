@@ -1,0 +1,55 @@
+"""Numbers that remember what rounding took from them.
+
+A state variable that is updated n times by small increments loses about eps/2 of its own size each time. `Compensated`
+keeps that loss beside the value and gives it back with the next increment (Kahan 1965; the error-free sum is Knuth's
+TwoSum, which needs no assumption on sizes). A method writes ``q + dq`` and works on plain arrays and on these alike.
+
+Reference: Hairer, Lubich, Wanner, Geometric Numerical Integration, 2nd ed., section VIII.5.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+
+def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """s + e = a + b exactly, with s = fl(a + b)."""
+    s = a + b
+    # The barrier keeps XLA from seeing (a + b) - a and folding it to b.
+    s = jax.lax.optimization_barrier(s)
+    b_seen = s - a
+    a_seen = s - b_seen
+    return s, (a - a_seen) + (b - b_seen)
+
+
+class Compensated(eqx.Module):
+    """value + lost, where |lost| is at most half a unit in the last place of value."""
+
+    value: Array
+    lost: Array
+
+    @classmethod
+    def of(cls, x: Array) -> Compensated:
+        return cls(x, jnp.zeros_like(x))
+
+    def __add__(self, increment: Array) -> Compensated:
+        return Compensated(*two_sum(self.value, increment + self.lost))
+
+    def __sub__(self, decrement: Array) -> Compensated:
+        return self + (-decrement)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.value.shape
+
+    @property
+    def size(self) -> int:
+        return self.value.size
+
+
+def value(x: Array | Compensated) -> Array:
+    """The number itself, with or without its memory."""
+    return x.value if isinstance(x, Compensated) else x

@@ -1,0 +1,116 @@
+"""The loop, written once: k steps between two saves, blocks of them one after another, no method known by name.
+
+What a save keeps is packed into one row of numbers, written in place into a buffer: XLA then makes one operation of the
+save, where a dozen separate arrays would cost more than the hundred steps between.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..arithmetic import value
+from ..mechanics import Mechanics
+from ..methods import Carry, Method, State
+from ..system import System
+
+Observed = dict[str, Any]
+
+
+class Clock(eqx.Module):
+    """Time is t0 + n·dt from an integer n, never accumulated."""
+
+    t0: Array
+    dt: Array
+
+    @classmethod
+    def of(cls, t0: float, dt: float) -> Clock:
+        return cls(np.asarray(t0), np.asarray(dt))
+
+    def time(self, n: Array) -> Array:
+        return self.t0 + n * self.dt
+
+
+def observe(method: Method, mech: Mechanics, carry: Carry, t: Array) -> Observed:
+    """All that is kept of the state at time t: (q, p), the method's extras, and the watched quantities."""
+    state = method.between(mech, carry, t) if method.traits.event_driven else method.output(mech, carry)
+    q, p = value(state.q), value(state.p)
+    seen: Observed = {"q": q, "p": p, "energy": mech.energy(q, p), **state.extras}
+    if mech.system.symmetries:
+        seen["momentum_maps"] = mech.momentum_maps(q, p)
+    if mech.system.constraint is not None:
+        seen["constraint_residual"] = mech.constraint(q)
+        seen["velocity_residual"] = mech.constraint_rate(q, mech.velocity(p))
+    status = method.status(carry)
+    if status is not None:
+        seen["status"] = status
+    return seen
+
+
+def march(method: Method, mech: Mechanics, carry: Carry, clock: Clock, first: Array, steps: Array) -> Carry:
+    """From step `first` on: `steps` steps, or for an event-driven method as many as pass the time of step first + steps."""
+    if method.traits.event_driven:
+        until = clock.time(first + steps)
+        return jax.lax.while_loop(lambda c: method.time(c) < until, lambda c: method.step(mech, c, clock.dt), carry)
+    return jax.lax.fori_loop(0, steps, lambda _, c: method.step(mech, c, clock.dt), carry)
+
+
+def _pack(seen: Observed, dtype: Any) -> Array:
+    return jnp.concatenate([jnp.ravel(x).astype(dtype) for x in jax.tree.leaves(seen)])
+
+
+def begin(method: Method, system: System, state: State, clock: Clock) -> tuple[Carry, Observed]:
+    """The carry at the start, and what is seen there."""
+    mech = Mechanics(system, value(state.q).shape)
+    carry = method.init(mech, state, clock.dt)
+    return carry, observe(method, mech, carry, clock.t0)
+
+
+def advance(method: Method, system: System, carry: Carry, clock: Clock, first: Array, steps: Array, blocks: Array, rows: Array) -> tuple[Carry, Array]:
+    """`blocks` blocks of `steps` steps from step `first` on; row i of `rows` receives what is seen after block i.
+
+    With integers known at compile time the loops can be differentiated backwards; with traced ones a single program
+    serves every length of run.
+    """
+    mech = Mechanics(system, _shape(method, system, carry))
+
+    def block(i, moving):
+        carry, rows = moving
+        carry = march(method, mech, carry, clock, first + i * steps, steps)
+        seen = observe(method, mech, carry, clock.time(first + (i + 1) * steps))
+        return carry, jax.lax.dynamic_update_index_in_dim(rows, _pack(seen, rows.dtype), i, 0)
+
+    return jax.lax.fori_loop(0, blocks, block, (carry, rows))
+
+
+def _shape(method: Method, system: System, carry: Carry) -> tuple[int, ...]:
+    return value(jax.eval_shape(lambda c: method.output(Mechanics(system), c).q, carry)).shape
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Where in a row everything stands."""
+
+    treedef: Any
+    shapes: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, seen: Observed, members: bool = False) -> Layout:
+        leaves, treedef = jax.tree.flatten(seen)
+        return cls(treedef, tuple(tuple(x.shape[1:] if members else x.shape) for x in leaves))
+
+    @property
+    def width(self) -> int:
+        return sum(int(np.prod(s)) for s in self.shapes)
+
+    def unpack(self, rows: Any) -> Observed:
+        """Rows (..., width) as a tree of arrays (..., *shape), views where the array type allows."""
+        ends = np.cumsum([int(np.prod(s)) for s in self.shapes])
+        parts = [rows[..., e - int(np.prod(s)) : e].reshape(*rows.shape[:-1], *s) for e, s in zip(ends, self.shapes, strict=True)]
+        return jax.tree.unflatten(self.treedef, parts)

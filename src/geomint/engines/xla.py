@@ -1,0 +1,96 @@
+"""The reference engine: the block compiled by XLA, for one trajectory or, by vmap, for an ensemble of them.
+
+Compile time: the method, the functions of the system, shapes. Run time: dt, params, t0, the numbers of steps and blocks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+from ..errors import InputError, nearest
+from ..methods import Carry, Method, State
+from ..system import System
+from .block import Clock, Layout, Observed, advance, begin
+
+# How a member differs from its neighbours: not at all ("one"), in its state, or in its state and its params.
+Spread = str
+
+
+def _spread(function: Any, spread: Spread, system: System, *arguments: Any) -> Any:
+    """function(system, *arguments), mapped over the leading axis of the arguments and, where they differ, of params."""
+    if spread == "one":
+        return function(system, *arguments)
+    if spread == "states":
+        return jax.vmap(lambda *a: function(system, *a))(*arguments)
+    return jax.vmap(lambda params, *a: function(system.with_params(params), *a))(system.params, *arguments)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _begin(spread: Spread, method: Method, system: System, state: State, clock: Clock) -> tuple[Carry, Observed]:
+    return _spread(lambda s, x: begin(method, s, x, clock), spread, system, state)
+
+
+@functools.partial(jax.jit, static_argnums=0, donate_argnums=8)
+def _advance(spread, method, system, carry, clock, first, steps, blocks, rows):
+    return _spread(lambda s, c, r: advance(method, s, c, clock, first, steps, blocks, r), spread, system, carry, rows)
+
+
+BUFFER_NUMBERS = 2**20  # numbers in the buffer of saved rows: 8 MB, whatever the length of the run
+BUFFER_ROWS = 2**14
+_spare: dict[tuple[int, ...], Array] = {}
+
+
+@dataclasses.dataclass
+class Xla:
+    """One (method, system, shape) ready to run. `rows` is the number of saves one call can hold, the same for every
+    length of run, so that one compiled program serves a whole sweep."""
+
+    method: Method
+    system: System
+    clock: Clock
+    spread: Spread = "one"
+    name: str = "xla"
+
+    def begin(self, state: State) -> tuple[Carry, Observed]:
+        carry, seen = _begin(self.spread, self.method, self.system, state, self.clock)
+        self.layout = Layout.of(seen, members=self.spread != "one")
+        leading = () if self.spread == "one" else (jax.tree.leaves(seen)[0].shape[0],)
+        self.rows = max(1, min(BUFFER_ROWS, BUFFER_NUMBERS // max(1, self.layout.width * (leading[0] if leading else 1))))
+        self.buffer_shape = (*leading, self.rows, self.layout.width)
+        return carry, seen
+
+    def buffer(self) -> Array:
+        """Room for rows: one that was handed back, or a new one."""
+        spare = _spare.pop(self.buffer_shape, None)
+        return jnp.zeros(self.buffer_shape, float) if spare is None else spare
+
+    def hand_back(self, buffer: Array) -> None:
+        """A buffer no longer needed; one is kept, since touching fresh memory costs as much as a short run."""
+        _spare.clear()
+        _spare[self.buffer_shape] = buffer
+
+    def advance(self, carry: Carry, first: int, steps: int, blocks: int, buffer: Array) -> tuple[Carry, Array]:
+        return _advance(self.spread, self.method, self.system, carry, self.clock, first, steps, blocks, buffer)
+
+    @property
+    def key(self) -> PyTree:
+        """What was compiled, for remembering how fast it ran."""
+        return self.spread, jax.tree.structure((self.method, self.system)), self.buffer_shape
+
+
+ENGINES = {"xla": Xla}
+
+
+def choose(engine: str) -> type[Xla]:
+    """The engine of that name; "auto" picks."""
+    if engine == "auto":
+        return Xla
+    if engine not in ENGINES:
+        raise InputError(f"there is no engine {engine!r}." + nearest(engine, ("auto", *ENGINES)))
+    return ENGINES[engine]

@@ -1,0 +1,49 @@
+"""What geomint says when something is wrong, in the user's words: which argument, which step and time, what to try."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+
+class GeomintError(Exception):
+    """The base of every error that geomint raises on purpose."""
+
+
+class InputError(GeomintError, ValueError):
+    """An argument does not fit; the message names it and says what would."""
+
+
+class ArchiveError(GeomintError, OSError):
+    """A file can't be opened, continued or written, or belongs to another system."""
+
+
+class RunStopped(GeomintError, RuntimeError):
+    """A run ended before `t_end`; nothing saved is lost.
+
+    `run` is the trajectory up to the last good saved point (an ensemble stops only where all members did),
+    `step` and `time` say which step failed, and `q`, `p` are the state of the last good step before it.
+    """
+
+    def __init__(self, message: str, *, run: Any = None, step: int | None = None, time: float | None = None, q: Any = None, p: Any = None):
+        super().__init__(message)
+        self.run, self.step, self.time, self.q, self.p = run, step, time, q, p
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during a run: `run` holds everything saved so far."""
+
+    def __init__(self, message: str, *, run: Any = None):
+        super().__init__(message)
+        self.run = run
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """' Did you mean …?' for a misspelt name, or the whole list where nothing is near."""
+    known = sorted(known)
+    lowered = {k.lower(): k for k in known}
+    close = difflib.get_close_matches(name.lower(), lowered, n=3, cutoff=0.5)
+    if close:
+        return " Did you mean " + " or ".join(lowered[c] for c in close) + "?"
+    return " Known: " + ", ".join(known) + "."

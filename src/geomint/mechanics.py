@@ -1,0 +1,194 @@
+"""Mechanics(system): all that follows from what the user stated, by differentiation. Derivatives are taken only here.
+
+Notation: U = V + W the whole potential, M the mass, G = ∂g/∂q. Methods call these with plain arrays or with compensated
+ones; everything is evaluated at the value.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from .arithmetic import Compensated, value
+from .errors import InputError
+from .system import System, mass_is_matrix
+
+Position = Array | Compensated
+
+
+def _scalar(name: str, energy: Any, q: Array) -> Array:
+    energy = jnp.asarray(energy)
+    if energy.shape != ():
+        hint = "return its sum" if energy.size > 1 else "return a scalar, as jnp.sum does"
+        raise InputError(f"{name}(q) must return one number, but for q of shape {q.shape} it returns an array of shape {energy.shape}; {hint}.")
+    if jnp.issubdtype(energy.dtype, jnp.complexfloating):
+        raise InputError(f"{name}(q) must return a real number, not {energy.dtype}.")
+    if energy.dtype != q.dtype and jnp.issubdtype(energy.dtype, jnp.floating):
+        raise InputError(f"{name}(q) returns {energy.dtype} although q is {q.dtype}: something inside lowers the precision (a cast, or dtype=jnp.float32).")
+    return energy.astype(q.dtype)
+
+
+class Mechanics(eqx.Module):
+    """The derived quantities of a system."""
+
+    system: System
+    mass_inverse: Array
+
+    def __init__(self, system: System, shape: tuple[int, ...] | None = None):
+        """`shape` is that of q; without it a square mass is taken for a matrix."""
+        self.system = system
+        mass = system.mass
+        square = mass.ndim == 2 and mass.shape[0] == mass.shape[1]
+        if square and (shape is None or mass_is_matrix(mass.shape, shape)):
+            # An explicit inverse: one product a step instead of two triangular solves, symmetric by construction,
+            # which is what symplecticity asks for; the loss is of the order of the mass ratio times eps.
+            factor = jnp.linalg.cholesky(mass)
+            root = jax.scipy.linalg.solve_triangular(factor, jnp.eye(len(mass), dtype=mass.dtype), lower=True)
+            self.mass_inverse = root.T @ root
+        else:
+            self.mass_inverse = 1 / mass  # a product a step instead of a division, which costs several times more
+
+    # --- energy -----------------------------------------------------------------------------------------------------
+    def slow_potential(self, q: Position) -> Array:
+        """V(q)."""
+        q = value(q)
+        if self.system.potential is None:
+            return jnp.zeros((), q.dtype)
+        return _scalar("potential", self.system.call(self.system.potential, q), q)
+
+    def fast_potential(self, q: Position) -> Array:
+        """W(q)."""
+        q = value(q)
+        if self.system.fast is None:
+            return jnp.zeros((), q.dtype)
+        return _scalar("fast", self.system.call(self.system.fast, q), q)
+
+    def potential(self, q: Position) -> Array:
+        """U = V + W."""
+        return self.slow_potential(q) if self.system.fast is None else self.slow_potential(q) + self.fast_potential(q)
+
+    def kinetic(self, p: Position) -> Array:
+        """½ pᵀM⁻¹p."""
+        return 0.5 * jnp.sum(value(p) * self.velocity(p))
+
+    def energy(self, q: Position, p: Position) -> Array:
+        """H = ½ pᵀM⁻¹p + U(q)."""
+        return self.kinetic(p) + self.potential(q)
+
+    # --- mass -------------------------------------------------------------------------------------------------------
+    def _matrix_mass(self, x: Array) -> bool:
+        return mass_is_matrix(self.system.mass.shape, x.shape)
+
+    def velocity(self, p: Position) -> Array:
+        """M⁻¹p."""
+        p = value(p)
+        if self._matrix_mass(p):
+            return (self.mass_inverse @ p.ravel()).reshape(p.shape)
+        return p * self.mass_inverse
+
+    def momentum(self, v: Position) -> Array:
+        """M v."""
+        v = value(v)
+        if self._matrix_mass(v):
+            return (self.system.mass @ v.ravel()).reshape(v.shape)
+        return v * self.system.mass
+
+    # --- derivatives of the potential -------------------------------------------------------------------------------
+    def slow_gradient(self, q: Position) -> Array:
+        """∇V(q), by hand where the system overrides it."""
+        q = value(q)
+        if self.system.potential is None:
+            return jnp.zeros_like(q)
+        by_hand = self.system.overrides.get("gradient")
+        return jax.grad(self.slow_potential)(q) if by_hand is None else self.system.call(by_hand, q)
+
+    def fast_gradient(self, q: Position) -> Array:
+        """∇W(q), by hand where the system overrides it."""
+        q = value(q)
+        if self.system.fast is None:
+            return jnp.zeros_like(q)
+        by_hand = self.system.overrides.get("fast_gradient")
+        return jax.grad(self.fast_potential)(q) if by_hand is None else self.system.call(by_hand, q)
+
+    def gradient(self, q: Position) -> Array:
+        """∇U(q)."""
+        if self.system.overrides:
+            return self.slow_gradient(q) + self.fast_gradient(q)
+        # One backward pass through the sum: the compiler shares what V and W have in common.
+        return jax.grad(self.potential)(value(q))
+
+    def force(self, q: Position) -> Array:
+        """−∇U(q)."""
+        return -self.gradient(q)
+
+    def slow_force(self, q: Position) -> Array:
+        return -self.slow_gradient(q)
+
+    def fast_force(self, q: Position) -> Array:
+        return -self.fast_gradient(q)
+
+    def hessian_product(self, q: Position, a: Array) -> Array:
+        """U''(q)·a, at the cost of about two gradients."""
+        return jax.jvp(self.gradient, (value(q),), (a,))[1]
+
+    def third(self, q: Position, a: Array) -> Array:
+        """a·U'''(q)·a, the gradient of aᵀU''(q)a, without a tensor: the second derivative of ∇U along a."""
+        along = lambda x: jax.jvp(self.gradient, (x,), (a,))[1]
+        return jax.jvp(along, (value(q),), (a,))[1]
+
+    # --- constraints ------------------------------------------------------------------------------------------------
+    def constraint(self, q: Position) -> Array:
+        """g(q), always a vector."""
+        q = value(q)
+        if self.system.constraint is None:
+            return jnp.zeros((0,), q.dtype)
+        g = jnp.asarray(self.system.call(self.system.constraint, q))
+        if g.ndim > 1:
+            raise InputError(f"constraint(q) must return a vector (m,), not an array of shape {g.shape}; ravel it.")
+        return g.reshape(-1)
+
+    def constraint_rate(self, q: Position, v: Array) -> Array:
+        """G(q) v."""
+        return jax.jvp(self.constraint, (value(q),), (v,))[1]
+
+    def constraint_force(self, q: Position, multipliers: Array) -> Array:
+        """G(q)ᵀλ."""
+        return jax.vjp(self.constraint, value(q))[1](multipliers)[0]
+
+    def constraint_curvature(self, q: Position, v: Array) -> Array:
+        """g''(q)(v, v)."""
+        rate = lambda x: jax.jvp(self.constraint, (x,), (v,))[1]
+        return jax.jvp(rate, (value(q),), (v,))[1]
+
+    def constraint_jacobian(self, q: Position) -> Array:
+        """G(q) as a matrix (m, n); for small m or for tests."""
+        q = value(q)
+        return jax.jacrev(self.constraint)(q).reshape(-1, q.size)
+
+    def multipliers(self, q: Position, v: Array) -> Array:
+        """λ of the exact motion: (G M⁻¹Gᵀ) λ = G M⁻¹ f + g''(v, v)."""
+        jacobian = self.constraint_jacobian(q)
+        columns = jax.vmap(lambda row: self.velocity(row.reshape(value(q).shape)).ravel(), out_axes=1)(jacobian)
+        right = self.constraint_rate(q, self.velocity(self.force(q))) + self.constraint_curvature(q, v)
+        return jnp.linalg.solve(jacobian @ columns, right)
+
+    def acceleration(self, q: Position, v: Array) -> Array:
+        """q̈ = M⁻¹(f − Gᵀλ), the underlying ordinary differential equation, constrained or not."""
+        if self.system.constraint is None:
+            return self.velocity(self.force(q))
+        return self.velocity(self.force(q) - self.constraint_force(q, self.multipliers(q, v)))
+
+    # --- what is watched --------------------------------------------------------------------------------------------
+    def momentum_maps(self, q: Position, p: Position) -> dict[str, Array]:
+        """J(q, p) of every stated symmetry, by name."""
+        maps: dict[str, Array] = {}
+        for symmetry in self.system.symmetries:
+            name, k = symmetry.name, 2
+            while name in maps:
+                name, k = f"{symmetry.name} {k}", k + 1
+            maps[name] = symmetry.momentum_map(value(q), value(p))
+        return maps

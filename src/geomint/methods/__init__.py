@@ -1,0 +1,21 @@
+"""The methods, one family per file, and their registry."""
+
+from __future__ import annotations
+
+from ..expressions import evaluate
+from .base import Carry, Method, State, Traits, all, as_method, classes, register
+from .composition import SCHEMES, Composition
+from .gauss import Gauss, ImplicitMidpoint
+from .runge_kutta import RungeKutta4
+from .splitting import TABLES, KickDrift, Splitting, SymplecticEuler, Verlet
+
+
+def named(text: str) -> Method:
+    """A method from its name or expression: named("verlet"), named("Composition(Verlet(), order=8)")."""
+    return as_method(evaluate(text, classes(), "method"))
+
+
+__all__ = [
+    "SCHEMES", "TABLES", "Carry", "Composition", "Gauss", "ImplicitMidpoint", "KickDrift", "Method", "RungeKutta4",
+    "Splitting", "State", "SymplecticEuler", "Traits", "Verlet", "all", "as_method", "classes", "named", "register",
+]  # fmt: skip

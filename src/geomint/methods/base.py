@@ -1,0 +1,167 @@
+"""What a method is: a small frozen module with traits and three functions, and the registry that lists them all.
+
+A method moves a `carry`, a pytree of its own choosing that holds all a restart needs. Most carry (q, p). Fields that are
+floats are traced, so a sweep over them does not recompile; mark integers, strings and tables `static`.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar
+
+import equinox as eqx
+from jaxtyping import Array, PyTree
+
+from ..errors import InputError
+from ..mechanics import Mechanics
+from ..system import System
+
+Carry = PyTree
+
+
+class State(eqx.Module):
+    """A point of phase space at time t, with whatever else a method shows there (multipliers, filtered positions, …)."""
+
+    q: Any
+    p: Any
+    t: Any = 0.0
+    key: Any = None
+    extras: dict[str, Array] = eqx.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Traits:
+    """What a method claims. Every claim is measured by the property tests; a denied one must measurably fail.
+
+    order:          of convergence in q and p
+    symplectic:     one step preserves dq ∧ dp (on the tangent space of the constraint manifold)
+    symmetric:      Φ(−h) ∘ Φ(h) = identity
+    reversible:     flipping p, stepping and flipping again undoes a step
+    energy:         "exact", "bounded" (no drift over long times) or None
+    momentum_maps:  "all" (of linear actions), "linear" (translations only) or None
+    constrained:    moves systems with a constraint
+    free:           moves systems without one
+    needs:          what the system must have: "constraint", "fast", "hessian", "lie group"
+    event_driven:   chooses its own times; dt is the interval between looks
+    forces:         evaluations of the force in a step, where that number is fixed
+    """
+
+    order: int
+    symplectic: bool
+    symmetric: bool
+    reversible: bool
+    energy: str | None
+    momentum_maps: str | None
+    constrained: bool = False
+    free: bool = True
+    needs: tuple[str, ...] = ()
+    event_driven: bool = False
+    forces: int | None = None
+
+
+NEEDS = {
+    "constraint": ("constraint", "state it as System(constraint=g), g(q) -> (m,)"),
+    "fast": ("fast", "state the stiff part of the potential as System(fast=W)"),
+}
+
+
+class Method(eqx.Module):
+    """The base of all methods."""
+
+    failures: ClassVar[dict[int, str]] = {}
+
+    @property
+    @abc.abstractmethod
+    def traits(self) -> Traits:
+        """What this method claims."""
+
+    def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
+        """The carry that stands for `state`."""
+        return state.q, state.p
+
+    @abc.abstractmethod
+    def step(self, mech: Mechanics, carry: Carry, dt: Array) -> Carry:
+        """One step of length dt (either sign)."""
+
+    def output(self, mech: Mechanics, carry: Carry) -> State:
+        """What the carry stands for."""
+        return State(carry[0], carry[1])
+
+    def time(self, carry: Carry) -> Array:
+        """Event-driven methods: how far the carry has got."""
+        raise TypeError(f"{self.name} is not event-driven")
+
+    def between(self, mech: Mechanics, carry: Carry, t: Array) -> State:
+        """Event-driven methods: the state at a time t up to `time(carry)`, without touching the carry."""
+        raise TypeError(f"{self.name} is not event-driven")
+
+    def status(self, carry: Carry) -> Array | None:
+        """0 while all is well, else the sticky key of a message in `failures`; None for methods that can't fail."""
+        return None
+
+    @property
+    def name(self) -> str:
+        """An expression that makes this method again, as in Composition(Verlet(), order=8)."""
+        parts = []
+        for field in dataclasses.fields(self):
+            setting = getattr(self, field.name)
+            if not field.init or setting == field.default:
+                continue
+            parts.append(f"{field.name}={setting.name if isinstance(setting, Method) else repr(setting)}")
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def check(self, system: System) -> None:
+        """That the system is one this method moves; otherwise an error that says what is missing."""
+        for need in self.traits.needs:
+            if need in NEEDS and getattr(system, NEEDS[need][0]) is None:
+                raise InputError(f"{self.name} needs a system with a {need} part, and this one has none: {NEEDS[need][1]}.")
+        if system.constraint is not None and not self.traits.constrained:
+            able = sorted({type(m).__name__ for m in all() if m.traits.constrained}) or ["Rattle"]
+            raise InputError(f"{self.name} does not move constrained systems, and this one has a constraint; use {', '.join(able)}, or leave the constraint out.")
+        if system.constraint is None and not self.traits.free:
+            raise InputError(f"{self.name} moves constrained systems only, and this one has no constraint.")
+
+
+_classes: dict[str, type[Method]] = {}
+_variants: dict[str, Callable[[], tuple[Method, ...]]] = {}
+M = TypeVar("M", bound=type[Method])
+
+
+def register(*variants: dict[str, Any]) -> Callable[[M], M]:
+    """Class decorator: the method joins the registry, once for each set of arguments (once with none by default).
+
+    Registration alone gives it a name on the command line, a row in the documentation and every property test.
+    """
+
+    def join(cls: M) -> M:
+        _classes[cls.__name__] = cls
+        _variants[cls.__name__] = lambda: tuple(cls(**arguments) for arguments in variants or ({},))
+        return cls
+
+    return join
+
+
+def all() -> tuple[Method, ...]:
+    """Every registered method in each of its registered variants; `.name` and `.traits` say what it is."""
+    return tuple(method for make in _variants.values() for method in make())
+
+
+def classes() -> dict[str, type[Method]]:
+    """The registered classes by name."""
+    return dict(_classes)
+
+
+def as_method(method: Any) -> Method:
+    """The method itself; an error that helps for a class, a name or anything else."""
+    if isinstance(method, Method):
+        return method
+    if isinstance(method, type) and issubclass(method, Method):
+        raise InputError(f"method is the class {method.__name__}; write {method.__name__}() with its arguments.")
+    raise InputError(f"method must be a method such as gm.Verlet(), not {method!r}; gm.methods.all() lists them, and gm.methods.named('verlet') finds one by name.")
+
+

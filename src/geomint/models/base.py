@@ -1,0 +1,79 @@
+"""What a model is: a system with initial data, and the expression that makes it again in another process."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, ParamSpec
+
+import numpy as np
+
+from ..expressions import evaluate
+from ..system import System
+
+P = ParamSpec("P")
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """A system with initial data; `dt` and `t_end` are what a first look takes."""
+
+    system: System
+    q0: np.ndarray
+    v0: np.ndarray
+    name: str
+    description: str
+    dt: float = 0.01
+    t_end: float = 10.0
+
+    def __repr__(self) -> str:
+        return f"<geomint model {self.name}: {self.description}>"
+
+
+_models: dict[str, Callable[..., Model]] = {}
+
+
+def model(make: Callable[P, Model]) -> Callable[P, Model]:
+    """Decorator: registers a model, and records on its system the call that made it, where that can be written down."""
+
+    @functools.wraps(make)
+    def recorded(*positional: P.args, **keywords: P.kwargs) -> Model:
+        made = make(*positional, **keywords)
+        call = inspect.signature(make).bind(*positional, **keywords)
+        settings = {name: _literal(x) for name, x in call.arguments.items()}
+        written = ", ".join(f"{name}={x}" for name, x in settings.items())
+        origin = None if None in settings.values() else f"{make.__name__}({written})"
+        return dataclasses.replace(made, system=_with_origin(made.system, origin))
+
+    _models[make.__name__] = recorded
+    return recorded
+
+
+def _literal(x: Any) -> str | None:
+    """A number, string, list or array as text that reads back to the same value; None for anything else."""
+    if isinstance(x, np.ndarray):
+        x = x.tolist()
+    if isinstance(x, (bool, int, float, str, type(None))):
+        return repr(x)
+    if isinstance(x, (list, tuple)):
+        parts = [_literal(y) for y in x]
+        return None if None in parts else "[" + ", ".join(map(str, parts)) + "]"
+    return None
+
+
+def _with_origin(system: System, origin: str | None) -> System:
+    return System(
+        system.potential, system.mass, system.constraint, system.fast, system.symmetries, system.params, system.overrides, origin
+    )
+
+
+def all() -> dict[str, Callable[..., Model]]:
+    """The models by name."""
+    return dict(sorted(_models.items()))
+
+
+def named(text: str) -> Model:
+    """A model from its name or expression: named("fpu"), named("fpu(springs=5)")."""
+    return evaluate(text, _models, "model")

@@ -1,0 +1,8 @@
+"""Runs: simulate, ensemble, what they leave, and how they go on."""
+
+from .ensemble import ensemble
+from .resume import load, resume
+from .simulate import simulate
+from .trajectory import Trajectory
+
+__all__ = ["Trajectory", "ensemble", "load", "resume", "simulate"]

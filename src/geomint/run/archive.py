@@ -1,0 +1,284 @@
+"""The archive: one HDF5 file that a kill at any moment leaves whole.
+
+HDF5 does not promise that, since it updates its own tables in place. So its part is done before the first step: all
+datasets are created at their final size (contiguous, allocated, never filled), and the file is closed and renamed into
+place. From then on rows are written straight to their known offsets in the file, and no table of HDF5 is ever touched
+again. Two checkpoint slots are written in turn, each with a checksum, after the rows it covers are on the disk; the
+newest slot that is intact says how many rows count. A longer run is a new file beside the old one, renamed over it.
+
+Layout:  /t  /q  /p  /energy  …            one row per saved point
+         /momentum_maps/<name>             likewise
+         /checkpoint  (2, size) bytes      sequence, step, rows, carry, checksum
+         /rows_saved                       for other readers: how many rows count
+         attribute `geomint`               JSON: method, grid, fingerprint of the system, versions
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import json
+import os
+import platform
+import struct
+import time
+import zlib
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import h5py
+import jax
+import numpy as np
+
+from .. import methods
+from ..errors import ArchiveError
+from ..methods import Carry
+from .grid import Grid
+from .trajectory import Checkpoint, Trajectory
+
+FORMAT = 1
+_HEAD = struct.Struct("<QQQ")  # sequence, step, rows
+_CRC = struct.Struct("<I")
+CHECKPOINT_SECONDS = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """One dataset: where its rows begin in the file and what a row is."""
+
+    name: str
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    offset: int
+
+    @property
+    def row_bytes(self) -> int:
+        return self.dtype.itemsize * int(np.prod(self.shape))
+
+
+def _versions() -> dict[str, str]:
+    return {name: version(name) for name in ("jax", "jaxlib", "numpy", "h5py")} | {"python": platform.python_version()}
+
+
+def describe_carry(carry: Carry) -> list[list[Any]]:
+    """Dtype and shape of each leaf, in order: what the bytes of a checkpoint mean."""
+    return [[str(np.asarray(x).dtype), list(np.shape(x))] for x in jax.tree.leaves(carry)]
+
+
+def _flat(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, x in tree.items():
+        yield from _flat(x, f"{prefix}{name}/") if isinstance(x, dict) else [(prefix + name, x)]
+
+
+def _nested(flat: dict[str, Any]) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for path, x in flat.items():
+        *groups, name = path.split("/")
+        node = tree
+        for g in groups:
+            node = node.setdefault(g, {})
+        node[name] = x
+    return tree
+
+
+class Writer:
+    """An archive open for appending; a sink of the host loop."""
+
+    def __init__(self, path: Path, meta: dict[str, Any], columns: dict[str, Column], slots: tuple[int, int], count: int, rows: int, sequence: int):
+        self.path, self.meta, self.columns = path, meta, columns
+        self.slot_offset, self.slot_bytes = slots
+        self.count_offset, self.rows, self.sequence = count, rows, sequence
+        self.last = 0.0
+        self.file = os.open(path, os.O_RDWR)
+        try:
+            fcntl.lockf(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self.file)
+            raise ArchiveError(f"{path} is being written by another process; wait for it or stop it.") from None
+
+    def append_columns(self, seen: dict[str, Any], t: np.ndarray) -> None:
+        """Rows of every column, time first on the leading axis."""
+        for name, x in {**dict(_flat(seen)), "t": t}.items():
+            column = self.columns[name]
+            data = np.ascontiguousarray(x, column.dtype).tobytes()
+            _write(self.file, data, column.offset + self.rows * column.row_bytes)
+        self.rows += len(t)
+
+    def checkpoint(self, carry: Carry, step: int, force: bool = False) -> None:
+        """Everything appended so far counts from now on. At most twice a second, since it waits for the disk."""
+        if not force and time.monotonic() - self.last < CHECKPOINT_SECONDS:
+            return
+        self.sequence += 1
+        body = _HEAD.pack(self.sequence, step, self.rows) + b"".join(np.asarray(x).tobytes() for x in jax.tree.leaves(carry))
+        os.fdatasync(self.file)
+        _write(self.file, body + _CRC.pack(zlib.crc32(body)), self.slot_offset + (self.sequence % 2) * self.slot_bytes)
+        _write(self.file, np.int64(self.rows).tobytes(), self.count_offset)
+        os.fdatasync(self.file)
+        self.last = time.monotonic()
+
+    def close(self) -> None:
+        os.close(self.file)
+
+
+def _write(file: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        done = os.pwrite(file, view, offset)
+        view, offset = view[done:], offset + done
+
+
+def _dataset(file: h5py.File, name: str, shape: tuple[int, ...], dtype: Any) -> int:
+    """A contiguous dataset with its space allocated and not filled; returns its offset in the file."""
+    creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    creation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    links = h5py.h5p.create(h5py.h5p.LINK_CREATE)
+    links.set_create_intermediate_group(True)
+    made = h5py.h5d.create(file.id, name.encode(), h5py.h5t.py_create(np.dtype(dtype), logical=True), h5py.h5s.create_simple(shape), creation, links)
+    return made.get_offset() or 0
+
+
+def create(path: str | Path, meta: dict[str, Any], seen: dict[str, Any], carry: Carry, saves: int, replace: bool = False) -> Writer:
+    """A new archive for `saves` rows like `seen` (one saved point, as the engine shows it)."""
+    path = Path(path)
+    if path.exists() and not replace:
+        raise ArchiveError(f"{path} exists. Choose another output, remove it, or continue it with gm.resume({str(path)!r}, ...).")
+    if not path.parent.is_dir():
+        raise ArchiveError(f"{path}: the folder {path.parent} does not exist.")
+    meta = {**meta, "format": FORMAT, "versions": _versions(), "carry": describe_carry(carry)}
+    slot_bytes = _HEAD.size + sum(np.asarray(x).nbytes for x in jax.tree.leaves(carry)) + _CRC.size
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with h5py.File(part, "w", libver="earliest") as file:
+        file.attrs["geomint"] = json.dumps(meta)
+        for name, x in {**dict(_flat(seen)), "t": np.zeros(())}.items():
+            _dataset(file, name, (saves, *np.shape(x)), np.asarray(x).dtype)
+        _dataset(file, "checkpoint", (2, slot_bytes), np.uint8)
+        _dataset(file, "rows_saved", (1,), np.int64)
+    if replace:
+        return _open_part(part)
+    try:
+        os.link(part, path)  # fails where the name was taken meanwhile
+    except FileExistsError:
+        raise ArchiveError(f"{path} exists.") from None
+    finally:
+        part.unlink()
+    return _open_part(path)
+
+
+def _open_part(path: Path) -> Writer:
+    meta, columns, slots, count, _ = _read_tables(path)
+    return Writer(path, meta, columns, slots, count, rows=0, sequence=0)
+
+
+def _read_tables(path: Path) -> tuple[dict[str, Any], dict[str, Column], tuple[int, int], int, int]:
+    """What HDF5 knows: the JSON, the columns, the checkpoint slots, where the count stands, how many rows there is room for."""
+    if not path.exists():
+        raise ArchiveError(f"there is no file {path}.")
+    try:
+        with h5py.File(path, "r", locking=False) as file:
+            if "geomint" not in file.attrs:
+                raise ArchiveError(f"{path} is an HDF5 file, but not one that geomint wrote.")
+            meta = json.loads(str(file.attrs["geomint"]))
+            if meta["format"] > FORMAT:
+                raise ArchiveError(f"{path} was written by a newer geomint (format {meta['format']}); update geomint.")
+            columns: dict[str, Column] = {}
+
+            def visit(name: str, item: Any) -> None:
+                if isinstance(item, h5py.Dataset):
+                    columns[name] = Column(name, item.dtype, item.shape[1:], item.id.get_offset() or 0)
+
+            file.visititems(visit)
+            room = file["t"].shape[0]
+    except ArchiveError:
+        raise
+    except (OSError, KeyError, ValueError, RuntimeError) as error:
+        raise ArchiveError(f"{path} can't be read as an archive: it is truncated, damaged, or no HDF5 file ({error}).") from None
+    slots, count = columns.pop("checkpoint"), columns.pop("rows_saved")
+    needed = max(c.offset + room * c.row_bytes for c in (*columns.values(),))
+    if path.stat().st_size < max(needed, slots.offset + 2 * slots.row_bytes):
+        raise ArchiveError(f"{path} is truncated: it has {path.stat().st_size} bytes of at least {needed}.")
+    return meta, columns, (slots.offset, slots.row_bytes), count.offset, room
+
+
+@dataclasses.dataclass
+class Contents:
+    """An archive as it stands: what its newest intact checkpoint vouches for."""
+
+    path: Path
+    meta: dict[str, Any]
+    columns: dict[str, Column]
+    slots: tuple[int, int]
+    count_offset: int
+    room: int
+    sequence: int
+    step: int
+    rows: int
+    leaves: list[np.ndarray]
+
+    def array(self, name: str) -> np.ndarray:
+        """A column as a memory map of the file: nothing is read before it is used."""
+        c = self.columns[name]
+        if self.rows == 0 or c.row_bytes == 0:
+            return np.zeros((self.rows, *c.shape), c.dtype)
+        return np.memmap(self.path, c.dtype, "r", c.offset, (self.rows, *c.shape))
+
+    def writer(self) -> Writer:
+        return Writer(self.path, self.meta, self.columns, self.slots, self.count_offset, self.rows, self.sequence)
+
+    def carry_like(self, template: Carry) -> Carry:
+        """The checkpoint's carry in the structure of `template`."""
+        leaves, treedef = jax.tree.flatten(template)
+        if describe_carry(template) != self.meta["carry"] or len(leaves) != len(self.leaves):
+            raise ArchiveError(f"{self.path}: the checkpoint does not fit this method and system: {self.meta['carry']} on file, {describe_carry(template)} here.")
+        return jax.tree.unflatten(treedef, [jax.numpy.asarray(x) for x in self.leaves])
+
+
+def read(path: str | Path) -> Contents:
+    """Open an archive, finished or not."""
+    path = Path(path)
+    meta, columns, slots, count, room = _read_tables(path)
+    best: tuple[int, int, int, bytes] | None = None
+    with path.open("rb") as file:
+        for k in range(2):
+            file.seek(slots[0] + k * slots[1])
+            slot = file.read(slots[1])
+            body, crc = slot[: -_CRC.size], _CRC.unpack(slot[-_CRC.size :])[0]
+            sequence, step, rows = _HEAD.unpack(body[: _HEAD.size])
+            if sequence and zlib.crc32(body) == crc and (best is None or sequence > best[0]):
+                best = (sequence, step, rows, body[_HEAD.size :])
+    if best is None:
+        return Contents(path, meta, columns, slots, count, room, 0, 0, 0, [])
+    leaves, at = [], 0
+    for dtype, shape in meta["carry"]:
+        x = np.frombuffer(best[3], np.dtype(dtype), int(np.prod(shape)), at).reshape(shape)
+        leaves, at = [*leaves, x], at + x.nbytes
+    return Contents(path, meta, columns, slots, count, room, *best[:3], leaves)
+
+
+def enlarged(old: Contents, meta: dict[str, Any], saves: int, carry: Carry) -> Writer:
+    """The archive with room for more rows: a copy beside it, renamed over it once it is complete."""
+    one_row = _nested({name: np.zeros(c.shape, c.dtype) for name, c in old.columns.items() if name != "t"})
+    new = create(old.path, meta, one_row, carry, saves, replace=True)
+    for begin in range(0, old.rows, 4096):
+        piece = slice(begin, min(begin + 4096, old.rows))
+        new.append_columns({n: old.array(n)[piece] for n in old.columns if n != "t"}, old.array("t")[piece])
+    new.sequence = old.sequence
+    new.checkpoint(carry, old.step, force=True)
+    new.path.replace(old.path)
+    new.path = old.path
+    return new
+
+
+def trajectory(contents: Contents, system: Any = None, checkpoint: Checkpoint | None = None) -> Trajectory:
+    """An archive as a Trajectory whose arrays are memory maps."""
+    meta = contents.meta
+    columns = {n: contents.array(n) for n in contents.columns}
+    t = columns.pop("t")
+    if meta["members"]:
+        columns = {n: np.moveaxis(x, 0, 1) for n, x in columns.items()}
+    return Trajectory(
+        system, methods.named(meta["method"]), Grid(*meta["grid"]), t, _nested(columns), members=meta["members"], spread=meta["spread"], seed=meta["seed"],
+        compensated=meta["compensated"], engine=meta["engine"], checkpoint=checkpoint, path=contents.path,
+    )  # fmt: skip

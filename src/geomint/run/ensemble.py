@@ -1,0 +1,75 @@
+"""ensemble: many trajectories of one system as one program; the leading axis is the member."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+from ..engines import Clock, choose
+from ..errors import InputError
+from ..mechanics import Mechanics
+from ..methods import Method
+from ..system import System
+from . import archive
+from .grid import grid
+from .inputs import as_array, check_overrides, check_start, initial_state, phase
+from .simulate import _checked, archive_meta, drive
+from .sinks import Disk, Memory
+from .trajectory import Trajectory
+
+
+def ensemble(
+    system: System, q0s: Any, v0s: Any = None, *, p0s: Any = None, params: PyTree = None, method: Method, dt: float, t_end: float,
+    t0: float = 0.0, save_every: int = 1, output: str | Path | None = None, progress: bool = False, engine: str = "auto",
+    compensated: bool = False, seed: int = 0,
+) -> Trajectory:  # fmt: skip
+    """As `simulate`, for q0s of shape (members, *q shape); the result's arrays are (members, saved, …).
+
+    params:  replaces the system's params by ones whose leaves have a leading member axis. A system whose own params
+             have that axis (its potential is a single number only for one member's share) is recognised.
+    A member that fails keeps its good points and is named by `run.failed_at`; the run stops only when all have failed.
+    """
+    method, times = _checked(system, method), grid(dt, t_end, t0, save_every)
+    members = len(as_array("q0s", q0s))
+    system, spread = _spread(system, params, as_array("q0s", q0s), members)
+    q, p = phase(system, q0s, v0s, p0s, members=True)
+    if system.overrides and spread == "states":
+        check_overrides(system, q[0])
+    clock = Clock.of(times.t0, times.dt)
+    runner = choose(engine)(method, system, clock, spread)
+    state = initial_state(q, p, times.t0, seed, compensated, members)
+    carry, seen = runner.begin(state)
+    check_start(system, method, seen)
+    about = {"seed": seed, "compensated": compensated, "members": True}
+    if output is None:
+        return drive(runner, carry, times, Memory(runner.layout, seen, times.saves, members=True), progress, about)
+    meta = archive_meta(system if spread == "states" else _member(system, 0), runner, times, about, q.shape[1:])
+    writer = archive.create(output, meta, seen, carry, times.saves)
+    disk = Disk(writer, runner.layout, times, members=True)
+    disk.first(seen, carry)
+    return drive(runner, carry, times, disk, progress, about)
+
+
+def _member(system: System, i: int) -> System:
+    return system.with_params(jax.tree.map(lambda x: x[i], system.params))
+
+
+def _spread(system: System, params: PyTree, q0s: Any, members: int) -> tuple[System, str]:
+    """Whether params differ from member to member."""
+    if params is not None:
+        if any(np.shape(x)[:1] != (members,) for x in jax.tree.leaves(params)):
+            raise InputError(f"params: every leaf needs a leading axis of {members} members.")
+        return system.with_params(params), "states and params"
+    if system.params is None or any(np.shape(x)[:1] != (members,) for x in jax.tree.leaves(system.params)):
+        return system, "states"
+    shared = lambda s: jax.eval_shape(lambda q: Mechanics(s, q.shape).potential(q), q0s[0])
+    try:
+        shared(system)
+        return system, "states"
+    except Exception:
+        shared(_member(system, 0))
+        return system, "states and params"

@@ -1,0 +1,83 @@
+"""The grid of times of a run: whole steps from t0 to t_end, saved every so many."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..errors import InputError
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """Step n is at t0 + n·dt, n = 0 … steps; n = 0, save_every, 2 save_every, … are saved."""
+
+    t0: float
+    dt: float
+    steps: int
+    save_every: int
+
+    @property
+    def saves(self) -> int:
+        """Saved points, the initial one included."""
+        return self.steps // self.save_every + 1
+
+    def times(self, first: int = 0, count: int | None = None) -> np.ndarray:
+        """The times of saved points first, first + 1, …"""
+        count = self.saves - first if count is None else count
+        return self.t0 + np.arange(first, first + count) * self.save_every * self.dt
+
+    @property
+    def t_end(self) -> float:
+        return self.t0 + self.steps * self.dt
+
+
+def _number(name: str, x: Any) -> float:
+    if isinstance(x, jax.core.Tracer):
+        raise InputError(f"{name} must be a plain number: it decides how many steps there are. Inside jax.jit or jax.grad, close over it.")
+    try:
+        x = float(x)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be a number, not {x!r}.") from None
+    if not math.isfinite(x):
+        raise InputError(f"{name} must be finite, not {x}.")
+    return x
+
+
+def _whole(name: str, x: Any) -> int:
+    if isinstance(x, bool) or int(x) != x or x < 1:
+        raise InputError(f"{name} must be a whole number of at least 1, not {x!r}.")
+    return int(x)
+
+
+def grid(dt: Any, t_end: Any, t0: Any = 0.0, save_every: Any = 1) -> Grid:
+    """The grid, or an error that names the nearest values that fit."""
+    dt, t_end, t0 = _number("dt", dt), _number("t_end", t_end), _number("t0", t0)
+    save_every = _whole("save_every", save_every)
+    if dt <= 0:
+        raise InputError(f"dt must be positive, not {dt:g}.")
+    if t_end < t0:
+        raise InputError(f"t_end = {t_end:g} lies before t0 = {t0:g}.")
+    exact = (t_end - t0) / dt
+    steps = round(exact)
+    # The quotient carries the rounding of t_end, t0 and dt, a few units in the last place each.
+    times_rounding = 4 * np.finfo(float).eps * max(abs(t_end), abs(t0)) / dt
+    if abs(exact - steps) > 1e-6 + times_rounding:
+        below, above = max(1, math.floor(exact)), math.ceil(exact)
+        raise InputError(
+            f"t_end − t0 = {t_end - t0:g} is {exact:.6g} steps of dt = {dt:g}, not a whole number. Nearest that fit: "
+            f"t_end = {t0 + below * dt:.12g} or {t0 + above * dt:.12g}; or dt = {(t_end - t0) / above:.12g} or {(t_end - t0) / below:.12g}."
+        )
+    if steps % save_every:
+        raise InputError(f"save_every = {save_every} does not divide the {steps} steps of the run. Nearest that do: {_divisors_near(save_every, steps)}; or t_end = {t0 + steps // save_every * save_every * dt:.12g} or {t0 + (steps // save_every + 1) * save_every * dt:.12g}.")
+    return Grid(t0, dt, steps, save_every)
+
+
+def _divisors_near(k: int, n: int) -> str:
+    below = next((d for d in range(min(k, n), 0, -1) if n % d == 0), 1)
+    above = next((d for d in range(k, min(n, k + 10**6) + 1) if n % d == 0), n)
+    return f"{below} or {above}" if below != above else f"{below}"

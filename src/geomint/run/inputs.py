@@ -1,0 +1,97 @@
+"""The initial state, checked: shapes, finiteness, v0 or p0, the constraint, derivatives by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..arithmetic import Compensated
+from ..errors import InputError
+from ..mechanics import Mechanics
+from ..methods import Method, State
+from ..system import System, check_mass
+
+
+def is_traced(*trees: Any) -> bool:
+    """Whether this call happens inside a JAX transformation."""
+    return any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(trees))
+
+
+def as_array(name: str, x: Any) -> Any:
+    """A float array in the working precision (numpy, unless traced); integers and float32 are converted exactly."""
+    if not isinstance(x, jax.core.Tracer):
+        try:
+            x = np.asarray(x)
+            if x.dtype == object or not (np.issubdtype(x.dtype, np.number) or x.dtype == bool):
+                raise TypeError(f"its dtype is {x.dtype}")
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{name} must be an array of numbers: {error}.") from None
+    if jnp.issubdtype(x.dtype, jnp.complexfloating):
+        raise InputError(f"{name} must be real, not {x.dtype}.")
+    if isinstance(x, jax.core.Tracer):
+        return jnp.asarray(x, float)
+    if not np.all(np.isfinite(x)):
+        raise InputError(f"{name} has entries that are not finite: {x.ravel()[~np.isfinite(x).ravel()][:3]}.")
+    return np.array(x, jnp.result_type(float))
+
+
+def phase(system: System, q0: Any, v0: Any, p0: Any, members: bool = False) -> tuple[Array, Array]:
+    """(q, p) at the start, from v0 or p0; at rest with neither."""
+    q = as_array("q0s" if members else "q0", q0)
+    shape = q.shape[1:] if members else q.shape
+    if members and q.ndim == 0:
+        raise InputError("q0s needs a leading axis that counts the members.")
+    check_mass(system, shape)
+    if v0 is not None and p0 is not None:
+        raise InputError("give v0 or p0, not both.")
+    if v0 is None and p0 is None:
+        return q, 0 * q
+    name = "v0" if p0 is None else "p0"
+    x = as_array(name, v0 if p0 is None else p0)
+    if x.shape != q.shape:
+        raise InputError(f"{name} has shape {x.shape}, but q0 has shape {q.shape}; they must be the same.")
+    if p0 is not None:
+        return q, x
+    momentum = Mechanics(system, shape).momentum
+    return q, jax.vmap(momentum)(x) if members else momentum(x)
+
+
+def initial_state(q: Array, p: Array, t0: float, seed: int, compensated: bool, members: int | None = None) -> State:
+    """The state that a method's init receives; the key of a member is folded from the seed and its number."""
+    wrap = (lambda x: Compensated(x, np.zeros(x.shape, x.dtype))) if compensated else (lambda x: x)
+    key = np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)  # the bits of jax.random.key(seed)
+    if members is None:
+        return State(wrap(q), wrap(p), np.asarray(t0), key)
+    fold = lambda i: jax.random.key_data(jax.random.fold_in(jax.random.wrap_key_data(key), i))
+    return State(wrap(q), wrap(p), np.full(members, t0), jax.vmap(fold)(np.arange(members)))
+
+
+def check_overrides(system: System, q: Array) -> None:
+    """A derivative written by hand agrees with automatic differentiation at q0."""
+    mech = Mechanics(system, q.shape)
+    for name, energy in (("gradient", mech.slow_potential), ("fast_gradient", mech.fast_potential)):
+        if name not in system.overrides:
+            continue
+        by_hand = jnp.asarray(system.call(system.overrides[name], q))
+        if by_hand.shape != q.shape:
+            raise InputError(f"overrides[{name!r}] returns shape {by_hand.shape} for q of shape {q.shape}.")
+        exact = jax.grad(energy)(q)
+        error = float(jnp.max(jnp.abs(by_hand - exact)))
+        if not error <= 1e-8 * max(1.0, float(jnp.max(jnp.abs(exact)))):
+            raise InputError(f"overrides[{name!r}] differs from the automatic derivative at q0 by {error:.3g}; correct it or leave it out.")
+
+
+def check_start(system: System, method: Method, seen: dict[str, Any]) -> None:
+    """What is seen at the start makes sense: a finite energy, and a point on the constraint manifold."""
+    if not np.all(np.isfinite(seen["energy"])):
+        raise InputError(f"the energy at q0 is {np.asarray(seen['energy'])}: potential(q0) is not finite. Check the potential there (a singularity, log or sqrt of a negative number) or q0.")
+    if system.constraint is None:
+        return
+    g, rate = float(np.max(np.abs(seen["constraint_residual"]))), float(np.max(np.abs(seen["velocity_residual"])))
+    size = max(1.0, float(np.max(np.abs(seen["q"]))))
+    if g > 1e-8 * size**2 or rate > 1e-8 * size * max(1.0, float(np.max(np.abs(seen["p"])))):
+        raise InputError(f"the initial data do not satisfy the constraint: |g(q0)| = {g:.3g}, |G(q0) v0| = {rate:.3g}. gm.project(system, q0, v0) returns the nearest that do.")

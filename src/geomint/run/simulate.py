@@ -1,0 +1,157 @@
+"""simulate: one trajectory, from what the user wrote to a Trajectory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..engines import Clock, Layout, Xla, advance, begin, choose
+from ..errors import GeomintError, Interrupted, RunStopped
+from ..mechanics import Mechanics
+from ..methods import Method, as_method
+from ..system import System
+from . import archive
+from .fingerprint import fingerprint
+from .grid import Grid, grid
+from .inputs import check_overrides, check_start, initial_state, is_traced, phase
+from .loop import Failure, Sink, run_to_end
+from .sinks import Disk, Memory
+from .trajectory import Checkpoint, Trajectory
+
+
+def simulate(
+    system: System, q0: Any, v0: Any = None, *, p0: Any = None, method: Method, dt: float, t_end: float, t0: float = 0.0,
+    save_every: int = 1, output: str | Path | None = None, progress: bool = False, engine: str = "auto",
+    compensated: bool = False, seed: int = 0,
+) -> Trajectory:  # fmt: skip
+    """Move a system from (q0, v0) at t0 to t_end with a method, in steps of dt, keeping every `save_every`-th state.
+
+    v0 or p0:     the velocity or the momentum at the start; at rest with neither.
+    dt, t_end:    t_end − t0 is a whole number of steps; for event-driven methods dt is the interval between looks.
+    output:       stream to this file, with checkpoints; memory stays flat however long the run.
+    compensated:  sum the updates of q and p with compensation for rounding.
+    engine:       "auto" or "xla".
+    seed:         of stochastic methods.
+
+    Inside jax.grad, jax.jit or jax.vmap the result holds traced arrays; q0, v0, p0, mass and params may be differentiated.
+    """
+    method, times = _checked(system, method), grid(dt, t_end, t0, save_every)
+    q, p = phase(system, q0, v0, p0)
+    if is_traced(system, q, p, method):
+        return _traced(system, method, times, q, p, seed, compensated, output)
+    if system.overrides:
+        check_overrides(system, q)
+    clock = Clock.of(times.t0, times.dt)
+    runner = choose(engine)(method, system, clock)
+    state = initial_state(q, p, times.t0, seed, compensated)
+    carry, seen = runner.begin(state)
+    check_start(system, method, seen)
+    about = {"seed": seed, "compensated": compensated, "members": False}
+    if output is None:
+        sink = Memory(runner.layout, seen, times.saves, members=False)
+        return drive(runner, carry, times, sink, progress, about)
+    writer = archive.create(output, archive_meta(system, runner, times, about, q.shape), seen, carry, times.saves)
+    disk = Disk(writer, runner.layout, times, members=False)
+    disk.first(seen, carry)
+    return drive(runner, carry, times, disk, progress, about)
+
+
+def _checked(system: Any, method: Any) -> Method:
+    if not isinstance(system, System):
+        hint = "; it is a model: pass model.system, with model.q0 and model.v0" if hasattr(system, "system") else ""
+        raise GeomintError(f"system must be a gm.System, not {type(system).__name__}{hint}.")
+    method = as_method(method)
+    method.check(system)
+    return method
+
+
+def archive_meta(system: System, runner: Xla, times: Grid, about: dict[str, Any], q_shape: tuple[int, ...]) -> dict[str, Any]:
+    """What an archive says of itself."""
+    return {
+        **about, "method": runner.method.name, "grid": [times.t0, times.dt, times.steps, times.save_every], "engine": runner.name,
+        "origin": system.origin, "fingerprint": fingerprint(system, q_shape), "q_shape": list(q_shape), "spread": runner.spread,
+    }  # fmt: skip
+
+
+def drive(runner: Xla, carry: Any, times: Grid, sink: Any, progress: bool, about: dict[str, Any], start: int = 0) -> Trajectory:
+    """Run to the end, or as far as it goes; whatever happens, what was saved is in the Trajectory."""
+    last: dict[str, Any] = {"carry": carry, "step": start}
+    tap = _Tap(sink, last)
+    failure, interrupted = None, False
+    try:
+        carry, step, failure = run_to_end(runner, carry, times, tap, start, progress)
+    except KeyboardInterrupt:
+        carry, step, interrupted = last["carry"], last["step"], True
+    run = _collect(runner, times, sink, carry, step, about)
+    if interrupted:
+        raise Interrupted(f"interrupted at step {step}, t = {times.t0 + step * times.dt:g}; what was saved is in the exception's .run" + _how_to_resume(run), run=run)
+    if failure is not None:
+        raise _stopped(runner, times, run, failure)
+    return run
+
+
+class _Tap:
+    """Remembers the newest carry on its way to the sink, for Ctrl-C."""
+
+    def __init__(self, sink: Sink, last: dict[str, Any]):
+        self.append, self.sink, self.last = sink.append, sink, last
+
+    def checkpoint(self, carry: Any, step: int) -> None:
+        self.last.update(carry=carry, step=step)
+        self.sink.checkpoint(carry, step)
+
+
+def _collect(runner: Xla, times: Grid, sink: Any, carry: Any, step: int, about: dict[str, Any]) -> Trajectory:
+    checkpoint = Checkpoint(carry, step)
+    if isinstance(sink, Disk):
+        sink.writer.checkpoint(carry, step, force=True)
+        sink.writer.close()
+        return archive.trajectory(archive.read(sink.writer.path), runner.system, checkpoint)
+    columns = sink.columns
+    saved = columns["energy"].shape[-1]
+    return Trajectory(runner.system, runner.method, times, times.times(0, saved), columns, engine=runner.name, checkpoint=checkpoint, **about)
+
+
+def _how_to_resume(run: Trajectory) -> str:
+    return f", and gm.resume({str(run.path)!r}, ...) continues it." if run.path else "."
+
+
+def _stopped(runner: Xla, times: Grid, run: Trajectory, failure: Failure) -> RunStopped:
+    """The error that says what, when, why and what to try."""
+    when = f"at step {failure.step}, t = {times.t0 + failure.step * times.dt:.12g}"
+    good = runner.layout.unpack(failure.good)
+    if failure.status:
+        what = runner.method.failures.get(failure.status, f"status {failure.status}")
+        message = f"{runner.method.name} stopped {when}: {what} (dt = {times.dt:g})."
+    else:
+        message = f"{runner.method.name} turned non-finite {when}. {_why(runner, times, good)}"
+    saved = f" The run up to t = {float(run.t[-1]):g} ({len(run)} saved points) is kept in the exception's .run"
+    return RunStopped(message + saved + (f" and in {run.path}." if run.path else "."), run=run, step=failure.step, time=times.t0 + failure.step * times.dt, q=good["q"], p=good["p"])
+
+
+def _why(runner: Xla, times: Grid, good: dict[str, Any]) -> str:
+    """A look at the last good state: is the force singular there, or did the step outgrow its stability limit?"""
+    q = good["q"] if runner.spread == "one" else good["q"][0]
+    mech = Mechanics(runner.system, q.shape)
+    if runner.spread == "one" and not np.all(np.isfinite(mech.force(jnp.asarray(q)))):
+        return "The force at the last good state is not finite: the gradient of potential has a singularity there (sqrt or a norm at zero, a collision)."
+    return f"The state grew beyond all bounds: the step dt = {times.dt:g} is probably too large for the fastest motion; try dt = {times.dt / 4:g}, or an implicit method."
+
+
+def _traced(system: System, method: Method, times: Grid, q: Any, p: Any, seed: int, compensated: bool, output: Any) -> Trajectory:
+    """The same block with its lengths known at compile time, so that gradients run through it."""
+    if output is not None:
+        raise GeomintError("output= can't be used inside jax.grad, jax.jit or jax.vmap: the run stays in memory there.")
+    clock = Clock.of(times.t0, times.dt)
+    carry, seen = begin(method, system, initial_state(q, p, times.t0, seed, compensated), clock)
+    layout = Layout.of(seen)
+    rows = jnp.zeros((times.saves - 1, layout.width), q.dtype)
+    # Checkpointed: backwards, the steps of a block are done again instead of being remembered.
+    moved = jax.checkpoint(lambda c, r: advance(method, system, c, clock, 0, times.save_every, times.saves - 1, r))
+    carry, rows = moved(carry, rows) if times.saves > 1 else (carry, rows)
+    columns = jax.tree.map(lambda first, rest: jnp.concatenate([first[None].astype(rest.dtype), rest]), seen, layout.unpack(rows))
+    return Trajectory(system, method, times, jnp.asarray(times.times()), columns, seed=seed, compensated=compensated, checkpoint=Checkpoint(carry, times.steps))

@@ -1,0 +1,56 @@
+"""Where the rows of a run go: memory, or an archive on disk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..engines import Layout
+from ..methods import Carry
+from .archive import Writer
+from .grid import Grid
+
+
+class Memory:
+    """Rows kept in one array, made at its final size."""
+
+    def __init__(self, layout: Layout, seen: dict[str, Any], saves: int, members: bool):
+        self.layout, self.count = layout, 0
+        leading = (len(jax.tree.leaves(seen)[0]),) if members else ()
+        first = np.concatenate([np.asarray(x, float).reshape(*leading, 1, -1) for x in jax.tree.leaves(seen)], axis=-1)
+        self.rows = np.empty((*leading, saves, layout.width), first.dtype)
+        self.append(first)
+
+    def append(self, rows: np.ndarray) -> None:
+        self.rows[..., self.count : self.count + rows.shape[-2], :] = rows
+        self.count += rows.shape[-2]
+
+    def checkpoint(self, carry: Carry, step: int) -> None:
+        """A run in memory keeps no checkpoint but its last."""
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        return self.layout.unpack(self.rows[..., : self.count, :])
+
+
+class Disk:
+    """Rows streamed to an archive."""
+
+    def __init__(self, writer: Writer, layout: Layout, grid: Grid, members: bool):
+        self.writer, self.layout, self.grid, self.members = writer, layout, grid, members
+
+    def first(self, seen: dict[str, Any], carry: Carry) -> None:
+        self.writer.append_columns(jax.tree.map(lambda x: np.asarray(x)[None], seen), self.grid.times(0, 1))
+        self.writer.checkpoint(carry, 0, force=True)
+
+    def append(self, rows: np.ndarray) -> None:
+        seen = self.layout.unpack(rows)
+        if self.members:
+            seen = jax.tree.map(lambda x: np.moveaxis(x, 0, 1), seen)
+        count = rows.shape[-2]
+        self.writer.append_columns(seen, self.grid.times(self.writer.rows, count))
+
+    def checkpoint(self, carry: Carry, step: int) -> None:
+        self.writer.checkpoint(carry, step)

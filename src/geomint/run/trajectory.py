@@ -1,0 +1,117 @@
+"""Trajectory: what a run leaves, in memory or on disk, with the same names."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..mechanics import Mechanics
+from ..methods import Carry, Method
+from ..system import System
+from .grid import Grid
+
+
+@dataclasses.dataclass
+class Checkpoint:
+    """The whole carry at a step: all that a restart needs."""
+
+    carry: Carry
+    step: int
+
+
+class Trajectory:
+    """The saved points of a run, the initial one first.
+
+    t, q, p, v        times and states; `q.shape == (saved, *q0.shape)`, for an ensemble `(members, saved, *q0.shape)`
+    energy            H at the saved points; `energy_error` is H − H(0)
+    momentum_maps     by the name of the symmetry
+    constraint_residual, velocity_residual     g(q) and G M⁻¹p
+    status            for an ensemble: the first bad saved index of each member, or −1
+    Whatever a method adds (multipliers, q_filtered, …) is an attribute too.
+    """
+
+    def __init__(self, system: System | None, method: Method, grid: Grid, t: Any, columns: dict[str, Any], *, members: bool = False,
+                 spread: str = "one", seed: int = 0, compensated: bool = False, engine: str = "xla", checkpoint: Checkpoint | None = None, path: Path | None = None):  # fmt: skip
+        self.system, self.method, self.grid, self.t, self.columns = system, method, grid, t, columns
+        self.members, self.spread, self.seed, self.compensated, self.engine = members, spread, seed, compensated, engine
+        self.checkpoint, self.path = checkpoint, path
+
+    def __getattr__(self, name: str) -> Any:
+        columns = self.__dict__.get("columns", {})
+        if name in columns:
+            return columns[name]
+        known = ", ".join(sorted(columns))
+        raise AttributeError(f"this run has no {name!r}; saved are {known}.")
+
+    @property
+    def dt(self) -> float:
+        return self.grid.dt
+
+    @property
+    def v(self) -> Any:
+        """M⁻¹p."""
+        if self.system is None:
+            raise AttributeError("velocities need the mass: load with gm.load(path, system=system).")
+        q_shape = self.q.shape[2:] if self.members else self.q.shape[1:]
+        velocity = jax.vmap(Mechanics(self.system, q_shape).velocity)
+        v = jax.vmap(velocity)(self.p) if self.members else velocity(self.p)
+        return v if isinstance(self.q, jax.Array) else np.asarray(v)
+
+    @property
+    def energy_error(self) -> Any:
+        """H(t) − H(t0)."""
+        return self.energy - (self.energy[:, :1] if self.members else self.energy[0])
+
+    @property
+    def momentum_maps(self) -> dict[str, Any]:
+        return self.columns.get("momentum_maps", {})
+
+    @property
+    def constraint_residual(self) -> Any:
+        """g(q), (saved, m); m = 0 for a free system."""
+        return self.columns.get("constraint_residual", np.zeros((*self.energy.shape, 0)))
+
+    @property
+    def multipliers(self) -> Any:
+        """λ at the saved points, (saved, m); m = 0 for a free system."""
+        return self.columns.get("multipliers", np.zeros((*self.energy.shape, 0)))
+
+    @property
+    def failed_at(self) -> np.ndarray:
+        """For each member of an ensemble the first saved index that is not good, or −1."""
+        energy = np.atleast_2d(self.energy)
+        bad = ~np.isfinite(energy) | ~np.isfinite(np.reshape(self.q, (*energy.shape, -1))).all(-1)
+        if "status" in self.columns:
+            bad |= np.reshape(self.columns["status"], energy.shape) != 0
+        return np.where(bad.any(axis=1), bad.argmax(axis=1), -1)
+
+    def __len__(self) -> int:
+        return len(self.t)
+
+    def __repr__(self) -> str:
+        kind = f"{len(self.q)} trajectories" if self.members else "trajectory"
+        span = f"t = {float(self.t[0]):g} … {float(self.t[-1]):g}" if len(self.t) else "no points"
+        where = f", on disk in {self.path}" if self.path else ""
+        return f"<geomint {kind}: {self.method.name}, dt = {self.grid.dt:g}, {span}, {len(self.t)} saved points{where}>"
+
+    def save(self, path: str | Path) -> Path:
+        """Write an archive that gm.load opens and gm.resume continues."""
+        from .resume import save
+
+        return save(self, path)
+
+    def plot(self, path: str | Path | None = None) -> Any:
+        """Trajectory, energy error and momentum maps as a matplotlib figure; written to `path` where one is given."""
+        from ..plots import overview
+
+        return overview(self, path)
+
+    def to_xarray(self) -> Any:
+        """An xarray.Dataset over time (and member), with every saved quantity."""
+        from .labelled import to_xarray
+
+        return to_xarray(self)

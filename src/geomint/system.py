@@ -1,0 +1,150 @@
+"""System: what the user states, checked on entry. Nothing here is derived; `Mechanics` does that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from .errors import InputError, nearest
+from .symmetries import Symmetry
+
+OVERRIDES = ("gradient", "fast_gradient")
+
+
+class Function(eqx.Module):
+    """A plain Python function as a part of a pytree: compile-time, compared by identity."""
+
+    function: Callable = eqx.field(static=True)
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.function(*arguments)
+
+
+def _as_function(name: str, f: Any) -> Any:
+    if f is None:
+        return None
+    if not callable(f):
+        raise InputError(f"{name} must be a function of q, not {type(f).__name__}.")
+    # A callable that is itself a pytree (an Equinox module, jax.tree_util.Partial) keeps its arrays traced.
+    is_tree = isinstance(f, (eqx.Module, jax.tree_util.Partial))
+    return f if is_tree else Function(f)
+
+
+def _as_float(x: Any) -> Any:
+    """float32 numbers are widened (exactly) to the working precision; integers and everything else stay."""
+    if isinstance(x, (np.ndarray, np.generic, jax.Array)) and jnp.issubdtype(x.dtype, jnp.floating):
+        return jnp.asarray(x, float)
+    return x
+
+
+class System(eqx.Module):
+    """A mechanical system with energy H(q, p) = ½ pᵀM⁻¹p + V(q) + W(q), on the manifold g(q) = 0 where one is given.
+
+    potential:   V(q) -> scalar, or V(q, params). q has any shape.
+    mass:        a number, an array that broadcasts to q, or a symmetric positive definite matrix (q.size, q.size).
+    constraint:  g(q) -> (m,), holonomic.
+    fast:        W(q), the stiff part of the potential; the whole potential is V + W.
+    symmetries:  their momentum maps are watched in every run.
+    params:      a pytree handed to potential, fast and constraint as second argument; traced, so that a sweep
+                 over it does not recompile and a gradient reaches it.
+    overrides:   derivatives by hand, {"gradient": ∇V, "fast_gradient": ∇W}; compared with automatic differentiation
+                 at q0 when a run starts.
+    """
+
+    potential: Any
+    mass: Array
+    constraint: Any
+    fast: Any
+    symmetries: tuple[Symmetry, ...]
+    params: PyTree
+    overrides: dict[str, Any]
+    origin: str | None = eqx.field(static=True)  # the model expression that made it, for archives
+
+    def __init__(
+        self,
+        potential: Callable | None = None,
+        mass: Any = 1.0,
+        constraint: Callable | None = None,
+        fast: Callable | None = None,
+        symmetries: Sequence[Symmetry] | Symmetry = (),
+        params: PyTree = None,
+        overrides: Mapping[str, Callable] | None = None,
+        origin: str | None = None,
+    ):
+        self.potential = _as_function("potential", potential)
+        self.constraint = _as_function("constraint", constraint)
+        self.fast = _as_function("fast", fast)
+        self.mass = _checked_mass(mass)
+        self.symmetries = _checked_symmetries(symmetries)
+        self.params = jax.tree.map(_as_float, params)
+        for name in overrides or {}:
+            if name not in OVERRIDES:
+                raise InputError(f"overrides has no entry {name!r}." + nearest(name, OVERRIDES))
+        self.overrides = {name: _as_function(f"overrides[{name!r}]", f) for name, f in sorted((overrides or {}).items())}
+        self.origin = origin
+
+    def call(self, function: Any, q: Array) -> Any:
+        """potential, fast or constraint at q, with params where the system has them."""
+        return function(q) if self.params is None else function(q, self.params)
+
+    def with_params(self, params: PyTree) -> System:
+        """The same system with other parameters."""
+        return eqx.tree_at(lambda s: s.params, self, jax.tree.map(_as_float, params), is_leaf=lambda x: x is None)
+
+
+def _checked_mass(mass: Any) -> Array:
+    try:
+        mass = jnp.asarray(mass, float)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"mass must be a number, an array that broadcasts to q, or a matrix: {error}") from None
+    if isinstance(mass, jax.core.Tracer):
+        return mass
+    if not np.all(np.isfinite(mass)):
+        raise InputError("mass has entries that are not finite.")
+    square = mass.ndim == 2 and mass.shape[0] == mass.shape[1]
+    if not square and not np.all(np.asarray(mass) > 0):
+        raise InputError(f"mass must be positive; its smallest entry is {np.min(mass):g}.")
+    return mass
+
+
+def _checked_symmetries(symmetries: Any) -> tuple[Symmetry, ...]:
+    symmetries = (symmetries,) if isinstance(symmetries, Symmetry) else tuple(symmetries)
+    for s in symmetries:
+        if not isinstance(s, Symmetry):
+            hint = f"{s.__name__}()" if isinstance(s, type) else "gm.Translation(), gm.Rotation(...) or gm.Generator(A)"
+            raise InputError(f"symmetries takes instances of symmetries, such as {hint}; got {s!r}.")
+    return symmetries
+
+
+def mass_is_matrix(mass_shape: tuple[int, ...], q_shape: tuple[int, ...]) -> bool:
+    """Whether a mass of this shape is a matrix on the flattened q (it is, unless it broadcasts to q)."""
+    try:
+        return np.broadcast_shapes(mass_shape, q_shape) != tuple(q_shape)
+    except ValueError:
+        return True
+
+
+def check_mass(system: System, q_shape: tuple[int, ...]) -> None:
+    """Now that the shape of q is known: the mass broadcasts to it, or is a symmetric positive definite matrix."""
+    shape = system.mass.shape
+    n = int(np.prod(q_shape))
+    if mass_is_matrix(shape, q_shape) and shape != (n, n):
+        raise InputError(f"mass has shape {shape}, but q0 has shape {tuple(q_shape)}: give a number, an array that broadcasts to {tuple(q_shape)}, or a matrix ({n}, {n}).")
+    if len(shape) < 2 or shape[0] != shape[1] or isinstance(system.mass, jax.core.Tracer):
+        return
+    mass = np.asarray(system.mass)
+    if not mass_is_matrix(shape, q_shape):
+        if not np.all(mass > 0):
+            raise InputError(f"mass must be positive; its smallest entry is {mass.min():g}.")
+        return
+    if np.max(np.abs(mass - mass.T)) > 1e-12 * np.max(np.abs(mass)):
+        raise InputError("mass must be symmetric; mass and its transpose differ by " f"{np.max(np.abs(mass - mass.T)):.2g}.")
+    smallest = np.linalg.eigvalsh(mass)[0]
+    if smallest <= 0:
+        raise InputError(f"mass must be positive definite; its smallest eigenvalue is {smallest:.3g}.")
