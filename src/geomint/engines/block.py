@@ -112,5 +112,5 @@ class Layout:
     def unpack(self, rows: Any) -> Observed:
         """Rows (..., width) as a tree of arrays (..., *shape), views where the array type allows."""
         ends = np.cumsum([int(np.prod(s)) for s in self.shapes])
-        parts = [rows[..., e - int(np.prod(s)) : e].reshape(*rows.shape[:-1], *s) for e, s in zip(ends, self.shapes, strict=True)]
+        parts = [rows[..., e - int(np.prod(s)) : e].reshape((*rows.shape[:-1], *s)) for e, s in zip(ends, self.shapes, strict=True)]
         return jax.tree.unflatten(self.treedef, parts)
