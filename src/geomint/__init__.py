@@ -11,6 +11,7 @@ if "JAX_ENABLE_X64" not in _os.environ:
     _jax.config.update("jax_enable_x64", True)
 
 from . import methods, models
+from .certify import Certificate, certify
 from .errors import ArchiveError, GeomintError, InputError, Interrupted, RunStopped
 from .mechanics import Mechanics
 from .methods import Composition, Gauss, ImplicitMidpoint, RungeKutta4, Splitting, SymplecticEuler, Verlet

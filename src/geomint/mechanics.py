@@ -185,10 +185,4 @@ class Mechanics(eqx.Module):
     # --- what is watched --------------------------------------------------------------------------------------------
     def momentum_maps(self, q: Position, p: Position) -> dict[str, Array]:
         """J(q, p) of every stated symmetry, by name."""
-        maps: dict[str, Array] = {}
-        for symmetry in self.system.symmetries:
-            name, k = symmetry.name, 2
-            while name in maps:
-                name, k = f"{symmetry.name} {k}", k + 1
-            maps[name] = symmetry.momentum_map(value(q), value(p))
-        return maps
+        return {name: symmetry.momentum_map(value(q), value(p)) for name, symmetry in self.system.named_symmetries.items()}

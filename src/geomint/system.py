@@ -89,6 +89,17 @@ class System(eqx.Module):
         self.overrides = {name: _as_function(f"overrides[{name!r}]", f) for name, f in sorted((overrides or {}).items())}
         self.origin = origin
 
+    @property
+    def named_symmetries(self) -> dict[str, Symmetry]:
+        """The symmetries by name; a second one of the same name is numbered."""
+        named: dict[str, Symmetry] = {}
+        for symmetry in self.symmetries:
+            name, k = symmetry.name, 2
+            while name in named:
+                name, k = f"{symmetry.name} {k}", k + 1
+            named[name] = symmetry
+        return named
+
     def call(self, function: Any, q: Array) -> Any:
         """potential, fast or constraint at q, with params where the system has them."""
         return function(q) if self.params is None else function(q, self.params)

@@ -7,6 +7,8 @@ palindromic sequence is symmetric. This one file holds symplectic Euler, Verlet 
 from __future__ import annotations
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..errors import InputError, nearest
@@ -35,16 +37,33 @@ class KickDrift(Method):
         return (state.q, state.p, mech.force(state.q)) if self._carries_force(state.q) else (state.q, state.p)
 
     def step(self, mech: Mechanics, carry: Carry, dt: Array) -> Carry:
-        q, p, *known = carry
-        force = known[0] if known else None
-        for kind, coefficient in self.stages:
-            if kind == "kick":
-                force = mech.force(q) if force is None else force
-                p = p + coefficient * dt * force
-            else:
-                q = q + coefficient * dt * mech.velocity(p)
-                force = None
-        return (q, p, force) if known else (q, p)
+        # Pairs of stages in a loop: XLA makes one small kernel of the body of a loop, and cuts straight-line code of many
+        # stages into dozens of calls. An odd last stage joins the loop with a partner of length zero, unless that
+        # partner would cost a force.
+        first, second = self.stages[0][0], self.stages[1][0]
+        act = {"kick": self._kick, "drift": self._drift}
+        pair = lambda moving, c: (act[second](mech, act[first](mech, moving, c[0] * dt), c[1] * dt), None)
+        lengths = [c for _, c in self.stages]
+        if len(lengths) > 3 and len(lengths) % 2 and len(carry) == 2 and first == "kick":
+            lengths.append(0.0)
+        whole = len(lengths) // 2
+        coefficients = jnp.asarray(lengths, dt.dtype)
+        if whole == 1:
+            carry, _ = pair(carry, coefficients)
+        else:
+            carry, _ = jax.lax.scan(pair, carry, coefficients[: 2 * whole].reshape(whole, 2))
+        return act[first](mech, carry, coefficients[-1] * dt) if len(lengths) % 2 else carry
+
+    @staticmethod
+    def _kick(mech: Mechanics, carry: Carry, h: Array) -> Carry:
+        q, p, *force = carry
+        return q, p + h * (force[0] if force else mech.force(q)), *force
+
+    @staticmethod
+    def _drift(mech: Mechanics, carry: Carry, h: Array) -> Carry:
+        q, p, *force = carry
+        q = q + h * mech.velocity(p)
+        return (q, p, mech.force(q)) if force else (q, p)
 
 
 def _forces(stages: Stages) -> int:

@@ -139,7 +139,7 @@ def _why(runner: Xla, times: Grid, good: dict[str, Any]) -> str:
     mech = Mechanics(runner.system, q.shape)
     if runner.spread == "one" and not np.all(np.isfinite(mech.force(jnp.asarray(q)))):
         return "The force at the last good state is not finite: the gradient of potential has a singularity there (sqrt or a norm at zero, a collision)."
-    return f"The state grew beyond all bounds: the step dt = {times.dt:g} is probably too large for the fastest motion; try dt = {times.dt / 4:g}, or an implicit method."
+    return f"The state grew beyond all bounds: the step dt = {times.dt:g} is probably too large for the fastest motion (try dt = {times.dt / 4:g}, or an implicit method), or the potential has no lower bound."
 
 
 def _traced(system: System, method: Method, times: Grid, q: Any, p: Any, seed: int, compensated: bool, output: Any) -> Trajectory:

@@ -1,0 +1,216 @@
+"""Structure, measured: order, symplecticity, symmetry, reversibility, momentum maps, energy, constraints.
+
+Each function takes a method and a system at a point and returns a number. The certificate prints them beside the
+claims; the property tests hold the claims to them.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+from scipy.integrate import solve_ivp
+
+from .mechanics import Mechanics
+from .methods import Composition, Method, State, Verlet
+from .run import simulate
+from .system import System
+
+
+class Point(NamedTuple):
+    """Where something is measured."""
+
+    q: Array
+    p: Array
+
+
+def _begun(method: Method, mech: Mechanics, q: Array, p: Array, dt: Array) -> Any:
+    return method.init(mech, State(q, p, jnp.zeros(()), jnp.zeros(2, jnp.uint32)), dt)
+
+
+@jax.jit
+def _steps(method: Method, system: System, q: Array, p: Array, dt: Array, n: Array) -> Point:
+    mech = Mechanics(system, q.shape)
+    carry = jax.lax.fori_loop(0, n, lambda _, c: method.step(mech, c, dt), _begun(method, mech, q, p, dt))
+    end = method.output(mech, carry)
+    return Point(end.q, end.p)
+
+
+def flow(method: Method, system: System, at: Point, dt: float, n: int = 1) -> Point:
+    """Φ(dt)ⁿ, from a fresh start."""
+    q, p = _steps(method, system, jnp.asarray(at.q, float), jnp.asarray(at.p, float), jnp.asarray(dt, float), n)
+    return Point(q, p)
+
+
+def _distance(a: Point, b: Point) -> float:
+    """The largest difference, relative to the size of q and of p."""
+    relative = [np.max(np.abs(x - y)) / max(1e-300, np.max(np.abs(y))) for x, y in zip(a, b, strict=True)]
+    return float(max(relative))
+
+
+# --- order ----------------------------------------------------------------------------------------------------------
+LOOKS = 4  # the error is the largest at four times: at a single one its leading term may pass through zero
+
+
+@jax.jit
+def _field(system: System, q: Array, v: Array) -> Array:
+    return Mechanics(system, q.shape).acceleration(q, v)
+
+
+def independent_reference(system: System, at: Point, times: np.ndarray) -> Point:
+    """The exact motion to about 1e-12, by an unrelated method: Dormand–Prince 8(5,3) on the underlying equation q̈ = a(q, q̇)."""
+    shape, size = at.q.shape, at.q.size
+    mech = Mechanics(system, shape)
+
+    def right(_, y):
+        q, v = y[:size].reshape(shape), y[size:].reshape(shape)
+        return np.concatenate([y[size:], np.ravel(_field(system, q, v))])
+
+    start = np.concatenate([np.ravel(at.q), np.ravel(mech.velocity(at.p))])
+    y = solve_ivp(right, (0, times[-1]), start, method="DOP853", t_eval=times, rtol=3e-14, atol=1e-15).y.T
+    q, v = y[:, :size].reshape(-1, *shape), y[:, size:].reshape(-1, *shape)
+    return Point(q, np.asarray(jax.vmap(mech.momentum)(jnp.asarray(v))))
+
+
+def reference(system: System, at: Point, times: np.ndarray, dt: float) -> tuple[Point, float]:
+    """The motion at equidistant times and how well it is known.
+
+    Free systems: an eighth-order composition with compensated sums, right to a few units of round-off, and held to the
+    independent reference. Constrained ones: the independent reference.
+    """
+    independent = independent_reference(system, at, times)
+    if system.constraint is not None:
+        return independent, 1e-11
+    n = int(np.ceil(times[0] / dt)) * 40
+    fine = simulate(system, at.q, p0=at.p, method=Composition(Verlet(), order=8), dt=times[0] / n, t_end=times[-1], save_every=n, compensated=True)
+    close = Point(fine.q[1:], fine.p[1:])
+    apart = _distance(close, independent)
+    if apart > 1e-9:
+        raise RuntimeError(f"two independent references differ by {apart:.1e}: the motion is too unstable to measure an order on; use a shorter time")
+    return close, 2e-14
+
+
+class Order(NamedTuple):
+    order: float  # the smaller of the slopes in q and p
+    steps: tuple[float, ...]
+    errors: tuple[tuple[float, float], ...]  # in q and p
+
+
+def order(method: Method, system: System, at: Point, dt: float, refinements: int = 18, span: int = 32) -> Order:
+    """The slope of log(error) over log(step), from the finest steps above round-off; steps shrink by √2 from dt on.
+
+    Sums are compensated, which pushes round-off down far enough for the order of an eighth-order method to show.
+    """
+    quarter = span * dt / LOOKS
+    exact, floor = reference(system, at, quarter * np.arange(1, LOOKS + 1), dt)
+    steps, errors = [], []
+    for k in range(refinements + 1):
+        n = round(span / LOOKS * 2 ** (k / 2))
+        run = simulate(system, at.q, p0=at.p, method=method, dt=quarter / n, t_end=LOOKS * quarter, save_every=n, compensated=True)
+        pair = tuple(float(np.max(np.abs(x[1:] - y)) / np.max(np.abs(y))) for x, y in zip((run.q, run.p), exact, strict=True))
+        if not max(pair) < 0.1:  # not convergent yet
+            continue
+        if min(pair) < floor or len(steps) == 12:
+            break
+        steps.append(quarter / n)
+        errors.append(pair)
+    if len(steps) < 3:
+        return Order(float("nan"), tuple(steps), tuple(errors))
+    finest = slice(-3, None)
+    slopes = [np.polyfit(np.log(steps[finest]), np.log([e[i] for e in errors[finest]]), 1)[0] for i in range(2)]
+    return Order(float(min(slopes)), tuple(steps), tuple(errors))
+
+
+# --- symplecticity, symmetry, reversibility -------------------------------------------------------------------------
+@functools.partial(jax.jit, static_argnums=0)
+def _jacobian(n: int, method: Method, system: System, q: Array, p: Array, dt: Array) -> Array:
+    def step(x: Array) -> Array:
+        mech = Mechanics(system, q.shape)
+        carry = method.step(mech, _begun(method, mech, x[:n].reshape(q.shape), x[n:].reshape(q.shape), dt), dt)
+        end = method.output(mech, carry)
+        return jnp.concatenate([end.q.ravel(), end.p.ravel()])
+
+    return jax.jacfwd(step)(jnp.concatenate([q.ravel(), p.ravel()]))
+
+
+def _tangent(system: System, at: Point) -> np.ndarray:
+    """A basis of the tangent space at (q, p): of phase space, or of the tangent bundle {g(q) = 0, G(q)M⁻¹p = 0}."""
+    n = at.q.size
+    if system.constraint is None:
+        return np.eye(2 * n)
+    mech = Mechanics(system, at.q.shape)
+
+    def hidden(x: Array) -> Array:
+        q, p = x[:n].reshape(at.q.shape), x[n:].reshape(at.q.shape)
+        return jnp.concatenate([mech.constraint(q), mech.constraint_rate(q, mech.velocity(p))])
+
+    conditions = np.asarray(jax.jacrev(hidden)(jnp.concatenate([jnp.ravel(at.q), jnp.ravel(at.p)])))
+    _, singular, rows = np.linalg.svd(conditions)
+    rank = int(np.sum(singular > 1e-10 * singular[0]))
+    return rows[rank:].T
+
+
+def symplecticity(method: Method, system: System, at: Point, dt: float) -> float:
+    """max |JᵀΩJ − Ω| on the tangent space, relative to max |J|², J the derivative of one step."""
+    n = at.q.size
+    jacobian = np.asarray(_jacobian(n, method, system, jnp.asarray(at.q, float), jnp.asarray(at.p, float), jnp.asarray(dt, float)))
+    omega = np.block([[np.zeros((n, n)), np.eye(n)], [-np.eye(n), np.zeros((n, n))]])
+    basis = _tangent(system, at)
+    moved = jacobian @ basis
+    return float(np.max(np.abs(moved.T @ omega @ moved - basis.T @ omega @ basis)) / max(1.0, np.max(np.abs(moved)) ** 2))
+
+
+def symmetry(method: Method, system: System, at: Point, dt: float, n: int = 4) -> float:
+    """|Φ(−dt)ⁿ Φ(dt)ⁿ − identity|, relative."""
+    return _distance(flow(method, system, flow(method, system, at, dt, n), -dt, n), at)
+
+
+def reversibility(method: Method, system: System, at: Point, dt: float, n: int = 4) -> float:
+    """|ρ Φⁿ ρ Φⁿ − identity| with ρ(q, p) = (q, −p), relative."""
+    there = flow(method, system, at, dt, n)
+    back = flow(method, system, Point(there.q, -there.p), dt, n)
+    return _distance(Point(back.q, -back.p), at)
+
+
+def large_step(method: Method, system: System, at: Point, dt: float) -> float:
+    """The largest of 8, 4, 2, 1 times dt at which a step is still finite and tame; a small step hides what it breaks."""
+    for factor in (8, 4, 2):
+        there = flow(method, system, at, factor * dt, 4)
+        back = flow(method, system, Point(there.q, -there.p), factor * dt, 4)
+        sizes = [np.max(np.abs(x)) / max(1e-300, np.max(np.abs(y))) for x, y in zip((*there, *back), (*at, *at), strict=True)]
+        if np.all(np.isfinite(sizes)) and max(sizes) < 10:
+            return factor * dt
+    return dt
+
+
+# --- over many steps ------------------------------------------------------------------------------------------------
+class LongRun(NamedTuple):
+    drift: float  # of the energy per unit time, least squares
+    band: float  # width of the energy error around that line
+    excess: float  # |drift|·T over the band: below 1 the energy only oscillates
+    momentum: dict[str, float]  # largest deviation of each momentum map, relative to Σ|p||ξ|
+    constraint: float  # max |g(q)|
+    tangency: float  # max |G M⁻¹p|
+
+
+def long_run(method: Method, system: System, at: Point, dt: float, steps: int = 20_000, saves: int = 1000) -> LongRun:
+    """What a run of many steps shows."""
+    every = max(1, steps // saves)
+    run = simulate(system, at.q, p0=at.p, method=method, dt=dt, t_end=every * saves * dt, save_every=every)
+    error = np.asarray(run.energy_error)
+    slope, level = np.polyfit(run.t, error, 1)
+    around = error - (slope * run.t + level)
+    band = float(np.max(around) - np.min(around))
+    # Round-off makes a random walk of its own; a drift below it is none.
+    walk = 10 * np.finfo(float).eps * np.max(np.abs(run.energy)) * np.sqrt(every * saves)
+    momentum = {}
+    for name, values in run.momentum_maps.items():
+        size = max(1e-300, float(np.sum(np.abs(at.p)) * max(1.0, np.max(np.abs(run.q)))))
+        momentum[name] = float(np.max(np.abs(values - values[0])) / size)
+    worst = lambda x: float(np.max(np.abs(x), initial=0.0))
+    tangency = worst(run.columns["velocity_residual"]) if system.constraint is not None else 0.0
+    return LongRun(float(slope), band, abs(slope) * run.t[-1] / max(band, walk), momentum, worst(run.constraint_residual), tangency)

@@ -1,0 +1,242 @@
+"""Pictures of runs: the motion, and what became of energy, momentum maps and constraints.
+
+Figures are drawn on their own Agg canvas: no display is needed, and no global list of figures keeps them alive.
+"""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.gridspec import GridSpecBase
+
+from .errors import InputError
+
+POINTS = 5000  # drawn of a line; more do not show
+LINES = 8  # in a panel of coordinates
+PATHS = 50  # particles, or members of an ensemble
+_AXES = "xyz"
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, in inches, that belongs to no window."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def checked_path(path: str | Path) -> Path:
+    """Where a picture will go (.png where the name has no ending), or an error before any work is done for it."""
+    path = Path(path)
+    path = path if path.suffix else path.with_suffix(".png")
+    known = FigureCanvasAgg.get_supported_filetypes()
+    if path.suffix[1:].lower() not in known:
+        raise InputError(f"a picture can't be written as {path.suffix!r} ({path}); its name ends in one of {', '.join('.' + k for k in sorted(known))}.")
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: the folder {path.parent} does not exist.")
+    return path
+
+
+def save_figure(figure: Figure, path: str | Path) -> Path:
+    """Write a figure; the ending of the name chooses the format, PNG (150 dpi) without one."""
+    path = checked_path(path)
+    figure.savefig(path, dpi=150)
+    return path
+
+
+def overview(run: Any, path: str | Path | None = None, *, space: bool | None = None) -> Figure:
+    """The motion on the left; energy error, momentum maps and constraint residual over time on the right.
+
+    space:  whether the last axis of q is a plane or space, drawn as paths (a projection in space); otherwise coordinates
+            are drawn over time. Guessed from the shape of q and the system where it is not given.
+    """
+    if len(run) == 0:
+        raise InputError("there is nothing to draw: the run has no saved points.")
+    path = None if path is None else checked_path(path)
+    members = _chosen(len(run.q), PATHS) if run.members else None
+    watched = _watched(run, members)
+    paths = _is_space(run) if space is None else space
+    strips = [] if paths else _coordinates(run)
+    figure = new_figure(11.0, max(4.6, 2.3 * len(watched), 0.75 * len(strips)))
+    left, right = figure.add_gridspec(1, 2)
+    grid = right.subgridspec(len(watched), 1)
+    if paths:
+        _draw_paths(figure.add_subplot(left), run, members)
+    else:
+        _draw_coordinates(figure, left.subgridspec(len(strips), 1, hspace=0.05), run, members, strips)
+    shared: Axes | None = None
+    for row, (title, label, lines) in enumerate(watched):
+        axes = figure.add_subplot(grid[row, 0], sharex=shared)
+        _draw_watched(axes, np.asarray(run.t), title, label, lines, last=row == len(watched) - 1)
+        shared = axes
+    figure.suptitle(_caption(run, members), fontsize=10)
+    if path is not None:
+        save_figure(figure, path)
+    return figure
+
+
+# --- thinning ---------------------------------------------------------------------------------------------------------
+def envelope(t: np.ndarray, y: np.ndarray, points: int = POINTS) -> tuple[np.ndarray, np.ndarray]:
+    """At most `points` points of y(t) with every peak kept: the smallest and largest value of each stretch, in order.
+
+    Every n-th point instead would alias an oscillation into one that is not there.
+    """
+    y = np.asarray(y)
+    if len(y) <= points:
+        return np.asarray(t), y
+    width = -(-len(y) // (points // 2 - 1))
+    whole = len(y) // width * width
+    stretches = y[:whole].reshape(-1, width)
+    ends = np.stack([stretches.argmin(axis=1), stretches.argmax(axis=1)], axis=1)
+    index = (np.sort(ends, axis=1) + np.arange(0, whole, width)[:, None]).ravel()
+    index = np.unique(np.concatenate([[0], index, [len(y) - 1]]))
+    return np.asarray(t)[index], y[index]
+
+
+def _chosen(n: int, most: int) -> np.ndarray:
+    """At most `most` of n, evenly spread."""
+    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int))
+
+
+# --- the motion -------------------------------------------------------------------------------------------------------
+def _q_shape(run: Any) -> tuple[int, ...]:
+    return run.q.shape[2:] if run.members else run.q.shape[1:]
+
+
+def _is_space(run: Any) -> bool:
+    shape = _q_shape(run)
+    if not shape or shape[-1] not in (2, 3):
+        return False
+    stated = run.system
+    # Stiff parts and neither a symmetry of space nor a constraint: rows of modes or springs (fpu), not of particles.
+    modes = stated is not None and getattr(stated, "fast", None) is not None and not stated.symmetries and stated.constraint is None
+    return not (len(shape) > 1 and modes)
+
+
+def _draw_paths(axes: Axes, run: Any, members: np.ndarray | None) -> None:
+    """One path in the plane for each particle (of each member)."""
+    shape = _q_shape(run)
+    particles = int(np.prod(shape[:-1]))
+    drawn = _chosen(particles, PATHS if members is None else max(1, 2 * PATHS // len(members)))
+    times = _chosen(len(run), POINTS)
+    colors = _colors(len(drawn) if members is None else len(members))
+    for m, member in enumerate([None] if members is None else members):
+        q = np.asarray(run.q[times] if member is None else run.q[member][times]).reshape(len(times), particles, shape[-1])
+        for k, particle in enumerate(drawn):
+            color = colors[k if member is None else m]
+            axes.plot(q[:, particle, 0], q[:, particle, 1], lw=0.9 if member is None else 0.5, alpha=0.9 if member is None else 0.6, color=color,
+                      label=f"particle {particle}" if member is None and 1 < particles <= LINES else None)  # fmt: skip
+            axes.plot(*q[0, particle, :2], "o", ms=4 if member is None else 2, color=color)
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.set(xlabel="x", ylabel="y")
+    part = f", {len(drawn)} of {particles} particles" if len(drawn) < particles else ""
+    axes.set_title(("Paths" if shape[-1] == 2 else "Paths projected on the x–y plane") + part + " (dots: start)", fontsize=10)
+    _legend(axes, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=5)
+    axes.grid(alpha=0.25)
+
+
+def _coordinates(run: Any) -> list[tuple[int, str]]:
+    """The coordinates to draw, by number and name: all of them where they are few."""
+    names = ["q[" + ", ".join(map(str, index)) + "]" if index else "q" for index in itertools.product(*map(range, _q_shape(run)))]
+    return [(int(k), names[k]) for k in _chosen(len(names), LINES // 2 if run.members else LINES)]
+
+
+def _draw_coordinates(figure: Figure, grid: GridSpecBase, run: Any, members: np.ndarray | None, strips: list[tuple[int, str]]) -> None:
+    """A strip for each coordinate over time, each on its own scale: stiff and soft ones differ by orders of magnitude."""
+    t, total = np.asarray(run.t), int(np.prod(_q_shape(run)))
+    drawn: list[Axes] = []
+    for row, (k, name) in enumerate(strips):
+        axes = figure.add_subplot(grid[row, 0])
+        if members is None:
+            axes.plot(*envelope(t, run.q.reshape(len(run), -1)[:, k]), lw=0.8, color=f"C{row}")
+        else:
+            for member, color in zip(members, _colors(len(members)), strict=True):
+                axes.plot(*envelope(t, run.q[member].reshape(len(run), -1)[:, k]), lw=0.5, alpha=0.6, color=color)
+        axes.set_ylabel(name)
+        axes.margins(x=0)
+        axes.grid(alpha=0.25)
+        axes.tick_params(labelbottom=row == len(strips) - 1, labelsize=8 if len(strips) > 4 else None)
+        axes.ticklabel_format(axis="y", style="sci", scilimits=(-3, 4), useMathText=True)
+        drawn.append(axes)
+        if row == 0:
+            axes.set_title("Coordinates over time" if len(strips) == total else f"{len(strips)} of {total} coordinates over time", fontsize=10)
+    drawn[-1].set_xlabel("time")
+    figure.align_ylabels(drawn)
+
+
+def _colors(n: int) -> list[Any]:
+    """Up to ten distinct colors; a graded scale beyond."""
+    if n <= 10:
+        return [f"C{k}" for k in range(n)]
+    return [matplotlib.colormaps["viridis"](x) for x in np.linspace(0, 0.92, n)]
+
+
+def _legend(axes: Axes, **where: Any) -> None:
+    """Names of the lines, outside the axes so that they hide nothing."""
+    if len(axes.get_legend_handles_labels()[0]) > 1:
+        axes.legend(fontsize=7, frameon=False, borderaxespad=0, **where)
+
+
+# --- what is watched --------------------------------------------------------------------------------------------------
+Lines = list[tuple[str | None, Any, np.ndarray]]  # label, color, values over time
+
+
+def _watched(run: Any, members: np.ndarray | None) -> list[tuple[str, str, Lines]]:
+    """Title, axis label and lines of every panel over time."""
+    pick = (lambda x: np.asarray(x)[None]) if members is None else (lambda x: np.asarray(x[members]))
+    colors = _colors(1 if members is None else len(members))
+
+    def single(rows: np.ndarray) -> Lines:
+        return [(None, c, y) for c, y in zip(colors, rows, strict=True)]
+
+    energy = pick(run.energy)
+    panels: list[tuple[str, str, Lines]] = [("Energy error", "H(t) − H(0)", single(energy - energy[:, :1]))]
+    maps = _momentum_lines(run, pick, members)
+    if maps:
+        named = len(maps) == 1 or members is not None  # else a legend names the lines
+        title = "Momentum map" + ("s" if len(maps) > 1 else "") + (": " + ", ".join(run.momentum_maps) if named else "")
+        panels.append((title, "J(t) − J(0)", maps))
+    if run.constraint_residual.shape[-1]:
+        panels.append(("Constraint residual", "max |g(q)|", single(np.abs(pick(run.constraint_residual)).max(axis=-1))))
+    return panels
+
+
+def _momentum_lines(run: Any, pick: Any, members: np.ndarray | None) -> Lines:
+    lines: Lines = []
+    for name, values in run.momentum_maps.items():
+        rows = pick(values).reshape(*pick(run.energy).shape, -1)
+        rows = rows - rows[:, :1]
+        for m, k in itertools.product(range(len(rows)), range(rows.shape[-1])):
+            component = f" {_AXES[k]}" if rows.shape[-1] == 3 else (f" {k}" if rows.shape[-1] > 1 else "")
+            color = f"C{len(lines) % 10}" if members is None else _colors(len(members))[m]
+            lines.append((name + component if members is None else None, color, rows[m, :, k]))
+    return lines
+
+
+def _draw_watched(axes: Axes, t: np.ndarray, title: str, label: str, lines: Lines, last: bool) -> None:
+    thin = len({str(color) for _, color, _ in lines}) > 10
+    for name, color, y in lines:
+        axes.plot(*envelope(t, y), label=name, color=color, lw=0.5 if thin else 0.9, alpha=0.6 if thin else 0.9)
+    if all(not np.any(y) for _, _, y in lines):
+        axes.set_ylim(-1e-16, 1e-16)  # exactly kept: a frame of the size of round-off, not of 0.05
+    axes.set_title(title, fontsize=10)
+    axes.set_ylabel(label)
+    axes.ticklabel_format(axis="y", style="sci", scilimits=(-2, 3), useOffset=False, useMathText=True)
+    axes.margins(x=0)
+    axes.grid(alpha=0.25)
+    axes.tick_params(labelbottom=last)
+    if last:
+        axes.set_xlabel("time")
+    _legend(axes, loc="center left", bbox_to_anchor=(1.01, 0.5))
+
+
+def _caption(run: Any, members: np.ndarray | None) -> str:
+    origin = getattr(run.system, "origin", None)
+    which = "" if members is None else f", {len(members)} of {len(run.q)} members" if len(members) < len(run.q) else f", {len(run.q)} members"
+    return (f"{origin}: " if origin else "") + f"{run.method.name}, dt = {run.dt:g}, {len(run)} saved points{which}"

@@ -1,0 +1,80 @@
+"""A run as an xarray.Dataset: every saved quantity with the names of its axes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..errors import GeomintError
+from .trajectory import Trajectory
+
+
+def to_xarray(run: Trajectory) -> Any:
+    """q, p, v (where the system is known), energy, energy_error, one variable for each momentum map, and whatever else
+    the method saved, over `time` (for an ensemble over `member` and `time`).
+
+    The axes of q are `axis_0`, `axis_1`, …; a map with several components has an axis of its own. The attribute
+    `long_name` of a momentum map is the name it has in `run.momentum_maps`.
+    """
+    try:
+        import xarray
+    except ImportError:
+        raise GeomintError("to_xarray needs the package xarray: pip install geomint[analysis]") from None
+    from .. import __version__  # not there yet while the package itself is being imported
+
+    leading = ("member", "time") if run.members else ("time",)
+    variables: dict[str, Any] = {name: (dims, x) for name, dims, x in _stated(run, leading)}
+    for name, values in run.momentum_maps.items():
+        x = np.asarray(values)
+        x = x[..., 0] if x.shape[len(leading):] == (1,) else x
+        key = _free_name(clean(name), variables)
+        variables[key] = ((*leading, *_own_axes(key, x, leading)), x, {"long_name": name})
+    coordinates: dict[str, Any] = {"time": np.asarray(run.t)}
+    if run.members:
+        coordinates["member"] = np.arange(len(run.q))
+    about = {
+        "method": run.method.name, "dt": run.dt, "t0": run.grid.t0, "save_every": run.grid.save_every, "seed": run.seed,
+        "compensated": int(run.compensated), "engine": run.engine, "geomint_version": __version__,
+    }  # fmt: skip
+    if origin := getattr(run.system, "origin", None):
+        about["model"] = origin
+    return xarray.Dataset(variables, coordinates, about)
+
+
+def clean(name: str) -> str:
+    """A momentum map's name as an identifier: "rotation[0, 1]" is rotation_0_1, "translation[-1.0, 0.5]" translation_minus1_0p5."""
+    name = re.sub(r"-?\d+\.?\d*(e[+-]?\d+)?", lambda m: f"{float(m[0]):g}".replace("-", "minus").replace(".", "p"), name)
+    return re.sub(r"\W+", "_", name).strip("_")
+
+
+def _stated(run: Trajectory, leading: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...], Any]]:
+    """Name, dimensions and values of everything but the momentum maps."""
+    lead = len(leading)
+    q_shape = run.q.shape[lead:]
+    axes = tuple(f"axis_{k}" for k in range(len(q_shape)))
+    yield "q", (*leading, *axes), np.asarray(run.q)
+    yield "p", (*leading, *axes), np.asarray(run.p)
+    if run.system is not None:
+        yield "v", (*leading, *axes), np.asarray(run.v)
+    yield "energy", leading, np.asarray(run.energy)
+    yield "energy_error", leading, np.asarray(run.energy_error)
+    for name, x in run.columns.items():
+        # What is not saved point by point (the list of events of an event-driven method) has no place on these axes.
+        if name in ("q", "p", "energy", "momentum_maps") or isinstance(x, dict) or np.shape(x)[:lead] != run.energy.shape:
+            continue
+        x = np.asarray(x)
+        yield name, (*leading, *(axes if q_shape and x.shape[lead:] == q_shape else _own_axes(name, x, leading))), x
+
+
+def _own_axes(name: str, x: np.ndarray, leading: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{name}_axis_{k}" for k in range(x.ndim - len(leading)))
+
+
+def _free_name(name: str, taken: dict[str, Any]) -> str:
+    k, free = 2, name
+    while free in taken:
+        free, k = f"{name}_{k}", k + 1
+    return free

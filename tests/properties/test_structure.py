@@ -1,0 +1,60 @@
+"""Every registered method against every problem of the zoo: what it claims holds, what it denies fails somewhere."""
+
+from __future__ import annotations
+
+import pytest
+from zoo import fitting
+
+import geomint as gm
+from geomint import measure
+
+PAIRS = [pytest.param(m, p, id=f"{m.name}-{p.name}") for m in gm.methods.all() for p in fitting(m)]
+ROUND_OFF = 2e-13  # of a step, its derivative, and four steps forth and back
+
+
+def test_every_method_has_a_problem():
+    assert all(fitting(method) for method in gm.methods.all())
+
+
+@pytest.mark.parametrize(("method", "problem"), PAIRS)
+def test_claims(method, problem):
+    traits = method.traits
+    slope = measure.order(method, problem.system, problem.at, 2 * problem.dt)
+    assert slope.order == pytest.approx(traits.order, abs=0.15), slope
+    if traits.symplectic:
+        assert measure.symplecticity(method, problem.system, problem.at, 2 * problem.dt) < ROUND_OFF
+    if traits.symmetric:
+        assert measure.symmetry(method, problem.system, problem.at, 2 * problem.dt) < ROUND_OFF
+    if traits.reversible:
+        assert measure.reversibility(method, problem.system, problem.at, 2 * problem.dt) < ROUND_OFF
+    long = measure.long_run(method, problem.system, problem.at, problem.dt, steps=10_000)
+    if traits.energy == "bounded":
+        assert long.excess < 0.5, long
+    if traits.energy == "exact":
+        assert long.band + abs(long.drift) * 10_000 * problem.dt < 1e-10, long
+    for name, symmetry in problem.system.named_symmetries.items():
+        if traits.momentum_maps == "all" or (traits.momentum_maps == "linear" and symmetry.degree == 0):
+            assert long.momentum[name] < 1e-12, name
+    assert long.constraint < 1e-12
+    assert long.tangency < 1e-12
+
+
+@pytest.mark.parametrize("method", gm.methods.all(), ids=lambda m: m.name)
+def test_denials(method):
+    """A property that is not claimed must measurably fail on some problem; otherwise the claim was too modest, or the
+    measurement can't see."""
+    traits, problems = method.traits, fitting(method)
+    worst = lambda f: max(f(method, p.system, p.at, 2 * p.dt) for p in problems)
+    if not traits.symplectic:
+        assert worst(measure.symplecticity) > 1e-8
+    if not traits.symmetric:
+        assert worst(measure.symmetry) > 1e-8
+    if not traits.reversible:
+        assert worst(measure.reversibility) > 1e-8
+    if traits.energy is None or traits.momentum_maps != "all":
+        runs = [(p, measure.long_run(method, p.system, p.at, p.dt, steps=10_000)) for p in problems]
+        if traits.energy is None:
+            assert max(long.excess for _, long in runs) > 1
+        turning = [long.momentum[n] for p, long in runs for n, s in p.system.named_symmetries.items() if s.degree == 1]
+        if traits.momentum_maps != "all":
+            assert max(turning) > 1e-8
