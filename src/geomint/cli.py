@@ -57,12 +57,11 @@ class _Commands(typer.core.TyperGroup):
         try:
             return super().invoke(ctx)
         except RunStopped as stopped:
-            # What the message says of the exception's .run means nothing at a shell.
-            _complain(str(stopped).partition(" The run up to t =")[0] + _kept(stopped.run))
+            _complain(stopped.reason + _kept(stopped.run))
             raise typer.Exit(1) from None
         except Interrupted as interrupted:
             path = getattr(interrupted.run, "path", None)
-            _complain(str(interrupted).partition("; what was saved")[0] + "." + _kept(interrupted.run) + (f" `geomint resume {path}` goes on." if path else ""))
+            _complain(interrupted.reason + _kept(interrupted.run) + (f" `geomint resume {path}` goes on." if path else ""))
             raise typer.Exit(2) from None
         except GeomintError as error:
             _complain(str(error))

@@ -23,20 +23,21 @@ class RunStopped(GeomintError, RuntimeError):
     """A run ended before `t_end`; nothing saved is lost.
 
     `run` is the trajectory up to the last good saved point (an ensemble stops only where all members did),
-    `step` and `time` say which step failed, and `q`, `p` are the state of the last good step before it.
+    `step` and `time` say which step failed, and `q`, `p` are the state of the last good step before it. `reason` is the
+    message without the sentence on what was kept.
     """
 
-    def __init__(self, message: str, *, run: Any = None, step: int | None = None, time: float | None = None, q: Any = None, p: Any = None):
-        super().__init__(message)
-        self.run, self.step, self.time, self.q, self.p = run, step, time, q, p
+    def __init__(self, reason: str, kept: str = "", *, run: Any = None, step: int | None = None, time: float | None = None, q: Any = None, p: Any = None):
+        super().__init__(f"{reason} {kept}".strip())
+        self.reason, self.run, self.step, self.time, self.q, self.p = reason, run, step, time, q, p
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C during a run: `run` holds everything saved so far."""
+    """Ctrl-C during a run: `run` holds everything saved so far, `reason` says where it stood."""
 
-    def __init__(self, message: str, *, run: Any = None):
-        super().__init__(message)
-        self.run = run
+    def __init__(self, reason: str, kept: str = "", *, run: Any = None):
+        super().__init__(f"{reason} {kept}".strip())
+        self.reason, self.run = reason, run
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -10,6 +10,7 @@ from typing import Any, ParamSpec
 
 import numpy as np
 
+from ..errors import InputError
 from ..expressions import evaluate
 from ..system import System
 
@@ -67,6 +68,12 @@ def _with_origin(system: System, origin: str | None) -> System:
     return System(
         system.potential, system.mass, system.constraint, system.fast, system.symmetries, system.params, system.overrides, origin
     )
+
+
+def at_least(name: str, x: int, least: int) -> None:
+    """A count that makes sense."""
+    if not isinstance(x, int) or x < least:
+        raise InputError(f"{name} must be a whole number of at least {least}, not {x!r}.")
 
 
 def all() -> dict[str, Callable[..., Model]]:

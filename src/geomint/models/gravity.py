@@ -5,9 +5,10 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
+from ..errors import InputError
 from ..symmetries import Rotation, Translation
 from ..system import System
-from .base import Model, model
+from .base import Model, at_least, model
 
 
 def _pairs(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -30,6 +31,8 @@ def newtonian(masses: np.ndarray, constant: float, softening: float = 0.0):
 def kepler(eccentricity: float = 0.6) -> Model:
     """H = ½|p|² − 1/|q| in the plane, from the perihelion; period 2π, angular momentum √(1 − e²)."""
     e = eccentricity
+    if not 0 <= e < 1:
+        raise InputError(f"kepler(eccentricity={e:g}): an ellipse has an eccentricity from 0 up to, not including, 1.")
     system = System(lambda q: -1 / jnp.sqrt(jnp.sum(q**2)), symmetries=(Rotation((0, 1)),))
     return Model(system, np.array([1 - e, 0.0]), np.array([0.0, np.sqrt((1 + e) / (1 - e))]), "kepler", f"a planet on an ellipse of eccentricity {e:g}", dt=0.02, t_end=60.0)
 
@@ -37,6 +40,7 @@ def kepler(eccentricity: float = 0.6) -> Model:
 @model
 def n_body(n: int = 5, softening: float = 0.1, seed: int = 0) -> Model:
     """n bodies of unequal mass in space, G = 1, softened so that close encounters stay smooth; total momentum zero."""
+    at_least("n_body(n=...)", n, 2)
     random = np.random.default_rng(seed)
     masses = 0.5 + random.random(n)
     q0 = random.normal(size=(n, 3))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
+from ..errors import InputError
 from ..system import System
-from .base import Model, model
+from .base import Model, at_least, model
 
 
 @model
@@ -25,6 +26,8 @@ def henon_heiles(energy: float = 0.12) -> Model:
         return 0.5 * (x**2 + y**2) + x**2 * y - y**3 / 3
 
     q0 = np.array([0.0, 0.12])
+    if not 0.01 < energy < 1 / 6:
+        raise InputError(f"henon_heiles(energy={energy:g}): the motion is bounded for energies between .01 and 1/6.")
     at_rest = 0.5 * q0[1] ** 2 - q0[1] ** 3 / 3
     v0 = np.array([np.sqrt(2 * (energy - at_rest)) * 0.96, np.sqrt(2 * (energy - at_rest)) * 0.28])
     return Model(System(potential), q0, v0, "henon_heiles", f"a star in a galactic disk, H = {energy:g}", dt=0.1, t_end=200.0)
@@ -39,6 +42,8 @@ def fpu(springs: int = 3, omega: float = 50.0) -> Model:
 
         V = ¼ Σ_{i=0}^{m} (x₀,ᵢ₊₁ − x₁,ᵢ₊₁ − x₀,ᵢ − x₁,ᵢ)⁴ with fixed ends,     W = ½ω² Σ x₁,ᵢ².
     """
+
+    at_least("fpu(springs=...)", springs, 1)
 
     def potential(q):
         wall = jnp.zeros(1, q.dtype)
@@ -58,6 +63,8 @@ def fpu(springs: int = 3, omega: float = 50.0) -> Model:
 def coupled_oscillators(n: int = 8, stiffness: float = 1.0, quartic: float = 0.1) -> Model:
     """A chain of n unit masses between walls: V = Σ ½k d² + ¼a d⁴ over the n + 1 springs, d their extensions; masses grow
     along the chain so that no reflection symmetry hides an error."""
+
+    at_least("coupled_oscillators(n=...)", n, 1)
 
     def potential(q, k):
         d = jnp.diff(q, prepend=0.0, append=0.0)

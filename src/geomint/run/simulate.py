@@ -88,7 +88,7 @@ def drive(runner: Xla, carry: Any, times: Grid, sink: Any, progress: bool, about
         carry, step, interrupted = last["carry"], last["step"], True
     run = _collect(runner, times, sink, carry, step, about)
     if interrupted:
-        raise Interrupted(f"interrupted at step {step}, t = {times.t0 + step * times.dt:g}; what was saved is in the exception's .run" + _how_to_resume(run), run=run)
+        raise Interrupted(f"interrupted at step {step}, t = {times.t0 + step * times.dt:g}.", "What was saved is in the exception's .run" + _how_to_resume(run), run=run)
     if failure is not None:
         raise _stopped(runner, times, run, failure)
     return run
@@ -113,7 +113,7 @@ def _collect(runner: Xla, times: Grid, sink: Any, carry: Any, step: int, about: 
         return archive.trajectory(archive.read(sink.writer.path), runner.system, checkpoint)
     columns = sink.columns
     saved = columns["energy"].shape[-1]
-    return Trajectory(runner.system, runner.method, times, times.times(0, saved), columns, engine=runner.name, checkpoint=checkpoint, **about)
+    return Trajectory(runner.system, runner.method, times, times.times(0, saved), columns, spread=runner.spread, engine=runner.name, checkpoint=checkpoint, **about)
 
 
 def _how_to_resume(run: Trajectory) -> str:
@@ -129,8 +129,8 @@ def _stopped(runner: Xla, times: Grid, run: Trajectory, failure: Failure) -> Run
         message = f"{runner.method.name} stopped {when}: {what} (dt = {times.dt:g})."
     else:
         message = f"{runner.method.name} turned non-finite {when}. {_why(runner, times, good)}"
-    saved = f" The run up to t = {float(run.t[-1]):g} ({len(run)} saved points) is kept in the exception's .run"
-    return RunStopped(message + saved + (f" and in {run.path}." if run.path else "."), run=run, step=failure.step, time=times.t0 + failure.step * times.dt, q=good["q"], p=good["p"])
+    kept = f"The run up to t = {float(run.t[-1]):g} ({len(run)} saved points) is kept in the exception's .run"
+    return RunStopped(message, kept + (f" and in {run.path}." if run.path else "."), run=run, step=failure.step, time=times.t0 + failure.step * times.dt, q=good["q"], p=good["p"])
 
 
 def _why(runner: Xla, times: Grid, good: dict[str, Any]) -> str:
