@@ -16,7 +16,7 @@ from geomint.engines import xla
 from geomint.run import loop
 
 sys.path.insert(0, str(Path(__file__).parent / "properties"))
-from zoo import PROBLEMS, fitting  # noqa: E402
+from zoo import PROBLEMS, fitting
 
 METHODS = pytest.mark.parametrize("method", gm.methods.all(), ids=lambda m: m.name)
 

@@ -9,6 +9,8 @@ Reference: Hairer, Lubich, Wanner, Geometric Numerical Integration, 2nd ed., sec
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -28,8 +30,8 @@ def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
 class Compensated(eqx.Module):
     """value + lost, where |lost| is at most half a unit in the last place of value."""
 
-    value: Array
-    lost: Array
+    value: Any
+    lost: Any
 
     @classmethod
     def of(cls, x: Array) -> Compensated:

@@ -24,8 +24,8 @@ from .system import System
 class Point(NamedTuple):
     """Where something is measured."""
 
-    q: Array
-    p: Array
+    q: Any
+    p: Any
 
 
 def _begun(method: Method, mech: Mechanics, q: Array, p: Array, dt: Array) -> Any:

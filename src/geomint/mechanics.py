@@ -90,6 +90,11 @@ class Mechanics(eqx.Module):
             return (self.mass_inverse @ p.ravel()).reshape(p.shape)
         return p * self.mass_inverse
 
+    def displacement(self, p: Position, h: Array) -> Array:
+        """h M⁻¹p: a drift. For a mass without matrix the product h M⁻¹ is formed once, outside the loop over steps."""
+        p = value(p)
+        return h * self.velocity(p) if self._matrix_mass(p) else (h * self.mass_inverse) * p
+
     def momentum(self, v: Position) -> Array:
         """M v."""
         v = value(v)

@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, PyTree
 
 from .errors import InputError, nearest
@@ -114,7 +115,7 @@ def _checked_mass(mass: Any) -> Array:
         mass = jnp.asarray(mass, float)
     except (TypeError, ValueError) as error:
         raise InputError(f"mass must be a number, an array that broadcasts to q, or a matrix: {error}") from None
-    if isinstance(mass, jax.core.Tracer):
+    if isinstance(mass, Tracer):
         return mass
     if not np.all(np.isfinite(mass)):
         raise InputError("mass has entries that are not finite.")
@@ -147,7 +148,7 @@ def check_mass(system: System, q_shape: tuple[int, ...]) -> None:
     n = int(np.prod(q_shape))
     if mass_is_matrix(shape, q_shape) and shape != (n, n):
         raise InputError(f"mass has shape {shape}, but q0 has shape {tuple(q_shape)}: give a number, an array that broadcasts to {tuple(q_shape)}, or a matrix ({n}, {n}).")
-    if len(shape) < 2 or shape[0] != shape[1] or isinstance(system.mass, jax.core.Tracer):
+    if len(shape) < 2 or shape[0] != shape[1] or isinstance(system.mass, Tracer):
         return
     mass = np.asarray(system.mass)
     if not mass_is_matrix(shape, q_shape):

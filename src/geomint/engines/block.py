@@ -21,19 +21,20 @@ from ..methods import Carry, Method, State
 from ..system import System
 
 Observed = dict[str, Any]
+Count = Array | int  # traced, or known at compile time
 
 
 class Clock(eqx.Module):
     """Time is t0 + n·dt from an integer n, never accumulated."""
 
-    t0: Array
-    dt: Array
+    t0: Any
+    dt: Any
 
     @classmethod
     def of(cls, t0: float, dt: float) -> Clock:
         return cls(np.asarray(t0), np.asarray(dt))
 
-    def time(self, n: Array) -> Array:
+    def time(self, n: Count) -> Array:
         return self.t0 + n * self.dt
 
 
@@ -53,7 +54,7 @@ def observe(method: Method, mech: Mechanics, carry: Carry, t: Array) -> Observed
     return seen
 
 
-def march(method: Method, mech: Mechanics, carry: Carry, clock: Clock, first: Array, steps: Array) -> Carry:
+def march(method: Method, mech: Mechanics, carry: Carry, clock: Clock, first: Count, steps: Count) -> Carry:
     """From step `first` on: `steps` steps, or for an event-driven method as many as pass the time of step first + steps."""
     if method.traits.event_driven:
         until = clock.time(first + steps)
@@ -72,7 +73,7 @@ def begin(method: Method, system: System, state: State, clock: Clock) -> tuple[C
     return carry, observe(method, mech, carry, clock.t0)
 
 
-def advance(method: Method, system: System, carry: Carry, clock: Clock, first: Array, steps: Array, blocks: Array, rows: Array) -> tuple[Carry, Array]:
+def advance(method: Method, system: System, carry: Carry, clock: Clock, first: Count, steps: Count, blocks: Count, rows: Array) -> tuple[Carry, Array]:
     """`blocks` blocks of `steps` steps from step `first` on; row i of `rows` receives what is seen after block i.
 
     With integers known at compile time the loops can be differentiated backwards; with traced ones a single program

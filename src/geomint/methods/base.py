@@ -129,16 +129,16 @@ class Method(eqx.Module):
 
 _classes: dict[str, type[Method]] = {}
 _variants: dict[str, Callable[[], tuple[Method, ...]]] = {}
-M = TypeVar("M", bound=type[Method])
+M = TypeVar("M", bound=Method)
 
 
-def register(*variants: dict[str, Any]) -> Callable[[M], M]:
+def register(*variants: dict[str, Any]) -> Callable[[type[M]], type[M]]:
     """Class decorator: the method joins the registry, once for each set of arguments (once with none by default).
 
     Registration alone gives it a name on the command line, a row in the documentation and every property test.
     """
 
-    def join(cls: M) -> M:
+    def join(cls: type[M]) -> type[M]:
         _classes[cls.__name__] = cls
         _variants[cls.__name__] = lambda: tuple(cls(**arguments) for arguments in variants or ({},))
         return cls

@@ -62,7 +62,7 @@ class KickDrift(Method):
     @staticmethod
     def _drift(mech: Mechanics, carry: Carry, h: Array) -> Carry:
         q, p, *force = carry
-        q = q + h * mech.velocity(p)
+        q = q + mech.displacement(p, h)
         return (q, p, mech.force(q)) if force else (q, p)
 
 

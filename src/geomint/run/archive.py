@@ -190,7 +190,7 @@ def _read_tables(path: Path) -> tuple[dict[str, Any], dict[str, Column], tuple[i
                     columns[name] = Column(name, item.dtype, item.shape[1:], item.id.get_offset() or 0)
 
             file.visititems(visit)
-            room = file["t"].shape[0]
+            room = len(file["t"])  # pyright: ignore[reportArgumentType]
     except ArchiveError:
         raise
     except (OSError, KeyError, ValueError, RuntimeError) as error:

@@ -6,8 +6,8 @@ import dataclasses
 import math
 from typing import Any
 
-import jax
 import numpy as np
+from jax.core import Tracer
 
 from ..errors import InputError
 
@@ -37,7 +37,7 @@ class Grid:
 
 
 def _number(name: str, x: Any) -> float:
-    if isinstance(x, jax.core.Tracer):
+    if isinstance(x, Tracer):
         raise InputError(f"{name} must be a plain number: it decides how many steps there are. Inside jax.jit or jax.grad, close over it.")
     try:
         x = float(x)

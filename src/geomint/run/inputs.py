@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array
 
 from ..arithmetic import Compensated
@@ -18,12 +20,12 @@ from ..system import System, check_mass
 
 def is_traced(*trees: Any) -> bool:
     """Whether this call happens inside a JAX transformation."""
-    return any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(trees))
+    return any(isinstance(x, Tracer) for x in jax.tree.leaves(trees))
 
 
 def as_array(name: str, x: Any) -> Any:
     """A float array in the working precision (numpy, unless traced); integers and float32 are converted exactly."""
-    if not isinstance(x, jax.core.Tracer):
+    if not isinstance(x, Tracer):
         try:
             x = np.asarray(x)
             if x.dtype == object or not (np.issubdtype(x.dtype, np.number) or x.dtype == bool):
@@ -32,7 +34,7 @@ def as_array(name: str, x: Any) -> Any:
             raise InputError(f"{name} must be an array of numbers: {error}.") from None
     if jnp.issubdtype(x.dtype, jnp.complexfloating):
         raise InputError(f"{name} must be real, not {x.dtype}.")
-    if isinstance(x, jax.core.Tracer):
+    if isinstance(x, Tracer):
         return jnp.asarray(x, float)
     if not np.all(np.isfinite(x)):
         raise InputError(f"{name} has entries that are not finite: {x.ravel()[~np.isfinite(x).ravel()][:3]}.")
@@ -66,8 +68,25 @@ def initial_state(q: Array, p: Array, t0: float, seed: int, compensated: bool, m
     key = np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)  # the bits of jax.random.key(seed)
     if members is None:
         return State(wrap(q), wrap(p), np.asarray(t0), key)
-    fold = lambda i: jax.random.key_data(jax.random.fold_in(jax.random.wrap_key_data(key), i))
+    fold = lambda i: jax.random.key_data(jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(key)), i))
     return State(wrap(q), wrap(p), np.full(members, t0), jax.vmap(fold)(np.arange(members)))
+
+
+_precise: set[Any] = set()  # programs already looked at
+
+
+def warn_of_lost_digits(system: System, shape: tuple[int, ...]) -> None:
+    """A constant in float32 inside potential, fast or constraint enters with seven digits; say so once."""
+    key = (jax.tree.structure(system), shape)
+    if key in _precise or jnp.result_type(float) != jnp.float64:
+        return
+    _precise.add(key)
+    mech = Mechanics(system, shape)
+    for name, function in (("potential", mech.slow_potential), ("fast", mech.fast_potential), ("constraint", mech.constraint)):
+        traced = jax.make_jaxpr(function)(jax.ShapeDtypeStruct(shape, jnp.float64))
+        widened = [e for e in traced.jaxpr.eqns if e.primitive.name == "convert_element_type" and e.invars[0].aval.dtype == jnp.float32]
+        if widened or any(getattr(c, "dtype", None) == jnp.float32 for c in traced.consts):
+            warnings.warn(f"{name}(q) uses numbers in float32, which carry seven digits; make them float64 (numpy's default).", stacklevel=4)
 
 
 def check_overrides(system: System, q: Array) -> None:

@@ -17,7 +17,7 @@ from ..system import System
 from . import archive
 from .fingerprint import fingerprint
 from .grid import Grid, grid
-from .inputs import check_overrides, check_start, initial_state, is_traced, phase
+from .inputs import check_overrides, check_start, initial_state, is_traced, phase, warn_of_lost_digits
 from .loop import Failure, Sink, run_to_end
 from .sinks import Disk, Memory
 from .trajectory import Checkpoint, Trajectory
@@ -43,6 +43,7 @@ def simulate(
     q, p = phase(system, q0, v0, p0)
     if is_traced(system, q, p, method):
         return _traced(system, method, times, q, p, seed, compensated, output)
+    warn_of_lost_digits(system, q.shape)
     if system.overrides:
         check_overrides(system, q)
     clock = Clock.of(times.t0, times.dt)

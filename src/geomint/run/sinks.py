@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..engines import Layout
@@ -19,7 +20,7 @@ class Memory:
     def __init__(self, layout: Layout, seen: dict[str, Any], saves: int, members: bool):
         self.layout, self.count = layout, 0
         leading = (len(jax.tree.leaves(seen)[0]),) if members else ()
-        first = np.concatenate([np.asarray(x, float).reshape(*leading, 1, -1) for x in jax.tree.leaves(seen)], axis=-1)
+        first = np.concatenate([np.asarray(x, jnp.result_type(float)).reshape(*leading, 1, -1) for x in jax.tree.leaves(seen)], axis=-1)
         self.rows = np.empty((*leading, saves, layout.width), first.dtype)
         self.append(first)
 

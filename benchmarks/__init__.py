@@ -1,0 +1,1 @@
+"""Benchmarks: ratios within one process, since the machine is shared and noisy. `python -m benchmarks [name …]`."""

@@ -1,0 +1,27 @@
+"""Timing by turns: every variant in each round, the best of the rounds, so that a slow moment hits all alike."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+
+def best_times(variants: Mapping[str, Callable[[], object]], rounds: int = 15) -> dict[str, float]:
+    """Seconds of each variant; the first call of each, which compiles, is not counted."""
+    for go in variants.values():
+        go()
+    best = dict.fromkeys(variants, float("inf"))
+    for _ in range(rounds):
+        for name, go in variants.items():
+            began = time.perf_counter()
+            go()
+            best[name] = min(best[name], time.perf_counter() - began)
+    return best
+
+
+def table(title: str, rows: list[tuple[str, str, str]]) -> None:
+    """name, measured, target."""
+    print(f"\n{title}")
+    width = max(len(row[0]) for row in rows)
+    for name, measured, target in rows:
+        print(f"  {name:<{width}}  {measured:>14}  {target}")

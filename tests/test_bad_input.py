@@ -1,0 +1,178 @@
+"""Bad input gets an error that names the argument and says what to do; nothing saved is lost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import geomint as gm
+
+quartic = gm.System(lambda q: jnp.sum(q**4))
+
+
+def go(system=quartic, q0=(1.0, 0.5), v0=None, method=None, dt=0.1, t_end=1.0, **more):
+    return gm.simulate(system, q0, v0, method=method or gm.Verlet(), dt=dt, t_end=t_end, **more)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"system": gm.System(lambda q: q**2)}, r"potential\(q\).*\(2,\).*sum"),
+        ({"system": gm.System(lambda q: jnp.sum(q**2, keepdims=True))}, r"potential\(q\).*one number"),
+        ({"system": gm.System(lambda q: jnp.sum(q) * 1j)}, "potential.*real"),
+        ({"system": gm.System(lambda q: jnp.sum(q.astype(jnp.float32)))}, "potential.*float32"),
+        ({"system": gm.System(lambda q: jnp.log(-jnp.sum(q**2)))}, r"potential\(q0\) is not finite"),
+        ({"q0": [1.0, np.nan]}, "q0.*not finite"),
+        ({"q0": ["a", "b"]}, "q0 must be an array of numbers"),
+        ({"q0": [1j, 2]}, "q0 must be real"),
+        ({"v0": [1.0]}, r"v0 has shape \(1,\).*q0 has shape \(2,\)"),
+        ({"v0": [1.0, 0.0], "p0": [1.0, 0.0]}, "v0 or p0, not both"),
+        ({"p0": [[1.0, 0.0]]}, "p0 has shape"),
+        ({"system": gm.System(lambda q: jnp.sum(q**2), mass=[1.0, 2.0, 3.0])}, r"mass has shape \(3,\).*\(2,\)"),
+        ({"system": gm.System(lambda q: jnp.sum(q**2), mass=[[1.0, 2.0], [2.0, 1.0]])}, "positive definite.*-1"),
+        ({"system": gm.System(lambda q: jnp.sum(q**2), mass=[[1.0, 2.0], [0.0, 1.0]])}, "symmetric"),
+        ({"dt": 0.0}, "dt must be positive"),
+        ({"dt": -0.1}, "dt must be positive"),
+        ({"dt": float("nan")}, "dt must be finite"),
+        ({"dt": "fast"}, "dt must be a number"),
+        ({"t_end": -1.0}, "t_end = -1 lies before t0 = 0"),
+        ({"t_end": float("inf")}, "t_end must be finite"),
+        ({"dt": 0.3}, r"3.33333 steps.*t_end = 0\.9 or 1\.2.*dt = 0\.25 or 0\.333"),
+        ({"save_every": 3}, "save_every = 3 does not divide the 10 steps.*2 or 5"),
+        ({"save_every": 0}, "save_every must be a whole number"),
+        ({"method": gm.Verlet}, r"write Verlet\(\)"),
+        ({"method": "verlet"}, r"gm\.methods"),
+        ({"engine": "xls"}, "xla"),
+        ({"system": gm.System(lambda q: jnp.sum(q**2), constraint=lambda q: q[:1])}, "does not move constrained systems"),
+    ],
+)
+def test_messages(arguments, words):
+    with pytest.raises(gm.GeomintError, match=words):
+        go(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: gm.System(potential=3.0), "potential must be a function"),
+        (lambda: gm.System(mass=-1.0), "mass must be positive"),
+        (lambda: gm.System(mass=[1.0, np.inf]), "mass has entries that are not finite"),
+        (lambda: gm.System(mass="heavy"), "mass must be a number"),
+        (lambda: gm.System(symmetries=(gm.Rotation,)), r"Rotation\(\)"),
+        (lambda: gm.System(overrides={"gradiant": jnp.sin}), "gradiant.*gradient"),
+        (lambda: gm.Rotation((0, 0)), "two different"),
+        (lambda: gm.Generator(np.ones((2, 3))), "square"),
+        (lambda: gm.models.named("fpuu"), "no model named 'fpuu'.*fpu"),
+        (lambda: gm.methods.named("verlett"), "no method named 'verlett'.*Verlet"),
+        (lambda: gm.methods.named("Verlet(shape='kick')"), "shape"),
+        (lambda: gm.methods.named("__import__('os')"), "no method named"),
+        (lambda: gm.Composition(gm.RungeKutta4()), "symmetric.*RungeKutta4"),
+        (lambda: gm.Composition(gm.Verlet(), order=5), "4, 6 or 8"),
+        (lambda: gm.Composition(gm.Verlet(), order=8, scheme="suzuki"), "no such scheme"),
+        (lambda: gm.Gauss(7), "1, 2, 3 or 4"),
+        (lambda: gm.Splitting("two-stages"), "two-stage"),
+        (lambda: gm.Verlet(form="leap"), "'kick' or 'drift'"),
+        (lambda: gm.models.kepler(eccentricity=2.0), "eccentricity"),
+        (lambda: gm.models.fpu(springs=0), "springs"),
+        (lambda: gm.simulate(gm.models.kepler(), [1.0], method=gm.Verlet(), dt=0.1, t_end=1.0), r"model\.system"),
+    ],
+)
+def test_messages_of_construction(make, words):
+    with pytest.raises(gm.GeomintError, match=words):
+        make()
+
+
+def test_integers_and_float32_are_widened():
+    for q0 in ([1, 2], np.array([1, 2], np.int32), np.array([1, 2], np.float32), jnp.array([1, 2], jnp.float32)):
+        run = go(q0=q0)
+        assert run.q.dtype == run.p.dtype == run.energy.dtype == np.float64
+    assert np.array_equal(run.q, go(q0=[1.0, 2.0]).q)
+    system = gm.System(lambda q, k: k * jnp.sum(q**4), params=np.float32(0.5), mass=np.float32(2))
+    assert system.params.dtype == system.mass.dtype == np.float64
+
+
+def test_float32_constants_are_pointed_out():
+    stiffness = np.float32(0.1) * np.ones(2, np.float32)
+    with pytest.warns(UserWarning, match=r"potential\(q\) uses numbers in float32"):
+        go(gm.System(lambda q: jnp.sum(stiffness * q**2)))
+
+
+def test_precision_is_the_users_where_they_set_it():
+    code = "import geomint as gm, numpy as np; m = gm.models.kepler(); r = gm.simulate(m.system, m.q0, m.v0, method=gm.Verlet(), dt=.02, t_end=10.); " \
+           "print(r.q.dtype, abs(r.energy_error).max() < 3e-3)"  # fmt: skip
+    for setting, dtype in (("0", "float32"), ("1", "float64")):
+        out = subprocess.run([sys.executable, "-c", code], env={"JAX_ENABLE_X64": setting, "PATH": ""}, capture_output=True, text=True, check=True)
+        assert out.stdout.split() == [dtype, "True"]
+
+
+def test_a_wrong_derivative_by_hand_is_caught():
+    right = gm.System(lambda q: jnp.sum(q**4), overrides={"gradient": lambda q: 4 * q**3})
+    wrong = gm.System(lambda q: jnp.sum(q**4), overrides={"gradient": lambda q: 3 * q**3})
+    np.testing.assert_allclose(go(right).q, go(quartic).q, rtol=1e-14)
+    with pytest.raises(gm.InputError, match="gradient.*differs from the automatic derivative"):
+        go(wrong)
+
+
+def test_a_run_that_turns_non_finite_keeps_what_it_has(tmp_path):
+    """q̈ = 4q³ from q = 1 at rest reaches infinity in a finite time, ∫₁^∞ dq/√(2(q⁴ − 1)) = .93; steps of .01 follow it there."""
+    escape = gm.System(lambda q: -jnp.sum(q**4))
+    with pytest.raises(gm.RunStopped, match=r"non-finite at step (\d+), t = .*smaller|try dt") as stopped:
+        gm.simulate(escape, [1.0], method=gm.Verlet(), dt=0.01, t_end=10.0, save_every=10, output=tmp_path / "run.h5")
+    error = stopped.value
+    assert error.time == pytest.approx(error.step * 0.01)
+    assert 0.9 < error.time < 1.1
+    assert len(error.run) == error.step // 10 + (error.step % 10 > 0)
+    assert np.isfinite(error.run.q).all()
+    assert np.isfinite(error.q).all()
+    assert np.array_equal(gm.load(tmp_path / "run.h5").q, error.run.q)
+    # The step it names is the first bad one: the step before it can be run, that step can't.
+    good = gm.simulate(escape, [1.0], method=gm.Verlet(), dt=0.01, t_end=(error.step - 1) * 0.01, save_every=error.step - 1)
+    assert np.array_equal(good.q[-1], error.q)
+    with pytest.raises(gm.RunStopped):
+        gm.simulate(escape, [1.0], method=gm.Verlet(), dt=0.01, t_end=error.step * 0.01)
+
+
+def test_a_singular_force_is_named():
+    cusp = gm.System(lambda q: jnp.sqrt(jnp.sum(q**2)))
+    with pytest.raises(gm.RunStopped, match="at step 1,.*force at the last good state is not finite"):
+        go(cusp, q0=[0.0, 0.0], v0=[0.0, 0.0])
+
+
+def test_an_unsolved_stage_is_named():
+    with pytest.raises(gm.RunStopped, match="did not converge"):
+        gm.simulate(gm.System(lambda q: -jnp.sum(q**4)), [1.0], method=gm.Gauss(2), dt=0.05, t_end=10.0)
+
+
+def test_a_failing_member_does_not_stop_the_others():
+    escape = gm.System(lambda q: -jnp.sum(q**4) + 0.5 * jnp.sum(q**2))
+    run = gm.ensemble(escape, [[0.1], [1.0], [0.2]], method=gm.Verlet(), dt=0.01, t_end=3.0, save_every=10)
+    assert run.failed_at[0] == run.failed_at[2] == -1
+    assert 0 < run.failed_at[1] < 30
+    alone = gm.simulate(escape, [0.2], method=gm.Verlet(), dt=0.01, t_end=3.0, save_every=10)
+    np.testing.assert_allclose(run.q[2], alone.q, rtol=1e-13)
+    with pytest.raises(gm.RunStopped):
+        gm.ensemble(escape, [[1.0], [1.1]], method=gm.Verlet(), dt=0.01, t_end=3.0, save_every=10)
+
+
+def test_inside_a_transformation():
+    with pytest.raises(gm.InputError, match="dt must be a plain number"):
+        jax.jit(lambda h: go(dt=h).q)(0.1)
+    with pytest.raises(gm.GeomintError, match="output="):
+        jax.grad(lambda q: go(q0=q, output="x.h5").energy[-1])(jnp.ones(2))
+
+
+def test_an_unknown_attribute_lists_what_there_is():
+    with pytest.raises(AttributeError, match="energy"):
+        _ = go().enrgy
+
+
+def test_nothing_warns_on_good_input():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        go()
