@@ -64,8 +64,9 @@ def work_precision():
         measured(method, 16)  # compiles
         steps = [n for n in np.unique(np.geomspace(100, 51_200, 19) / stages).astype(int) if n >= 16]
         points = [measured(method, int(n)) for n in steps]
-        # Below 1e-11 the curves show rounding, above 1 they show nothing.
-        points = [p for p in points if 1e-11 < p[0] < 1]
+        # From the last step that is too long to show anything down to where rounding takes over.
+        coarse = max((i for i, p in enumerate(points) if not p[0] < 0.3), default=-1)
+        points = [p for p in points[coarse + 1 :] if p[0] > 1e-9]
         for error, seconds, forces in points:
             print(f"{label:42s} error {error:.1e}  time {seconds:.4f} s  forces {forces}")
         errors, seconds, forces = zip(*points, strict=True)

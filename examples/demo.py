@@ -57,7 +57,8 @@ def draw_errors(axes, runs, unit, xlabel):
         width = len(t) // 200
         upper = error[: 200 * width].reshape(200, width).max(axis=1)
         axes.loglog(t[width - 1 : 200 * width : width], upper, color=color, lw=1.8, label=label)
-    axes.set(xlabel=xlabel, title="relative energy error, at equal cost")
+    axes.set_title("relative energy error, at equal cost", fontsize=10)
+    axes.set_xlabel(xlabel)
     axes.grid(alpha=0.25)
     axes.legend(frameon=False, fontsize=8)
 
@@ -66,10 +67,11 @@ def draw_planet(axes, run, label, color):
     """One revolution in every 250, the later the darker."""
     each = len(run) // PERIODS
     for k in range(0, PERIODS + 1, 250):
-        begin = min(k * each, len(run) - each)
-        axes.plot(*run.q[begin : begin + each + 1].T, color=color, lw=1.2, alpha=0.2 + 0.8 * k / PERIODS)
+        begin = min(k * each, len(run) - each - 3)
+        axes.plot(*run.q[begin : begin + each + 3].T, color=color, lw=1.2, alpha=0.2 + 0.8 * k / PERIODS)
     axes.plot(0, 0, "o", color="#e0a800", ms=7)
-    axes.set(title=label, aspect="equal", xlim=(-1.75, 1.75), ylim=(-1.6, 1.9))
+    axes.set_title(label, fontsize=10)
+    axes.set(aspect="equal", xlim=(-1.75, 1.75), ylim=(-1.6, 1.9))
 
 
 def draw_kepler(part, runs):
@@ -91,7 +93,8 @@ def draw_solar(part, runs):
         for k, name in enumerate(("Jupiter", "Saturn", "Uranus", "Neptune", "Pluto"), start=1):
             away = np.linalg.norm(x[-1, k])
             axes.plot(x[:, k, 0], x[:, k, 1], lw=0.8, color=f"C{k}", label=name if away < 100 else f"{name}: thrown out,\n{away:,.0f} au away")
-        axes.set(title=f"{label}: the last 1000 of {YEARS:,} years", aspect="equal", xlim=(-40, 95), ylim=(-62, 73), xlabel="au")
+        axes.set_title(f"{label}: the last 1000 of {YEARS:,} years", fontsize=10)
+        axes.set(aspect="equal", xlim=(-40, 118), ylim=(-74, 84), xlabel="au")
         axes.legend(frameon=False, fontsize=8, loc="upper right")
     draw_errors(right, runs, YEAR, "years")
 

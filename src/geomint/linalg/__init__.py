@@ -1,5 +1,6 @@
-"""Solvers: how the equations of an implicit step are solved, and (from the structure found) how their linear systems are."""
+"""Solvers: the roots of an implicit step, and linear systems whose structure is found automatically."""
 
 from .newton import Solution, fixed_point, newton
+from .structure import KINDS, Plan, fallback, find
 
-__all__ = ["Solution", "fixed_point", "newton"]
+__all__ = ["KINDS", "Plan", "Solution", "fallback", "find", "fixed_point", "newton"]

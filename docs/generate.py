@@ -1,0 +1,116 @@
+"""Writes what the registries know: the table in README.md, docs/methods.md and docs/models.md.
+
+python docs/generate.py           writes them
+python docs/generate.py --check   writes nothing; exits 1 and names the files that are stale
+"""
+
+import inspect
+import sys
+from pathlib import Path
+
+import geomint as gm
+
+ROOT = Path(__file__).parents[1]
+BEGIN, END = "<!-- methods:begin -->", "<!-- methods:end -->"
+NOTE = "<!-- Written by docs/generate.py from the registry; change the code, not this page. -->\n"
+
+
+def yes(x):
+    return "yes" if x else "–"
+
+
+def table(headings, rows):
+    """A Markdown table; the first column is left-aligned, the others are centred."""
+    lines = [headings, ("---", *(":-:" for _ in headings[1:])), *rows]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
+
+
+def by_class():
+    """The registered variants of each class, in order of registration."""
+    grouped = {}
+    for method in gm.methods.all():
+        grouped.setdefault(type(method), []).append(method)
+    return grouped
+
+
+def shared(variants, read):
+    """One cell for all variants of a class: the values that occur, in order."""
+    return ", ".join(dict.fromkeys(read(m.traits) for m in variants))
+
+
+def readme_table():
+    """One row a class: short enough for the front page."""
+    rows = [
+        (
+            f"`{cls.__name__}`", shared(variants, lambda t: str(t.order)), shared(variants, lambda t: yes(t.symplectic)), shared(variants, lambda t: yes(t.symmetric)),
+            shared(variants, lambda t: t.energy or "drifts"), shared(variants, lambda t: t.momentum_maps or "–"), shared(variants, lambda t: yes(t.constrained)), len(variants),
+        )
+        for cls, variants in by_class().items()
+    ]  # fmt: skip
+    return table(("method", "order", "symplectic", "symmetric", "energy", "momentum maps", "constrained", "variants"), rows)
+
+
+def methods_page():
+    """Every registered method with all its traits."""
+    rows = [
+        (
+            f"`{m.name}`", m.traits.order, yes(m.traits.symplectic), yes(m.traits.symmetric), yes(m.traits.reversible), m.traits.energy or "drifts",
+            m.traits.momentum_maps or "–", yes(m.traits.constrained), ", ".join(m.traits.needs) or "–", m.traits.forces or "varies",
+        )
+        for m in gm.methods.all()
+    ]  # fmt: skip
+    headings = ("method", "order", "symplectic", "symmetric", "reversible", "energy", "momentum maps", "constrained", "needs", "forces a step")
+    schemes = "\n".join(f"- `{name}`: {source}." for name, (*_, source) in gm.methods.TABLES.items())
+    return f"""{NOTE}
+# All methods
+
+Every claim in this table is measured by the property tests. Every property that is denied must fail on some problem.
+
+{table(headings, rows)}
+- **energy**: "bounded" means that the error oscillates and does not grow; "drifts" means that it grows.
+- **momentum maps**: "all" are those of linear actions (momentum, angular momentum, `gm.Generator`); "linear" are those of translations only.
+- **forces a step**: what the scheme needs when the last force of a step serves the next one. "varies": an implicit method iterates.
+
+## The splittings and their sources
+
+{schemes}
+"""
+
+
+def models_page():
+    """Every model, its arguments and its formula."""
+    parts = [f"{NOTE}\n# All models\n\nA model is a system with initial data: `model = gm.models.kepler()`, then `model.system`, `model.q0`, `model.v0`, `model.dt`, `model.t_end`.\n"]
+    rows = [
+        (f"[`{name}`](#{name})", make().description, " × ".join(map(str, make().q0.shape)), f"{make().dt:g}", f"{make().t_end:g}")
+        for name, make in gm.models.all().items()
+    ]
+    parts.append(table(("model", "what it is", "shape of q", "dt", "t_end"), rows))
+    for name, make in gm.models.all().items():
+        arguments = ", ".join(f"{p.name}={p.default!r}" for p in inspect.signature(make).parameters.values())
+        parts.append(f"## {name}\n\n`gm.models.{name}({arguments})`\n\n{inspect.getdoc(make)}\n")
+    return "\n".join(parts)
+
+
+def pages():
+    """Path and content of everything that is generated."""
+    readme = (ROOT / "README.md").read_text()
+    before, _, rest = readme.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return {
+        ROOT / "README.md": f"{before}{BEGIN}\n{readme_table()}{END}{after}",
+        ROOT / "docs/methods.md": methods_page(),
+        ROOT / "docs/models.md": models_page(),
+    }
+
+
+def main(check):
+    stale = [path for path, text in pages().items() if not path.exists() or path.read_text() != text]
+    for path in stale:
+        print(f"{'stale' if check else 'written'}: {path.relative_to(ROOT)}")
+        if not check:
+            path.write_text(pages()[path])
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main("--check" in sys.argv[1:]))

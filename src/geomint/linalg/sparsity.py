@@ -1,0 +1,80 @@
+"""Which entries of a symmetric operator can be nonzero, found from a few of its products with vectors.
+
+A group test: columns are probed in groups that halve from level to level. Two groups whose products can't meet in any
+row, by what the coarser level showed, share one product; random entries keep sums from cancelling. A band of width w in
+n unknowns takes about w log n products, not n.
+
+The operator is probed at several points near the start, so that an entry that vanishes by chance at one of them (a
+straight chain, a symmetric molecule) is still found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy import sparse
+
+Products = Callable[[np.ndarray], np.ndarray]  # (k, n) vectors -> (k, n), where nonzero at any of the probed points
+
+SMALL = 64  # unknowns up to which every column is probed by itself
+TOO_MANY = 400  # products a level may take before the operator counts as unstructured
+
+
+def greedy_colours(conflicts: sparse.csr_matrix) -> np.ndarray:
+    """A colour for each column such that conflicting ones differ."""
+    n = conflicts.shape[0]
+    colours = np.full(n, -1)
+    start, neighbours = conflicts.indptr, conflicts.indices
+    for j in range(n):
+        taken = set(colours[neighbours[start[j] : start[j + 1]]])
+        colour = 0
+        while colour in taken:
+            colour += 1
+        colours[j] = colour
+    return colours
+
+
+def column_colours(pattern: sparse.csr_matrix) -> np.ndarray:
+    """Colours such that columns of one colour share no row: one product per colour then gives all entries."""
+    meet = (pattern.T.astype(np.int32) @ pattern.astype(np.int32)).tocsr()
+    return greedy_colours(meet)
+
+
+def pattern(products: Products, n: int) -> sparse.csr_matrix | None:
+    """The (symmetric) pattern of the operator, or None where it shows no structure worth finding."""
+    if n <= SMALL:
+        found = products(np.eye(n)) != 0
+        return sparse.csr_matrix(found | found.T | np.eye(n, dtype=bool))
+    random = np.random.default_rng(20260101)
+    values = random.uniform(0.5, 1.5, n) * random.choice([-1.0, 1.0], n)
+    size = 1 << (n - 1).bit_length()
+    known = sparse.csr_matrix(np.ones((1, 1), bool))
+    while size > 1:
+        size //= 2
+        groups = -(-n // size)
+        split = sparse.kron(known, np.ones((2, 2), bool), format="csr")[:groups, :groups]
+        colours = column_colours(split)
+        if colours.max() + 1 > TOO_MANY:
+            return None
+        group = np.arange(n) // size
+        touched = _touched(products, values, group, colours, groups)
+        # A row group that a colour touches belongs to the one group of that colour that may reach it.
+        rows, columns = split.nonzero()
+        keep = touched[colours[columns], rows]
+        known = sparse.csr_matrix((np.ones(keep.sum(), bool), (rows[keep], columns[keep])), shape=(groups, groups))
+        known = ((known + known.T + sparse.identity(groups, dtype=bool)) > 0).tocsr()
+    return known
+
+
+def _touched(products: Products, values: np.ndarray, group: np.ndarray, colours: np.ndarray, groups: int) -> np.ndarray:
+    """(colour, row group): whether the product with all columns of that colour reaches the group."""
+    result = np.zeros((colours.max() + 1, groups), bool)
+    at_once = max(1, int(2e7 // len(values)))
+    for begin in range(0, len(result), at_once):
+        batch = np.arange(begin, min(begin + at_once, len(result)))
+        vectors = np.where(colours[group][None, :] == batch[:, None], values, 0.0)
+        hit = products(vectors) != 0
+        for k, row in zip(batch, hit, strict=True):
+            result[k, np.unique(group[row])] = True
+    return result

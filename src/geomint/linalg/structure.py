@@ -1,0 +1,195 @@
+"""Structure is found, not demanded: from products of a symmetric operator with vectors to the solver that fits it.
+
+    independent blocks (molecules)        → batched small Cholesky
+    a band after reordering (chains, rings) → block-tridiagonal cyclic reduction, O(n)
+    small                                 → dense Cholesky
+    large and unstructured                → matrix-free conjugate gradients
+
+The matrix is assembled from one product per colour (columns that share no row are probed together), never from n.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
+
+from ..errors import InputError, nearest
+from .cholesky import block_tridiagonal_solve, factor_solve
+from .conjugate import conjugate_gradients
+from .sparsity import Products, column_colours, pattern
+
+KINDS = ("auto", "blocks", "banded", "dense", "matrix-free")
+DENSE_LIMIT = 400  # unknowns up to which a matrix without structure is formed
+BLOCK_LIMIT = 24  # rows of a block up to which blocks and bands pay
+
+Apply = Callable[[Array], Array]
+
+
+class Solved(NamedTuple):
+    x: Array
+    pivot: Array  # the smallest: not positive means the operator is not positive definite
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Plan:
+    """How K x = r is solved. Two plans with the same contents are equal and hash alike, so that nothing recompiles."""
+
+    kind: str
+    n: int
+    description: str
+    colours: np.ndarray | None = None  # of the columns
+    order: np.ndarray | None = None  # (count, size): which unknown stands in which row of which block; n for padding
+    diagonal: np.ndarray | None = None  # (count, size, size): mask of the entries K_ii that exist
+    lower: np.ndarray | None = None  # likewise K_{i+1,i}, for bands
+
+    def __post_init__(self):
+        digest = hashlib.sha256(f"{self.kind} {self.n}".encode())
+        for x in (self.colours, self.order, self.diagonal, self.lower):
+            digest.update(b"-" if x is None else np.ascontiguousarray(x).tobytes())
+        object.__setattr__(self, "digest", digest.hexdigest())
+
+    def __hash__(self) -> int:
+        return hash(self.__dict__["digest"])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Plan) and self.__dict__["digest"] == other.__dict__["digest"]
+
+    @property
+    def assembled(self) -> bool:
+        """Whether a pattern found at the start is relied on (then a changed pattern must be noticed)."""
+        return self.kind in ("blocks", "banded")
+
+    def solve(self, apply: Apply, right: Array) -> Solved:
+        """K x = right, where apply(v) = K v on flat vectors."""
+        if self.kind == "matrix-free":
+            return _matrix_free(apply, right)
+        if self.kind == "dense":
+            matrix = jax.vmap(apply)(jnp.eye(self.n, dtype=right.dtype))
+            x, pivot = factor_solve(matrix[None], right[None, :, None])
+            return Solved(x[0, :, 0], pivot)
+        assert self.colours is not None and self.order is not None and self.diagonal is not None
+        seeds = self.colours[None, :] == np.arange(self.colours.max() + 1)[:, None]
+        products = jax.vmap(apply)(jnp.asarray(seeds, right.dtype))  # (colour, row)
+        diagonal = self._gather(products, self.order, self.order, self.diagonal)
+        padding = (self.order == self.n)[..., None] * np.eye(self.order.shape[1])
+        diagonal = diagonal + padding
+        r = jnp.concatenate([right, jnp.zeros(1, right.dtype)])[self.order]
+        if self.kind == "blocks":
+            x, pivot = factor_solve(diagonal, r[..., None])
+            x = x[..., 0]
+        else:
+            below = np.concatenate([self.order[1:], np.full_like(self.order[:1], self.n)])
+            x, pivot = block_tridiagonal_solve(diagonal, self._gather(products, below, self.order, self.lower), r)
+        place = np.empty(self.n + 1, int)
+        place[self.order.ravel()] = np.arange(self.order.size)
+        return Solved(x.ravel()[place[: self.n]], pivot)
+
+    def _gather(self, products: Array, rows: np.ndarray, columns: np.ndarray, mask: np.ndarray | None) -> Array:
+        """The entries K[rows, columns] from the coloured products: column j of K stands in the product of its colour."""
+        assert self.colours is not None and mask is not None
+        colour = np.concatenate([self.colours, [0]])[columns]
+        row = np.minimum(rows, self.n - 1)
+        entries = products[colour[:, None, :], row[:, :, None]]
+        return jnp.where(mask, entries, 0.0)
+
+
+def _matrix_free(apply: Apply, right: Array) -> Solved:
+    """Conjugate gradients, differentiated as a linear solve."""
+    curvature = jnp.asarray(1.0, right.dtype)
+
+    def solve(operator: Apply, r: Array) -> tuple[Array, Array]:
+        return conjugate_gradients(operator, r)
+
+    x, curvature = jax.lax.custom_linear_solve(apply, right, solve, symmetric=True, has_aux=True)
+    return Solved(x, curvature)
+
+
+def dense(n: int) -> Plan:
+    return Plan("dense", n, f"dense Cholesky of {n} unknowns")
+
+
+def matrix_free(n: int) -> Plan:
+    return Plan("matrix-free", n, f"matrix-free conjugate gradients on {n} unknowns")
+
+
+def fallback(n: int) -> Plan:
+    """Without a look at the operator."""
+    return dense(n) if n <= DENSE_LIMIT else matrix_free(n)
+
+
+def find(products: Products, n: int, kind: str = "auto") -> Plan:
+    """The plan for an operator known by its products; `kind` overrides the choice."""
+    if kind not in KINDS:
+        raise InputError(f"solver={kind!r}: there is no such solver." + nearest(kind, KINDS))
+    if kind in ("dense", "matrix-free"):
+        return dense(n) if kind == "dense" else matrix_free(n)
+    found = pattern(products, n) if n > 1 else None
+    if found is not None:
+        plan = _blocks(found, n) if kind in ("auto", "blocks") else None
+        if plan is None and kind in ("auto", "banded"):
+            plan = _banded(found, n, worthwhile=kind == "auto")
+        if plan is not None:
+            return plan
+    if kind != "auto":
+        raise InputError(f"solver={kind!r} does not fit: the matrix has no such structure. Leave solver='auto'.")
+    return fallback(n)
+
+
+def _masks(found: sparse.csr_matrix, order: np.ndarray, rows: np.ndarray, n: int) -> np.ndarray:
+    """(count, size, size): whether entry (rows[k, a], order[k, b]) is in the pattern."""
+    padded = sparse.csr_matrix((found.data, found.indices, np.append(found.indptr, found.indptr[-1])), shape=(n + 1, n)).astype(bool)
+    padded = sparse.hstack([padded, sparse.csr_matrix((n + 1, 1), dtype=bool)], format="csr")
+    a, b = np.broadcast_arrays(rows[:, :, None], order[:, None, :])
+    return np.asarray(padded[a.ravel(), b.ravel()]).reshape(a.shape)
+
+
+def _blocks(found: sparse.csr_matrix, n: int) -> Plan | None:
+    count, label = connected_components(found, directed=False)
+    sizes = np.bincount(label)
+    size = int(sizes.max())
+    if count < 2 or size > BLOCK_LIMIT:
+        return None
+    order = np.full((count, size), n)
+    members = np.argsort(label, kind="stable")
+    within = np.concatenate([np.arange(s) for s in sizes])
+    order[label[members], within] = members
+    colours = column_colours(found)
+    return Plan("blocks", n, f"batched Cholesky of {count} independent blocks of up to {size} unknowns, {colours.max() + 1} products",
+                colours, order, _masks(found, order, order, n))  # fmt: skip
+
+
+def _banded(found: sparse.csr_matrix, n: int, worthwhile: bool) -> Plan | None:
+    natural = np.arange(n)
+    reordered = reverse_cuthill_mckee(found, symmetric_mode=True)
+    best = min(((_block_size(found, p), p) for p in (natural, reordered)), key=lambda pair: pair[0])
+    size, permutation = best
+    if size > BLOCK_LIMIT or (worthwhile and n < 3 * size + 6):
+        return None
+    count = -(-n // size)
+    count = 1 << (count - 1).bit_length()
+    order = np.full(count * size, n)
+    order[:n] = permutation
+    order = order.reshape(count, size)
+    below = np.concatenate([order[1:], np.full_like(order[:1], n)])
+    colours = column_colours(found)
+    return Plan("banded", n, f"cyclic reduction of {-(-n // size)} blocks of {size} unknowns in a band, {colours.max() + 1} products",
+                colours, order, _masks(found, order, order, n), _masks(found, order, below, n))  # fmt: skip
+
+
+def _block_size(found: sparse.csr_matrix, permutation: np.ndarray) -> int:
+    """The smallest block for which the reordered pattern is block tridiagonal."""
+    place = np.empty(len(permutation), int)
+    place[permutation] = np.arange(len(permutation))
+    rows, columns = found.nonzero()
+    i, j = place[rows], place[columns]
+    width = int(np.max(np.abs(i - j)))
+    return next((b for b in range(max(1, (width + 1) // 2), width + 1) if np.max(np.abs(i // b - j // b)) <= 1), max(1, width))
