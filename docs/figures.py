@@ -1,6 +1,6 @@
 """Draws the figures of the documentation: python docs/figures.py [first] [work-precision].
 
-They are committed; run this again when a method changes what they show. The second one takes about a minute, since it
+They are committed; run this again when a method changes what they show. The second one takes a minute or two, since it
 measures times.
 """
 

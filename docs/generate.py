@@ -1,4 +1,4 @@
-"""Writes what the registries know: the table in README.md, docs/methods.md and docs/models.md.
+"""Writes what the registries know: the table in README.md, docs/methods.md, docs/models.md, the methods of docs/reference.md.
 
 python docs/generate.py           writes them
 python docs/generate.py --check   writes nothing; exits 1 and names the files that are stale
@@ -12,7 +12,7 @@ import geomint as gm
 
 ROOT = Path(__file__).parents[1]
 BEGIN, END = "<!-- methods:begin -->", "<!-- methods:end -->"
-NOTE = "<!-- Written by docs/generate.py from the registry; change the code, not this page. -->\n"
+NOTE = "---\nhide: [toc]\n---\n<!-- Written by docs/generate.py from the registry; change the code, not this page. -->\n"
 
 
 def yes(x):
@@ -91,13 +91,23 @@ def models_page():
     return "\n".join(parts)
 
 
+def reference_entries():
+    """What mkdocstrings shows of each method: its docstring."""
+    return "\n".join(f"::: {cls.__module__}.{cls.__name__}\n    options: {{members: false}}\n" for cls in by_class())
+
+
+def between_markers(path, text):
+    """The page with `text` where the markers stand."""
+    before, _, rest = path.read_text().partition(BEGIN)
+    return f"{before}{BEGIN}\n{text}{END}{rest.partition(END)[2]}"
+
+
 def pages():
     """Path and content of everything that is generated."""
-    readme = (ROOT / "README.md").read_text()
-    before, _, rest = readme.partition(BEGIN)
-    _, _, after = rest.partition(END)
+    readme, reference = ROOT / "README.md", ROOT / "docs/reference.md"
     return {
-        ROOT / "README.md": f"{before}{BEGIN}\n{readme_table()}{END}{after}",
+        readme: between_markers(readme, readme_table()),
+        reference: between_markers(reference, reference_entries()),
         ROOT / "docs/methods.md": methods_page(),
         ROOT / "docs/models.md": models_page(),
     }

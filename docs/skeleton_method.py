@@ -8,21 +8,29 @@ from geomint.methods import Method, Traits, register
 KICKS = (7 / 24, 3 / 4, -1 / 24)
 DRIFTS = (2 / 3, -2 / 3, 1.0)
 
-# Consistency, and the conditions of order 2 and 3 for kicks b and drifts a that alternate, the kick first.
-_after = (DRIFTS[0] + DRIFTS[1] + DRIFTS[2], DRIFTS[1] + DRIFTS[2], DRIFTS[2])  # what follows each kick
-assert abs(sum(KICKS) - 1) < 1e-15
-assert abs(sum(DRIFTS) - 1) < 1e-15
-assert abs(sum(b * a for b, a in zip(KICKS, _after, strict=True)) - 1 / 2) < 1e-15
-assert abs(sum(b * a**2 for b, a in zip(KICKS, _after, strict=True)) - 1 / 3) < 1e-15
+# The conditions of order 1 to 3: sums over the kicks with all drifts after each,
+# and over the drifts with all kicks before each.
+DRIFTED = (sum(DRIFTS), sum(DRIFTS[1:]), DRIFTS[2])
+KICKED = (KICKS[0], sum(KICKS[:2]), sum(KICKS))
+for power in (0, 1, 2):
+    for weights, points in ((KICKS, DRIFTED), (DRIFTS, KICKED)):
+        moment = sum(w * x**power for w, x in zip(weights, points, strict=True))
+        assert abs(moment - 1 / (power + 1)) < 1e-15
 
 
 @register()
 class Ruth3(Method):
-    """p ← p + b_i h f(q), q ← q + a_i h M⁻¹p for i = 1, 2, 3. Order 3, symplectic, not symmetric."""
+    """p ← p + b_i h f(q), q ← q + a_i h M⁻¹p for i = 1, 2, 3.
+
+    Order 3, symplectic, not symmetric.
+    """
 
     @property
     def traits(self) -> Traits:
-        return Traits(order=3, symplectic=True, symmetric=False, reversible=False, energy="bounded", momentum_maps="all", forces=3)
+        return Traits(
+            order=3, symplectic=True, symmetric=False, reversible=False,
+            energy="bounded", momentum_maps="all", forces=3,
+        )  # fmt: skip
 
     def step(self, mech, carry, dt):
         q, p = carry

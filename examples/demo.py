@@ -1,7 +1,8 @@
 """What `make demo` runs: a certificate, a table of energy errors, and demo.png in the current directory.
 
 Verlet's method and the classical Runge–Kutta method of order 4 get the same number of force evaluations: Runge–Kutta
-spends four on a step, so its steps are four times as long.
+spends four on a step, so its steps are four times as long. The effort is chosen so that the difference shows: with 25 days
+for a force evaluation instead of 50, Runge–Kutta 4 ends with a relative energy error of 2e-2, where here it loses Jupiter.
 """
 
 import time

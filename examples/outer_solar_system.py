@@ -1,7 +1,7 @@
 """Pluto and Neptune for 40,000 years: their orbits cross, and the 3:2 resonance keeps the planets apart.
 
-The resonant argument 3λ(Pluto) − 2λ(Neptune) − ϖ(Pluto) swings about 180° instead of turning round (Cohen, Hubbard 1965);
-λ is the mean longitude of a planet, ϖ the longitude of its perihelion.
+The resonant argument 3λ(Pluto) − 2λ(Neptune) − ϖ(Pluto) swings about 180° instead of turning round (Cohen, Hubbard,
+Science 145 (1964) 1302); λ is the mean longitude of a planet, ϖ the longitude of its perihelion.
 """
 
 import numpy as np

@@ -46,6 +46,7 @@ def go(system=quartic, q0=(1.0, 0.5), v0=None, method=None, dt=0.1, t_end=1.0, *
         ({"dt": 0.3}, r"3.33333 steps.*t_end = 0\.9 or 1\.2.*dt = 0\.25 or 0\.333"),
         ({"save_every": 3}, "save_every = 3 does not divide the 10 steps.*2 or 5"),
         ({"save_every": 0}, "save_every must be a whole number"),
+        ({"save_every": "a"}, "save_every must be a whole number"),
         ({"method": gm.Verlet}, r"write Verlet\(\)"),
         ({"method": "verlet"}, r"gm\.methods"),
         ({"engine": "xls"}, "xla"),

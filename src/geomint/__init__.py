@@ -13,8 +13,23 @@ if "JAX_ENABLE_X64" not in _os.environ:
 from . import methods, models
 from .certify import Certificate, certify
 from .errors import ArchiveError, GeomintError, InputError, Interrupted, RunStopped
+from .lagrange import LagrangianSystem
 from .mechanics import Mechanics
-from .methods import Composition, Gauss, ImplicitMidpoint, RungeKutta4, Splitting, SymplecticEuler, Verlet
+from .methods import (
+    Composition,
+    Gauss,
+    ImplicitMidpoint,
+    Newmark,
+    PushforwardNewmark,
+    RungeKutta4,
+    SimplifiedZhangSkeel,
+    Splitting,
+    StiffZhangSkeel,
+    SymplecticEuler,
+    Variational,
+    Verlet,
+    ZhangSkeel,
+)  # fmt: skip
 from .run import Trajectory, ensemble, load, resume, simulate
 from .symmetries import Generator, Rotation, Translation
 from .system import System

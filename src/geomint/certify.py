@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from . import measure
+from .errors import GeomintError
 from .measure import Point
 from .methods import Method, as_method
 from .run.inputs import phase
-from .system import System
+from .system import Stated
 
 # Round-off of one step, its derivative and a few steps; a broken property at a large step lies far above.
 EXACT = 1e-11
@@ -71,7 +73,7 @@ def _exact(name: str, measured: float, claimed: bool) -> Row:
     return Row(name, measured, holds, "yes" if claimed else "no", holds or not claimed)
 
 
-def certify(system: System, method: Method, q0: Any, v0: Any = None, *, p0: Any = None, dt: float, steps: int = 20_000) -> Certificate:
+def certify(system: Stated, method: Method, q0: Any, v0: Any = None, *, p0: Any = None, dt: float, steps: int = 20_000) -> Certificate:
     """Measure the structure of a method on a system near (q0, v0), with steps around dt.
 
     order               slope of the error against an independent reference, from dt down
@@ -82,6 +84,8 @@ def certify(system: System, method: Method, q0: Any, v0: Any = None, *, p0: Any 
 
     A property that a method does not claim may still hold on a system (a quadratic potential hides much).
     """
+    if jnp.result_type(float) != jnp.float64:
+        raise GeomintError("certify needs float64: round-off in float32 hides what it measures. Unset JAX_ENABLE_X64.")
     method = as_method(method)
     method.check(system)
     traits = method.traits

@@ -15,10 +15,10 @@ import numpy as np
 from jaxtyping import Array
 from scipy.integrate import solve_ivp
 
-from .mechanics import Mechanics
+from .lagrange import derive
 from .methods import Composition, Method, State, Verlet
 from .run import simulate
-from .system import System
+from .system import Stated, System
 
 
 class Point(NamedTuple):
@@ -28,19 +28,19 @@ class Point(NamedTuple):
     p: Any
 
 
-def _begun(method: Method, mech: Mechanics, q: Array, p: Array, dt: Array) -> Any:
+def _begun(method: Method, mech: Any, q: Array, p: Array, dt: Array) -> Any:
     return method.init(mech, State(q, p, jnp.zeros(()), jnp.zeros(2, jnp.uint32)), dt)
 
 
 @jax.jit
-def _steps(method: Method, system: System, q: Array, p: Array, dt: Array, n: Array) -> Point:
-    mech = Mechanics(system, q.shape)
+def _steps(method: Method, system: Stated, q: Array, p: Array, dt: Array, n: Array) -> Point:
+    mech = derive(system, q.shape)
     carry = jax.lax.fori_loop(0, n, lambda _, c: method.step(mech, c, dt), _begun(method, mech, q, p, dt))
     end = method.output(mech, carry)
     return Point(end.q, end.p)
 
 
-def flow(method: Method, system: System, at: Point, dt: float, n: int = 1) -> Point:
+def flow(method: Method, system: Stated, at: Point, dt: float, n: int = 1) -> Point:
     """Φ(dt)ⁿ, from a fresh start."""
     q, p = _steps(method, system, jnp.asarray(at.q, float), jnp.asarray(at.p, float), jnp.asarray(dt, float), n)
     return Point(q, p)
@@ -57,33 +57,33 @@ LOOKS = 4  # the error is the largest at four times: at a single one its leading
 
 
 @jax.jit
-def _field(system: System, q: Array, v: Array) -> Array:
-    return Mechanics(system, q.shape).acceleration(q, v)
+def _field(system: Stated, q: Array, v: Array, t: Array) -> Array:
+    return derive(system, q.shape).acceleration(q, v, t)
 
 
-def independent_reference(system: System, at: Point, times: np.ndarray) -> Point:
+def independent_reference(system: Stated, at: Point, times: np.ndarray) -> Point:
     """The exact motion to about 1e-12, by an unrelated method: Dormand–Prince 8(5,3) on the underlying equation q̈ = a(q, q̇)."""
     shape, size = at.q.shape, at.q.size
-    mech = Mechanics(system, shape)
+    mech = derive(system, shape)
 
-    def right(_, y):
+    def right(t, y):
         q, v = y[:size].reshape(shape), y[size:].reshape(shape)
-        return np.concatenate([y[size:], np.ravel(_field(system, q, v))])
+        return np.concatenate([y[size:], np.ravel(_field(system, q, v, t))])
 
-    start = np.concatenate([np.ravel(at.q), np.ravel(mech.velocity(at.p))])
+    start = np.concatenate([np.ravel(at.q), np.ravel(mech.velocity_at(jnp.asarray(at.q), jnp.asarray(at.p)))])
     y = solve_ivp(right, (0, times[-1]), start, method="DOP853", t_eval=times, rtol=3e-14, atol=1e-15).y.T
     q, v = y[:, :size].reshape(-1, *shape), y[:, size:].reshape(-1, *shape)
-    return Point(q, np.asarray(jax.vmap(mech.momentum)(jnp.asarray(v))))
+    return Point(q, np.asarray(jax.vmap(mech.momentum_at)(jnp.asarray(q), jnp.asarray(v))))
 
 
-def reference(system: System, at: Point, times: np.ndarray, dt: float) -> tuple[Point, float]:
+def reference(system: Stated, at: Point, times: np.ndarray, dt: float) -> tuple[Point, float]:
     """The motion at equidistant times and how well it is known.
 
-    Free systems: an eighth-order composition with compensated sums, right to a few units of round-off, and held to the
-    independent reference. Constrained ones: the independent reference.
+    Free systems of constant mass: an eighth-order composition with compensated sums, right to a few units of round-off, and held to the
+    independent reference. All others: the independent reference.
     """
     independent = independent_reference(system, at, times)
-    if system.constraint is not None:
+    if system.constraint is not None or not isinstance(system, System):
         return independent, 1e-11
     n = int(np.ceil(times[0] / dt)) * 40
     fine = simulate(system, at.q, p0=at.p, method=Composition(Verlet(), order=8), dt=times[0] / n, t_end=times[-1], save_every=n, compensated=True)
@@ -100,7 +100,7 @@ class Order(NamedTuple):
     errors: tuple[tuple[float, float], ...]  # in q and p
 
 
-def order(method: Method, system: System, at: Point, dt: float, refinements: int = 18, span: int = 32) -> Order:
+def order(method: Method, system: Stated, at: Point, dt: float, refinements: int = 18, span: int = 32) -> Order:
     """The slope of log(error) over log(step), from the finest steps above round-off; steps shrink by √2 from dt on.
 
     Sums are compensated, which pushes round-off down far enough for the order of an eighth-order method to show.
@@ -127,9 +127,9 @@ def order(method: Method, system: System, at: Point, dt: float, refinements: int
 
 # --- symplecticity, symmetry, reversibility -------------------------------------------------------------------------
 @functools.partial(jax.jit, static_argnums=0)
-def _jacobian(n: int, method: Method, system: System, q: Array, p: Array, dt: Array) -> Array:
+def _jacobian(n: int, method: Method, system: Stated, q: Array, p: Array, dt: Array) -> Array:
     def step(x: Array) -> Array:
-        mech = Mechanics(system, q.shape)
+        mech = derive(system, q.shape)
         carry = method.step(mech, _begun(method, mech, x[:n].reshape(q.shape), x[n:].reshape(q.shape), dt), dt)
         end = method.output(mech, carry)
         return jnp.concatenate([end.q.ravel(), end.p.ravel()])
@@ -137,16 +137,16 @@ def _jacobian(n: int, method: Method, system: System, q: Array, p: Array, dt: Ar
     return jax.jacfwd(step)(jnp.concatenate([q.ravel(), p.ravel()]))
 
 
-def _tangent(system: System, at: Point) -> np.ndarray:
+def _tangent(system: Stated, at: Point) -> np.ndarray:
     """A basis of the tangent space at (q, p): of phase space, or of the tangent bundle {g(q) = 0, G(q)M⁻¹p = 0}."""
     n = at.q.size
     if system.constraint is None:
         return np.eye(2 * n)
-    mech = Mechanics(system, at.q.shape)
+    mech = derive(system, at.q.shape)
 
     def hidden(x: Array) -> Array:
         q, p = x[:n].reshape(at.q.shape), x[n:].reshape(at.q.shape)
-        return jnp.concatenate([mech.constraint(q), mech.constraint_rate(q, mech.velocity(p))])
+        return jnp.concatenate([mech.constraint(q), mech.constraint_rate(q, mech.velocity_at(q, p))])
 
     conditions = np.asarray(jax.jacrev(hidden)(jnp.concatenate([jnp.ravel(at.q), jnp.ravel(at.p)])))
     _, singular, rows = np.linalg.svd(conditions)
@@ -154,7 +154,7 @@ def _tangent(system: System, at: Point) -> np.ndarray:
     return rows[rank:].T
 
 
-def symplecticity(method: Method, system: System, at: Point, dt: float) -> float:
+def symplecticity(method: Method, system: Stated, at: Point, dt: float) -> float:
     """max |JᵀΩJ − Ω| on the tangent space, relative to max |J|², J the derivative of one step."""
     n = at.q.size
     jacobian = np.asarray(_jacobian(n, method, system, jnp.asarray(at.q, float), jnp.asarray(at.p, float), jnp.asarray(dt, float)))
@@ -164,19 +164,19 @@ def symplecticity(method: Method, system: System, at: Point, dt: float) -> float
     return float(np.max(np.abs(moved.T @ omega @ moved - basis.T @ omega @ basis)) / max(1.0, np.max(np.abs(moved)) ** 2))
 
 
-def symmetry(method: Method, system: System, at: Point, dt: float, n: int = 4) -> float:
+def symmetry(method: Method, system: Stated, at: Point, dt: float, n: int = 4) -> float:
     """|Φ(−dt)ⁿ Φ(dt)ⁿ − identity|, relative."""
     return _distance(flow(method, system, flow(method, system, at, dt, n), -dt, n), at)
 
 
-def reversibility(method: Method, system: System, at: Point, dt: float, n: int = 4) -> float:
+def reversibility(method: Method, system: Stated, at: Point, dt: float, n: int = 4) -> float:
     """|ρ Φⁿ ρ Φⁿ − identity| with ρ(q, p) = (q, −p), relative."""
     there = flow(method, system, at, dt, n)
     back = flow(method, system, Point(there.q, -there.p), dt, n)
     return _distance(Point(back.q, -back.p), at)
 
 
-def large_step(method: Method, system: System, at: Point, dt: float) -> float:
+def large_step(method: Method, system: Stated, at: Point, dt: float) -> float:
     """The largest of 8, 4, 2, 1 times dt at which a step is still finite and tame; a small step hides what it breaks."""
     for factor in (8, 4, 2):
         there = flow(method, system, at, factor * dt, 4)
@@ -197,7 +197,7 @@ class LongRun(NamedTuple):
     tangency: float  # max |G M⁻¹p|
 
 
-def long_run(method: Method, system: System, at: Point, dt: float, steps: int = 20_000, saves: int = 1000) -> LongRun:
+def long_run(method: Method, system: Stated, at: Point, dt: float, steps: int = 20_000, saves: int = 1000) -> LongRun:
     """What a run of many steps shows."""
     every = max(1, steps // saves)
     run = simulate(system, at.q, p0=at.p, method=method, dt=dt, t_end=every * saves * dt, save_every=every)

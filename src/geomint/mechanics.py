@@ -20,7 +20,7 @@ from .system import System, mass_is_matrix
 Position = Array | Compensated
 
 
-def _scalar(name: str, energy: Any, q: Array) -> Array:
+def scalar(name: str, energy: Any, q: Array) -> Array:
     energy = jnp.asarray(energy)
     if energy.shape != ():
         hint = "return its sum" if energy.size > 1 else "return a scalar, as jnp.sum does"
@@ -32,7 +32,47 @@ def _scalar(name: str, energy: Any, q: Array) -> Array:
     return energy.astype(q.dtype)
 
 
-class Mechanics(eqx.Module):
+class Derived(eqx.Module):
+    """What follows from a constraint and from symmetries, whatever the energy is."""
+
+    system: eqx.AbstractVar[Any]
+
+    # --- constraints ------------------------------------------------------------------------------------------------
+    def constraint(self, q: Position) -> Array:
+        """g(q), always a vector."""
+        q = value(q)
+        if self.system.constraint is None:
+            return jnp.zeros((0,), q.dtype)
+        g = jnp.asarray(self.system.call(self.system.constraint, q))
+        if g.ndim > 1:
+            raise InputError(f"constraint(q) must return a vector (m,), not an array of shape {g.shape}; ravel it.")
+        return g.reshape(-1)
+
+    def constraint_rate(self, q: Position, v: Array) -> Array:
+        """G(q) v."""
+        return jax.jvp(self.constraint, (value(q),), (v,))[1]
+
+    def constraint_force(self, q: Position, multipliers: Array) -> Array:
+        """G(q)ᵀλ."""
+        return jax.vjp(self.constraint, value(q))[1](multipliers)[0]
+
+    def constraint_curvature(self, q: Position, v: Array) -> Array:
+        """g''(q)(v, v)."""
+        rate = lambda x: jax.jvp(self.constraint, (x,), (v,))[1]
+        return jax.jvp(rate, (value(q),), (v,))[1]
+
+    def constraint_jacobian(self, q: Position) -> Array:
+        """G(q) as a matrix (m, n); for small m or for tests."""
+        q = value(q)
+        return jax.jacrev(self.constraint)(q).reshape(-1, q.size)
+
+    # --- what is watched --------------------------------------------------------------------------------------------
+    def momentum_maps(self, q: Position, p: Position) -> dict[str, Array]:
+        """J(q, p) of every stated symmetry, by name."""
+        return {name: symmetry.momentum_map(value(q), value(p)) for name, symmetry in self.system.named_symmetries.items()}
+
+
+class Mechanics(Derived):
     """The derived quantities of a system."""
 
     system: System
@@ -58,14 +98,14 @@ class Mechanics(eqx.Module):
         q = value(q)
         if self.system.potential is None:
             return jnp.zeros((), q.dtype)
-        return _scalar("potential", self.system.call(self.system.potential, q), q)
+        return scalar("potential", self.system.call(self.system.potential, q), q)
 
     def fast_potential(self, q: Position) -> Array:
         """W(q)."""
         q = value(q)
         if self.system.fast is None:
             return jnp.zeros((), q.dtype)
-        return _scalar("fast", self.system.call(self.system.fast, q), q)
+        return scalar("fast", self.system.call(self.system.fast, q), q)
 
     def potential(self, q: Position) -> Array:
         """U = V + W."""
@@ -78,6 +118,10 @@ class Mechanics(eqx.Module):
     def energy(self, q: Position, p: Position) -> Array:
         """H = ½ pᵀM⁻¹p + U(q)."""
         return self.kinetic(p) + self.potential(q)
+
+    def lagrangian(self, q: Array, v: Array) -> Array:
+        """L = ½ vᵀMv − U(q)."""
+        return 0.5 * jnp.sum(v * self.momentum(v)) - self.potential(q)
 
     # --- mass -------------------------------------------------------------------------------------------------------
     def _matrix_mass(self, x: Array) -> bool:
@@ -101,6 +145,14 @@ class Mechanics(eqx.Module):
         if self._matrix_mass(v):
             return (self.system.mass @ v.ravel()).reshape(v.shape)
         return v * self.system.mass
+
+    def momentum_at(self, q: Position, v: Position) -> Array:
+        """∂L/∂v, as for any kind of system; here M v."""
+        return self.momentum(v)
+
+    def velocity_at(self, q: Position, p: Position) -> Array:
+        """Its inverse; here M⁻¹p."""
+        return self.velocity(p)
 
     # --- derivatives of the potential -------------------------------------------------------------------------------
     def slow_gradient(self, q: Position) -> Array:
@@ -140,40 +192,16 @@ class Mechanics(eqx.Module):
         """U''(q)·a, at the cost of about two gradients."""
         return jax.jvp(self.gradient, (value(q),), (a,))[1]
 
+    def fast_hessian_product(self, q: Position, a: Array) -> Array:
+        """W''(q)·a."""
+        return jax.jvp(self.fast_gradient, (value(q),), (a,))[1]
+
     def third(self, q: Position, a: Array) -> Array:
         """a·U'''(q)·a, the gradient of aᵀU''(q)a, without a tensor: the second derivative of ∇U along a."""
         along = lambda x: jax.jvp(self.gradient, (x,), (a,))[1]
         return jax.jvp(along, (value(q),), (a,))[1]
 
-    # --- constraints ------------------------------------------------------------------------------------------------
-    def constraint(self, q: Position) -> Array:
-        """g(q), always a vector."""
-        q = value(q)
-        if self.system.constraint is None:
-            return jnp.zeros((0,), q.dtype)
-        g = jnp.asarray(self.system.call(self.system.constraint, q))
-        if g.ndim > 1:
-            raise InputError(f"constraint(q) must return a vector (m,), not an array of shape {g.shape}; ravel it.")
-        return g.reshape(-1)
-
-    def constraint_rate(self, q: Position, v: Array) -> Array:
-        """G(q) v."""
-        return jax.jvp(self.constraint, (value(q),), (v,))[1]
-
-    def constraint_force(self, q: Position, multipliers: Array) -> Array:
-        """G(q)ᵀλ."""
-        return jax.vjp(self.constraint, value(q))[1](multipliers)[0]
-
-    def constraint_curvature(self, q: Position, v: Array) -> Array:
-        """g''(q)(v, v)."""
-        rate = lambda x: jax.jvp(self.constraint, (x,), (v,))[1]
-        return jax.jvp(rate, (value(q),), (v,))[1]
-
-    def constraint_jacobian(self, q: Position) -> Array:
-        """G(q) as a matrix (m, n); for small m or for tests."""
-        q = value(q)
-        return jax.jacrev(self.constraint)(q).reshape(-1, q.size)
-
+    # --- the equation of motion -------------------------------------------------------------------------------------
     def multipliers(self, q: Position, v: Array) -> Array:
         """λ of the exact motion: (G M⁻¹Gᵀ) λ = G M⁻¹ f + g''(v, v)."""
         jacobian = self.constraint_jacobian(q)
@@ -181,13 +209,8 @@ class Mechanics(eqx.Module):
         right = self.constraint_rate(q, self.velocity(self.force(q))) + self.constraint_curvature(q, v)
         return jnp.linalg.solve(jacobian @ columns, right)
 
-    def acceleration(self, q: Position, v: Array) -> Array:
+    def acceleration(self, q: Position, v: Array, t: Array | float = 0.0) -> Array:
         """q̈ = M⁻¹(f − Gᵀλ), the underlying ordinary differential equation, constrained or not."""
         if self.system.constraint is None:
             return self.velocity(self.force(q))
         return self.velocity(self.force(q) - self.constraint_force(q, self.multipliers(q, v)))
-
-    # --- what is watched --------------------------------------------------------------------------------------------
-    def momentum_maps(self, q: Position, p: Position) -> dict[str, Array]:
-        """J(q, p) of every stated symmetry, by name."""
-        return {name: symmetry.momentum_map(value(q), value(p)) for name, symmetry in self.system.named_symmetries.items()}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax
@@ -27,7 +28,7 @@ class Function(eqx.Module):
         return self.function(*arguments)
 
 
-def _as_function(name: str, f: Any) -> Any:
+def as_function(name: str, f: Any) -> Any:
     if f is None:
         return None
     if not callable(f):
@@ -37,14 +38,49 @@ def _as_function(name: str, f: Any) -> Any:
     return f if is_tree else Function(f)
 
 
-def _as_float(x: Any) -> Any:
+def as_floats(tree: PyTree) -> PyTree:
     """float32 numbers are widened (exactly) to the working precision; integers and everything else stay."""
-    if isinstance(x, (np.ndarray, np.generic, jax.Array)) and jnp.issubdtype(x.dtype, jnp.floating):
-        return jnp.asarray(x, float)
-    return x
+
+    def widen(x: Any) -> Any:
+        is_float = isinstance(x, (np.ndarray, np.generic, jax.Array)) and jnp.issubdtype(x.dtype, jnp.floating)
+        return jnp.asarray(x, float) if is_float else x
+
+    return jax.tree.map(widen, tree)
 
 
-class System(eqx.Module):
+class Stated(eqx.Module):
+    """What every kind of system has: perhaps a constraint, symmetries to watch, and parameters."""
+
+    constraint: Any
+    symmetries: tuple[Symmetry, ...]
+    params: PyTree
+    origin: str | None = eqx.field(static=True)  # the model expression that made it, for archives
+
+    @property
+    def named_symmetries(self) -> dict[str, Symmetry]:
+        """The symmetries by name; a second one of the same name is numbered."""
+        named: dict[str, Symmetry] = {}
+        for symmetry in self.symmetries:
+            name, k = symmetry.name, 2
+            while name in named:
+                name, k = f"{symmetry.name} {k}", k + 1
+            named[name] = symmetry
+        return named
+
+    def call(self, function: Any, *arguments: Any) -> Any:
+        """A function of the user's, with params where the system has them."""
+        return function(*arguments) if self.params is None else function(*arguments, self.params)
+
+    def with_params(self, params: PyTree) -> Self:
+        """The same system with other parameters."""
+        return eqx.tree_at(lambda s: s.params, self, as_floats(params), is_leaf=lambda x: x is None)
+
+    def with_origin(self, origin: str | None) -> Self:
+        """The same system, remembering the expression that made it."""
+        return dataclasses.replace(self, origin=origin)
+
+
+class System(Stated):
     """A mechanical system with energy H(q, p) = ½ pᵀM⁻¹p + V(q) + W(q), on the manifold g(q) = 0 where one is given.
 
     potential:   V(q) -> scalar, or V(q, params). q has any shape.
@@ -60,12 +96,8 @@ class System(eqx.Module):
 
     potential: Any
     mass: Array
-    constraint: Any
     fast: Any
-    symmetries: tuple[Symmetry, ...]
-    params: PyTree
     overrides: dict[str, Any]
-    origin: str | None = eqx.field(static=True)  # the model expression that made it, for archives
 
     def __init__(
         self,
@@ -78,36 +110,17 @@ class System(eqx.Module):
         overrides: Mapping[str, Callable] | None = None,
         origin: str | None = None,
     ):
-        self.potential = _as_function("potential", potential)
-        self.constraint = _as_function("constraint", constraint)
-        self.fast = _as_function("fast", fast)
+        self.potential = as_function("potential", potential)
+        self.constraint = as_function("constraint", constraint)
+        self.fast = as_function("fast", fast)
         self.mass = _checked_mass(mass)
-        self.symmetries = _checked_symmetries(symmetries)
-        self.params = jax.tree.map(_as_float, params)
+        self.symmetries = checked_symmetries(symmetries)
+        self.params = as_floats(params)
         for name in overrides or {}:
             if name not in OVERRIDES:
                 raise InputError(f"overrides has no entry {name!r}." + nearest(name, OVERRIDES))
-        self.overrides = {name: _as_function(f"overrides[{name!r}]", f) for name, f in sorted((overrides or {}).items())}
+        self.overrides = {name: as_function(f"overrides[{name!r}]", f) for name, f in sorted((overrides or {}).items())}
         self.origin = origin
-
-    @property
-    def named_symmetries(self) -> dict[str, Symmetry]:
-        """The symmetries by name; a second one of the same name is numbered."""
-        named: dict[str, Symmetry] = {}
-        for symmetry in self.symmetries:
-            name, k = symmetry.name, 2
-            while name in named:
-                name, k = f"{symmetry.name} {k}", k + 1
-            named[name] = symmetry
-        return named
-
-    def call(self, function: Any, q: Array) -> Any:
-        """potential, fast or constraint at q, with params where the system has them."""
-        return function(q) if self.params is None else function(q, self.params)
-
-    def with_params(self, params: PyTree) -> System:
-        """The same system with other parameters."""
-        return eqx.tree_at(lambda s: s.params, self, jax.tree.map(_as_float, params), is_leaf=lambda x: x is None)
 
 
 def _checked_mass(mass: Any) -> Array:
@@ -125,7 +138,7 @@ def _checked_mass(mass: Any) -> Array:
     return mass
 
 
-def _checked_symmetries(symmetries: Any) -> tuple[Symmetry, ...]:
+def checked_symmetries(symmetries: Any) -> tuple[Symmetry, ...]:
     symmetries = (symmetries,) if isinstance(symmetries, Symmetry) else tuple(symmetries)
     for s in symmetries:
         if not isinstance(s, Symmetry):

@@ -16,9 +16,9 @@ import numpy as np
 from jaxtyping import Array
 
 from ..arithmetic import value
-from ..mechanics import Mechanics
+from ..lagrange import derive
 from ..methods import Carry, Method, State
-from ..system import System
+from ..system import Stated
 
 Observed = dict[str, Any]
 Count = Array | int  # traced, or known at compile time
@@ -38,7 +38,7 @@ class Clock(eqx.Module):
         return self.t0 + n * self.dt
 
 
-def observe(method: Method, mech: Mechanics, carry: Carry, t: Array) -> Observed:
+def observe(method: Method, mech: Any, carry: Carry, t: Array) -> Observed:
     """All that is kept of the state at time t: (q, p), the method's extras, and the watched quantities."""
     state = method.between(mech, carry, t) if method.traits.event_driven else method.output(mech, carry)
     q, p = value(state.q), value(state.p)
@@ -47,14 +47,14 @@ def observe(method: Method, mech: Mechanics, carry: Carry, t: Array) -> Observed
         seen["momentum_maps"] = mech.momentum_maps(q, p)
     if mech.system.constraint is not None:
         seen["constraint_residual"] = mech.constraint(q)
-        seen["velocity_residual"] = mech.constraint_rate(q, mech.velocity(p))
+        seen["velocity_residual"] = mech.constraint_rate(q, mech.velocity_at(q, p))
     status = method.status(carry)
     if status is not None:
         seen["status"] = status
     return seen
 
 
-def march(method: Method, mech: Mechanics, carry: Carry, clock: Clock, first: Count, steps: Count) -> Carry:
+def march(method: Method, mech: Any, carry: Carry, clock: Clock, first: Count, steps: Count) -> Carry:
     """From step `first` on: `steps` steps, or for an event-driven method as many as pass the time of step first + steps."""
     if method.traits.event_driven:
         until = clock.time(first + steps)
@@ -66,20 +66,20 @@ def _pack(seen: Observed, dtype: Any) -> Array:
     return jnp.concatenate([jnp.ravel(x).astype(dtype) for x in jax.tree.leaves(seen)])
 
 
-def begin(method: Method, system: System, state: State, clock: Clock) -> tuple[Carry, Observed]:
+def begin(method: Method, system: Stated, state: State, clock: Clock) -> tuple[Carry, Observed]:
     """The carry at the start, and what is seen there."""
-    mech = Mechanics(system, value(state.q).shape)
+    mech = derive(system, value(state.q).shape)
     carry = method.init(mech, state, clock.dt)
     return carry, observe(method, mech, carry, clock.t0)
 
 
-def advance(method: Method, system: System, carry: Carry, clock: Clock, first: Count, steps: Count, blocks: Count, rows: Array) -> tuple[Carry, Array]:
+def advance(method: Method, system: Stated, carry: Carry, clock: Clock, first: Count, steps: Count, blocks: Count, rows: Array) -> tuple[Carry, Array]:
     """`blocks` blocks of `steps` steps from step `first` on; row i of `rows` receives what is seen after block i.
 
     With integers known at compile time the loops can be differentiated backwards; with traced ones a single program
     serves every length of run.
     """
-    mech = Mechanics(system, _shape(method, system, carry))
+    mech = derive(system, _shape(method, system, carry))
 
     def block(i, moving):
         carry, rows = moving
@@ -90,8 +90,8 @@ def advance(method: Method, system: System, carry: Carry, clock: Clock, first: C
     return jax.lax.fori_loop(0, blocks, block, (carry, rows))
 
 
-def _shape(method: Method, system: System, carry: Carry) -> tuple[int, ...]:
-    return value(jax.eval_shape(lambda c: method.output(Mechanics(system), c).q, carry)).shape
+def _shape(method: Method, system: Stated, carry: Carry) -> tuple[int, ...]:
+    return value(jax.eval_shape(lambda c: method.output(derive(system), c).q, carry)).shape
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,14 +15,14 @@ from jaxtyping import Array, PyTree
 
 from ..errors import InputError, nearest
 from ..methods import Carry, Method, State
-from ..system import System
+from ..system import Stated
 from .block import Clock, Layout, Observed, advance, begin
 
 # How a member differs from its neighbours: not at all ("one"), in its state, or in its state and its params.
 Spread = str
 
 
-def _spread(function: Any, spread: Spread, system: System, *arguments: Any) -> Any:
+def _spread(function: Any, spread: Spread, system: Stated, *arguments: Any) -> Any:
     """function(system, *arguments), mapped over the leading axis of the arguments and, where they differ, of params."""
     if spread == "one":
         return function(system, *arguments)
@@ -32,7 +32,7 @@ def _spread(function: Any, spread: Spread, system: System, *arguments: Any) -> A
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _begin(spread: Spread, method: Method, system: System, state: State, clock: Clock) -> tuple[Carry, Observed]:
+def _begin(spread: Spread, method: Method, system: Stated, state: State, clock: Clock) -> tuple[Carry, Observed]:
     return _spread(lambda s, x: begin(method, s, x, clock), spread, system, state)
 
 
@@ -52,7 +52,7 @@ class Xla:
     length of run, so that one compiled program serves a whole sweep."""
 
     method: Method
-    system: System
+    system: Stated
     clock: Clock
     spread: Spread = "one"
     name: str = "xla"

@@ -11,17 +11,19 @@ straight chain, a symmetric molecule) is still found.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+Pattern = Any  # a scipy.sparse.csr_matrix of booleans
 Products = Callable[[np.ndarray], np.ndarray]  # (k, n) vectors -> (k, n), where nonzero at any of the probed points
 
 SMALL = 64  # unknowns up to which every column is probed by itself
 TOO_MANY = 400  # products a level may take before the operator counts as unstructured
 
 
-def greedy_colours(conflicts: sparse.csr_matrix) -> np.ndarray:
+def greedy_colours(conflicts: Pattern) -> np.ndarray:
     """A colour for each column such that conflicting ones differ."""
     n = conflicts.shape[0]
     colours = np.full(n, -1)
@@ -35,13 +37,13 @@ def greedy_colours(conflicts: sparse.csr_matrix) -> np.ndarray:
     return colours
 
 
-def column_colours(pattern: sparse.csr_matrix) -> np.ndarray:
+def column_colours(pattern: Pattern) -> np.ndarray:
     """Colours such that columns of one colour share no row: one product per colour then gives all entries."""
     meet = (pattern.T.astype(np.int32) @ pattern.astype(np.int32)).tocsr()
     return greedy_colours(meet)
 
 
-def pattern(products: Products, n: int) -> sparse.csr_matrix | None:
+def pattern(products: Products, n: int) -> Pattern | None:
     """The (symmetric) pattern of the operator, or None where it shows no structure worth finding."""
     if n <= SMALL:
         found = products(np.eye(n)) != 0
@@ -49,11 +51,11 @@ def pattern(products: Products, n: int) -> sparse.csr_matrix | None:
     random = np.random.default_rng(20260101)
     values = random.uniform(0.5, 1.5, n) * random.choice([-1.0, 1.0], n)
     size = 1 << (n - 1).bit_length()
-    known = sparse.csr_matrix(np.ones((1, 1), bool))
+    known: Pattern = sparse.csr_matrix(np.ones((1, 1), bool))
     while size > 1:
         size //= 2
         groups = -(-n // size)
-        split = sparse.kron(known, np.ones((2, 2), bool), format="csr")[:groups, :groups]
+        split: Pattern = sparse.kron(known, np.ones((2, 2), bool), format="csr")[:groups, :groups]
         colours = column_colours(split)
         if colours.max() + 1 > TOO_MANY:
             return None
@@ -63,7 +65,7 @@ def pattern(products: Products, n: int) -> sparse.csr_matrix | None:
         rows, columns = split.nonzero()
         keep = touched[colours[columns], rows]
         known = sparse.csr_matrix((np.ones(keep.sum(), bool), (rows[keep], columns[keep])), shape=(groups, groups))
-        known = ((known + known.T + sparse.identity(groups, dtype=bool)) > 0).tocsr()
+        known = ((known + known.T + sparse.diags(np.ones(groups))) > 0).tocsr()
     return known
 
 

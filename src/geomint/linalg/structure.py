@@ -25,7 +25,7 @@ from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 from ..errors import InputError, nearest
 from .cholesky import block_tridiagonal_solve, factor_solve
 from .conjugate import conjugate_gradients
-from .sparsity import Products, column_colours, pattern
+from .sparsity import Pattern, Products, column_colours, pattern
 
 KINDS = ("auto", "blocks", "banded", "dense", "matrix-free")
 DENSE_LIMIT = 400  # unknowns up to which a matrix without structure is formed
@@ -144,15 +144,15 @@ def find(products: Products, n: int, kind: str = "auto") -> Plan:
     return fallback(n)
 
 
-def _masks(found: sparse.csr_matrix, order: np.ndarray, rows: np.ndarray, n: int) -> np.ndarray:
+def _masks(found: Pattern, order: np.ndarray, rows: np.ndarray, n: int) -> np.ndarray:
     """(count, size, size): whether entry (rows[k, a], order[k, b]) is in the pattern."""
-    padded = sparse.csr_matrix((found.data, found.indices, np.append(found.indptr, found.indptr[-1])), shape=(n + 1, n)).astype(bool)
+    padded: Pattern = sparse.csr_matrix((found.data, found.indices, np.append(found.indptr, found.indptr[-1])), shape=(n + 1, n)).astype(bool)
     padded = sparse.hstack([padded, sparse.csr_matrix((n + 1, 1), dtype=bool)], format="csr")
     a, b = np.broadcast_arrays(rows[:, :, None], order[:, None, :])
     return np.asarray(padded[a.ravel(), b.ravel()]).reshape(a.shape)
 
 
-def _blocks(found: sparse.csr_matrix, n: int) -> Plan | None:
+def _blocks(found: Pattern, n: int) -> Plan | None:
     count, label = connected_components(found, directed=False)
     sizes = np.bincount(label)
     size = int(sizes.max())
@@ -167,7 +167,7 @@ def _blocks(found: sparse.csr_matrix, n: int) -> Plan | None:
                 colours, order, _masks(found, order, order, n))  # fmt: skip
 
 
-def _banded(found: sparse.csr_matrix, n: int, worthwhile: bool) -> Plan | None:
+def _banded(found: Pattern, n: int, worthwhile: bool) -> Plan | None:
     natural = np.arange(n)
     reordered = reverse_cuthill_mckee(found, symmetric_mode=True)
     best = min(((_block_size(found, p), p) for p in (natural, reordered)), key=lambda pair: pair[0])
@@ -185,7 +185,7 @@ def _banded(found: sparse.csr_matrix, n: int, worthwhile: bool) -> Plan | None:
                 colours, order, _masks(found, order, order, n), _masks(found, order, below, n))  # fmt: skip
 
 
-def _block_size(found: sparse.csr_matrix, permutation: np.ndarray) -> int:
+def _block_size(found: Pattern, permutation: np.ndarray) -> int:
     """The smallest block for which the reordered pattern is block tridiagonal."""
     place = np.empty(len(permutation), int)
     place[permutation] = np.arange(len(permutation))

@@ -15,8 +15,9 @@ import equinox as eqx
 from jaxtyping import Array, PyTree
 
 from ..errors import InputError
+from ..lagrange import LagrangianSystem
 from ..mechanics import Mechanics
-from ..system import System
+from ..system import Stated
 
 Carry = PyTree
 
@@ -44,8 +45,10 @@ class Traits:
     constrained:    moves systems with a constraint
     free:           moves systems without one
     needs:          what the system must have: "constraint", "fast", "hessian", "lie group"
+    lagrangian:     moves systems stated by a Lagrangian too
     event_driven:   chooses its own times; dt is the interval between looks
-    forces:         evaluations of the force in a step, where that number is fixed
+    forces:         evaluations of the force that a step needs, where that number is fixed (small systems may repeat one
+                    rather than carry it)
     """
 
     order: int
@@ -57,6 +60,7 @@ class Traits:
     constrained: bool = False
     free: bool = True
     needs: tuple[str, ...] = ()
+    lagrangian: bool = False
     event_driven: bool = False
     forces: int | None = None
 
@@ -101,13 +105,33 @@ class Method(eqx.Module):
         """0 while all is well, else the sticky key of a message in `failures`; None for methods that can't fail."""
         return None
 
+    def prepare(self, system: Any, q: Any) -> Method:
+        """The method with whatever it finds out about the system before the run, such as the structure of a Hessian."""
+        return self
+
+    def rescale(self, mech: Any, carry: Carry, dt: Array) -> Carry:
+        """The carry made ready for steps of another length; compositions call it before every substep."""
+        return carry
+
+    def explain(self, status: int, mech: Any, q: Any, dt: float) -> str:
+        """More on a failure, from the last good state."""
+        return ""
+
+    def warn(self, system: Any, q: Any, dt: float) -> None:
+        """Warn of a step known to be too long for the system."""
+
+    @property
+    def linear_solver(self) -> str | None:
+        """The linear solver in use, where there is one."""
+        return None
+
     @property
     def name(self) -> str:
         """An expression that makes this method again, as in Composition(Verlet(), order=8)."""
         parts = []
         for field in dataclasses.fields(self):
             setting = getattr(self, field.name)
-            if not field.init or setting == field.default:
+            if not field.init or field.metadata.get("found") or setting == field.default:
                 continue
             parts.append(f"{field.name}={setting.name if isinstance(setting, Method) else repr(setting)}")
         return f"{type(self).__name__}({', '.join(parts)})"
@@ -115,10 +139,12 @@ class Method(eqx.Module):
     def __repr__(self) -> str:
         return self.name
 
-    def check(self, system: System) -> None:
+    def check(self, system: Stated) -> None:
         """That the system is one this method moves; otherwise an error that says what is missing."""
+        if isinstance(system, LagrangianSystem) and not self.traits.lagrangian:
+            raise InputError(f"{self.name} moves systems with a constant mass, gm.System; a gm.LagrangianSystem is moved by Variational.")
         for need in self.traits.needs:
-            if need in NEEDS and getattr(system, NEEDS[need][0]) is None:
+            if need in NEEDS and getattr(system, NEEDS[need][0], None) is None:
                 raise InputError(f"{self.name} needs a system with a {need} part, and this one has none: {NEEDS[need][1]}.")
         if system.constraint is not None and not self.traits.constrained:
             able = sorted({type(m).__name__ for m in all() if m.traits.constrained}) or ["Rattle"]

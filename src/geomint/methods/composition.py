@@ -110,13 +110,26 @@ class Composition(Method):
     def failures(self) -> dict[int, str]:
         return self.base.failures
 
+    def prepare(self, system: Any, q: Any) -> Composition:
+        return Composition(self.base.prepare(system, q), self.order, self.scheme)
+
+    def explain(self, status: int, mech: Any, q: Any, dt: float) -> str:
+        return self.base.explain(status, mech, q, max(map(abs, self.coefficients)) * dt)
+
+    def warn(self, system: Any, q: Any, dt: float) -> None:
+        self.base.warn(system, q, max(map(abs, self.coefficients)) * dt)
+
+    @property
+    def linear_solver(self) -> str | None:
+        return self.base.linear_solver
+
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
-        return self.base.init(mech, state, dt)
+        return self.base.init(mech, state, self.coefficients[-1] * dt)
 
     def step(self, mech: Mechanics, carry: Carry, dt: Array) -> Carry:
         # A loop over the substeps, not straight-line code: XLA makes one small kernel of its body, which runs 3 to 8 times
         # faster on small systems and compiles in a fifth of the time.
-        substep = lambda moving, gamma: (self.base.step(mech, moving, gamma * dt), None)
+        substep = lambda moving, gamma: (self.base.step(mech, self.base.rescale(mech, moving, gamma * dt), gamma * dt), None)
         return jax.lax.scan(substep, carry, jnp.asarray(self.coefficients, dt.dtype))[0]
 
     def output(self, mech: Mechanics, carry: Carry) -> State:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..expressions import evaluate
-from ..system import System
+from ..system import Stated
 
 P = ParamSpec("P")
 
@@ -21,7 +21,7 @@ P = ParamSpec("P")
 class Model:
     """A system with initial data; `dt` and `t_end` are what a first look takes."""
 
-    system: System
+    system: Stated
     q0: np.ndarray
     v0: np.ndarray
     name: str
@@ -46,7 +46,7 @@ def model(make: Callable[P, Model]) -> Callable[P, Model]:
         settings = {name: _literal(x) for name, x in call.arguments.items()}
         written = ", ".join(f"{name}={x}" for name, x in settings.items())
         origin = None if None in settings.values() else f"{make.__name__}({written})"
-        return dataclasses.replace(made, system=_with_origin(made.system, origin))
+        return dataclasses.replace(made, system=made.system.with_origin(origin))
 
     _models[make.__name__] = recorded
     return recorded
@@ -62,12 +62,6 @@ def _literal(x: Any) -> str | None:
         parts = [_literal(y) for y in x]
         return None if None in parts else "[" + ", ".join(map(str, parts)) + "]"
     return None
-
-
-def _with_origin(system: System, origin: str | None) -> System:
-    return System(
-        system.potential, system.mass, system.constraint, system.fast, system.symmetries, system.params, system.overrides, origin
-    )
 
 
 def at_least(name: str, x: int, least: int) -> None:

@@ -11,9 +11,9 @@ from jaxtyping import PyTree
 
 from ..engines import Clock, choose
 from ..errors import InputError
-from ..mechanics import Mechanics
+from ..lagrange import derive
 from ..methods import Method
-from ..system import System
+from ..system import Stated, System
 from . import archive
 from .grid import grid
 from .inputs import as_array, check_overrides, check_start, initial_state, phase
@@ -23,7 +23,7 @@ from .trajectory import Trajectory
 
 
 def ensemble(
-    system: System, q0s: Any, v0s: Any = None, *, p0s: Any = None, params: PyTree = None, method: Method, dt: float, t_end: float,
+    system: Stated, q0s: Any, v0s: Any = None, *, p0s: Any = None, params: PyTree = None, method: Method, dt: float, t_end: float,
     t0: float = 0.0, save_every: int = 1, output: str | Path | None = None, progress: bool = False, engine: str = "auto",
     compensated: bool = False, seed: int = 0,
 ) -> Trajectory:  # fmt: skip
@@ -37,7 +37,8 @@ def ensemble(
     members = len(as_array("q0s", q0s))
     system, spread = _spread(system, params, as_array("q0s", q0s), members)
     q, p = phase(system, q0s, v0s, p0s, members=True)
-    if system.overrides and spread == "states":
+    method = method.prepare(system if spread == "states" else _member(system, 0), q[0])
+    if isinstance(system, System) and system.overrides and spread == "states":
         check_overrides(system, q[0])
     clock = Clock.of(times.t0, times.dt)
     runner = choose(engine)(method, system, clock, spread)
@@ -54,11 +55,11 @@ def ensemble(
     return drive(runner, carry, times, disk, progress, about)
 
 
-def _member(system: System, i: int) -> System:
+def _member(system: Stated, i: int) -> Any:
     return system.with_params(jax.tree.map(lambda x: x[i], system.params))
 
 
-def _spread(system: System, params: PyTree, q0s: Any, members: int) -> tuple[System, str]:
+def _spread(system: Stated, params: PyTree, q0s: Any, members: int) -> tuple[Any, str]:
     """Whether params differ from member to member."""
     if params is not None:
         if any(np.shape(x)[:1] != (members,) for x in jax.tree.leaves(params)):
@@ -66,7 +67,7 @@ def _spread(system: System, params: PyTree, q0s: Any, members: int) -> tuple[Sys
         return system.with_params(params), "states and params"
     if system.params is None or any(np.shape(x)[:1] != (members,) for x in jax.tree.leaves(system.params)):
         return system, "states"
-    shared = lambda s: jax.eval_shape(lambda q: Mechanics(s, q.shape).potential(q), q0s[0])
+    shared = lambda s: jax.eval_shape(lambda q: derive(s, q.shape).lagrangian(q, q), q0s[0])
     try:
         shared(system)
         return system, "states"

@@ -13,8 +13,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..lagrange import derive
 from ..mechanics import Mechanics
-from ..system import System
+from ..system import Stated
 
 # Parameters of primitives that describe the source rather than the computation.
 _IGNORED = {"name", "name_stack", "debug_info", "jvp_jaxpr_fun", "jvp_jaxpr_thunk", "fwd_jaxpr_thunk", "bwd", "callback", "out_trees", "donated_invars", "inline", "keep_unused", "ctx_mesh", "compiler_options_kvs", "symbolic_zeros"}
@@ -71,16 +72,16 @@ class _Walker:
                 self.text(number(atom))
 
 
-def fingerprint(system: System, q_shape: tuple[int, ...]) -> str:
+def fingerprint(system: Stated, q_shape: tuple[int, ...]) -> str:
     """sha256 of the energy and constraint as programs, of mass, params and symmetries."""
     walker = _Walker()
     q = jax.ShapeDtypeStruct(q_shape, jax.numpy.asarray(0.0).dtype)
-    leaves, rest = jax.tree.flatten((system.mass, system.params, system.symmetries))
-    del rest  # static parts of symmetries enter through their momentum maps
+    leaves = jax.tree.leaves(system)
 
     def stated(q: Any, leaves: list) -> Any:
-        mech = Mechanics(system, q_shape)
-        return mech.potential(q), mech.fast_potential(q), mech.constraint(q), mech.momentum_maps(q, q)
+        mech = derive(system, q_shape)
+        kinds = (mech.potential(q), mech.fast_potential(q)) if isinstance(mech, Mechanics) else (mech.lagrangian(q, 2 * q), mech.outer_force(q, 2 * q, 3.0))
+        return *kinds, mech.constraint(q), mech.momentum_maps(q, q)
 
     closed = jax.make_jaxpr(stated)(q, leaves)
     walker.program(closed.jaxpr, closed.consts)

@@ -13,9 +13,10 @@ from jaxtyping import Array
 
 from ..arithmetic import Compensated
 from ..errors import InputError
+from ..lagrange import derive
 from ..mechanics import Mechanics
 from ..methods import Method, State
-from ..system import System, check_mass
+from ..system import Stated, System, check_mass
 
 
 def is_traced(*trees: Any) -> bool:
@@ -41,25 +42,24 @@ def as_array(name: str, x: Any) -> Any:
     return np.array(x, jnp.result_type(float))
 
 
-def phase(system: System, q0: Any, v0: Any, p0: Any, members: bool = False) -> tuple[Array, Array]:
+def phase(system: Stated, q0: Any, v0: Any, p0: Any, members: bool = False) -> tuple[Array, Array]:
     """(q, p) at the start, from v0 or p0; at rest with neither."""
     q = as_array("q0s" if members else "q0", q0)
     shape = q.shape[1:] if members else q.shape
     if members and q.ndim == 0:
         raise InputError("q0s needs a leading axis that counts the members.")
-    check_mass(system, shape)
+    if isinstance(system, System):
+        check_mass(system, shape)
     if v0 is not None and p0 is not None:
         raise InputError("give v0 or p0, not both.")
-    if v0 is None and p0 is None:
-        return q, 0 * q
     name = "v0" if p0 is None else "p0"
-    x = as_array(name, v0 if p0 is None else p0)
+    x = as_array(name, v0 if p0 is None else p0) if v0 is not None or p0 is not None else 0 * q  # at rest
     if x.shape != q.shape:
         raise InputError(f"{name} has shape {x.shape}, but q0 has shape {q.shape}; they must be the same.")
     if p0 is not None:
         return q, x
-    momentum = Mechanics(system, shape).momentum
-    return q, jax.vmap(momentum)(x) if members else momentum(x)
+    momentum = derive(system, shape).momentum_at
+    return q, jax.vmap(momentum)(q, x) if members else momentum(q, x)
 
 
 def initial_state(q: Array, p: Array, t0: float, seed: int, compensated: bool, members: int | None = None) -> State:
@@ -75,10 +75,10 @@ def initial_state(q: Array, p: Array, t0: float, seed: int, compensated: bool, m
 _precise: set[Any] = set()  # programs already looked at
 
 
-def warn_of_lost_digits(system: System, shape: tuple[int, ...]) -> None:
+def warn_of_lost_digits(system: Stated, shape: tuple[int, ...]) -> None:
     """A constant in float32 inside potential, fast or constraint enters with seven digits; say so once."""
     key = (jax.tree.structure(system), shape)
-    if key in _precise or jnp.result_type(float) != jnp.float64:
+    if not isinstance(system, System) or key in _precise or jnp.result_type(float) != jnp.float64:
         return
     _precise.add(key)
     mech = Mechanics(system, shape)
@@ -104,7 +104,7 @@ def check_overrides(system: System, q: Array) -> None:
             raise InputError(f"overrides[{name!r}] differs from the automatic derivative at q0 by {error:.3g}; correct it or leave it out.")
 
 
-def check_start(system: System, method: Method, seen: dict[str, Any]) -> None:
+def check_start(system: Stated, method: Method, seen: dict[str, Any]) -> None:
     """What is seen at the start makes sense: a finite energy, and a point on the constraint manifold."""
     if not np.all(np.isfinite(seen["energy"])):
         raise InputError(f"the energy at q0 is {np.asarray(seen['energy'])}: potential(q0) is not finite. Check the potential there (a singularity, log or sqrt of a negative number) or q0.")

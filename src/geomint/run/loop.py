@@ -85,9 +85,9 @@ def _chunk(grid: Grid, n: int, rows: int, budget: int) -> tuple[int, int]:
 def _bad(engine: Xla, rows: np.ndarray) -> np.ndarray:
     """Which rows are not finite or carry a failed status."""
     finite = np.isfinite(rows)
-    bad: np.ndarray = np.zeros(rows.shape[:-1], bool) if finite.all() else ~finite.all(axis=-1)  # the second costs ten times the first
+    bad = np.zeros(rows.shape[:-1], bool) if finite.all() else np.any(~finite, axis=-1)  # the second costs ten times the first
     status = engine.layout.unpack(rows).get("status")
-    return bad if status is None else bad | np.asarray(status != 0)
+    return np.asarray(bad) if status is None else np.asarray(bad | (status != 0))
 
 
 def _first_bad(engine: Xla, rows: np.ndarray) -> int | None:

@@ -12,7 +12,7 @@ import numpy as np
 from .. import methods
 from ..engines import Clock, Layout, choose
 from ..errors import ArchiveError, InputError
-from ..system import System
+from ..system import Stated
 from . import archive
 from .fingerprint import fingerprint
 from .grid import Grid, grid
@@ -22,7 +22,7 @@ from .sinks import Disk
 from .trajectory import Checkpoint, Trajectory
 
 
-def load(path: str | Path, system: System | None = None) -> Trajectory:
+def load(path: str | Path, system: Stated | None = None) -> Trajectory:
     """A run from its archive, finished or not. Arrays are memory maps: nothing is read before it is used.
 
     A run of gm.models knows its system; give `system` for others where velocities or plots of them are wanted.
@@ -37,7 +37,7 @@ def load(path: str | Path, system: System | None = None) -> Trajectory:
     return archive.trajectory(contents, system, Checkpoint(_template_filled(contents, system)[1], contents.step))
 
 
-def resume(path: str | Path, system: System | None = None, t_end: float | None = None, progress: bool = False) -> Trajectory:
+def resume(path: str | Path, system: Stated | None = None, t_end: float | None = None, progress: bool = False) -> Trajectory:
     """Continue an archived run from its last checkpoint, to its own t_end or to a later one, bit for bit as if it had
     never stopped."""
     contents = archive.read(path)
@@ -62,7 +62,7 @@ def resume(path: str | Path, system: System | None = None, t_end: float | None =
     return drive(runner, carry, times, sink, progress, about, start=contents.step)
 
 
-def _origin(contents: archive.Contents) -> System | None:
+def _origin(contents: archive.Contents) -> Stated | None:
     """The system of a run of gm.models, made again from its expression."""
     if contents.meta["origin"] is None:
         return None
@@ -72,7 +72,7 @@ def _origin(contents: archive.Contents) -> System | None:
     return system if fingerprint(system, tuple(contents.meta["q_shape"])) == contents.meta["fingerprint"] else None
 
 
-def _check_match(contents: archive.Contents, system: System) -> None:
+def _check_match(contents: archive.Contents, system: Stated) -> None:
     meta = contents.meta
     if fingerprint(system, tuple(meta["q_shape"])) == meta["fingerprint"]:
         return
@@ -82,13 +82,14 @@ def _check_match(contents: archive.Contents, system: System) -> None:
     raise ArchiveError(f"{contents.path}: the system given is not the one that was run (its energy, constraint, mass, params or symmetries differ).{hint}")
 
 
-def _template_filled(contents: archive.Contents, system: System, times: Grid | None = None) -> Any:
+def _template_filled(contents: archive.Contents, system: Stated, times: Grid | None = None) -> Any:
     """The engine, begun on the first saved state only to learn the structure of the carry, and the archived carry in it."""
     meta = contents.meta
     times = times or Grid(*meta["grid"])
     clock = Clock.of(times.t0, times.dt)
-    runner = choose(meta["engine"])(methods.named(meta["method"]), system, clock, meta["spread"])
     q, p = (jnp.asarray(np.asarray(contents.array(name)[0])) for name in ("q", "p"))
+    method = methods.named(meta["method"]).prepare(system, np.asarray(q[0] if meta["members"] else q))
+    runner = choose(meta["engine"])(method, system, clock, meta["spread"])
     state = initial_state(q, p, times.t0, meta["seed"], meta["compensated"])
     if meta["members"]:
         state = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(q), *x.shape)) if x.shape[:1] != (len(q),) else x, state)

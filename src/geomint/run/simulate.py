@@ -11,9 +11,10 @@ import numpy as np
 
 from ..engines import Clock, Layout, Xla, advance, begin, choose
 from ..errors import GeomintError, Interrupted, RunStopped
+from ..lagrange import derive
 from ..mechanics import Mechanics
 from ..methods import Method, as_method
-from ..system import System
+from ..system import Stated, System
 from . import archive
 from .fingerprint import fingerprint
 from .grid import Grid, grid
@@ -24,7 +25,7 @@ from .trajectory import Checkpoint, Trajectory
 
 
 def simulate(
-    system: System, q0: Any, v0: Any = None, *, p0: Any = None, method: Method, dt: float, t_end: float, t0: float = 0.0,
+    system: Stated, q0: Any, v0: Any = None, *, p0: Any = None, method: Method, dt: float, t_end: float, t0: float = 0.0,
     save_every: int = 1, output: str | Path | None = None, progress: bool = False, engine: str = "auto",
     compensated: bool = False, seed: int = 0,
 ) -> Trajectory:  # fmt: skip
@@ -41,10 +42,12 @@ def simulate(
     """
     method, times = _checked(system, method), grid(dt, t_end, t0, save_every)
     q, p = phase(system, q0, v0, p0)
+    method = method.prepare(system, q)
     if is_traced(system, q, p, method):
         return _traced(system, method, times, q, p, seed, compensated, output)
     warn_of_lost_digits(system, q.shape)
-    if system.overrides:
+    method.warn(system, q, times.dt)
+    if isinstance(system, System) and system.overrides:
         check_overrides(system, q)
     clock = Clock.of(times.t0, times.dt)
     runner = choose(engine)(method, system, clock)
@@ -62,15 +65,15 @@ def simulate(
 
 
 def _checked(system: Any, method: Any) -> Method:
-    if not isinstance(system, System):
+    if not isinstance(system, Stated):
         hint = "; it is a model: pass model.system, with model.q0 and model.v0" if hasattr(system, "system") else ""
-        raise GeomintError(f"system must be a gm.System, not {type(system).__name__}{hint}.")
+        raise GeomintError(f"system must be a gm.System or a gm.LagrangianSystem, not {type(system).__name__}{hint}.")
     method = as_method(method)
     method.check(system)
     return method
 
 
-def archive_meta(system: System, runner: Xla, times: Grid, about: dict[str, Any], q_shape: tuple[int, ...]) -> dict[str, Any]:
+def archive_meta(system: Stated, runner: Xla, times: Grid, about: dict[str, Any], q_shape: tuple[int, ...]) -> dict[str, Any]:
     """What an archive says of itself."""
     return {
         **about, "method": runner.method.name, "grid": [times.t0, times.dt, times.steps, times.save_every], "engine": runner.name,
@@ -127,7 +130,8 @@ def _stopped(runner: Xla, times: Grid, run: Trajectory, failure: Failure) -> Run
     good = runner.layout.unpack(failure.good)
     if failure.status:
         what = runner.method.failures.get(failure.status, f"status {failure.status}")
-        message = f"{runner.method.name} stopped {when}: {what} (dt = {times.dt:g})."
+        more = runner.method.explain(failure.status, derive(runner.system, good["q"].shape), good["q"], times.dt) if runner.spread == "one" else ""
+        message = f"{runner.method.name} stopped {when}: {what}{more} (dt = {times.dt:g})."
     else:
         message = f"{runner.method.name} turned non-finite {when}. {_why(runner, times, good)}"
     kept = f"The run up to t = {float(run.t[-1]):g} ({len(run)} saved points) is kept in the exception's .run"
@@ -137,13 +141,13 @@ def _stopped(runner: Xla, times: Grid, run: Trajectory, failure: Failure) -> Run
 def _why(runner: Xla, times: Grid, good: dict[str, Any]) -> str:
     """A look at the last good state: is the force singular there, or did the step outgrow its stability limit?"""
     q = good["q"] if runner.spread == "one" else good["q"][0]
-    mech = Mechanics(runner.system, q.shape)
-    if runner.spread == "one" and not np.all(np.isfinite(mech.force(jnp.asarray(q)))):
+    mech = derive(runner.system, q.shape)
+    if isinstance(mech, Mechanics) and runner.spread == "one" and not np.all(np.isfinite(mech.force(jnp.asarray(q)))):
         return "The force at the last good state is not finite: the gradient of potential has a singularity there (sqrt or a norm at zero, a collision)."
     return f"The state grew beyond all bounds: the step dt = {times.dt:g} is probably too large for the fastest motion (try dt = {times.dt / 4:g}, or an implicit method), or the potential has no lower bound."
 
 
-def _traced(system: System, method: Method, times: Grid, q: Any, p: Any, seed: int, compensated: bool, output: Any) -> Trajectory:
+def _traced(system: Stated, method: Method, times: Grid, q: Any, p: Any, seed: int, compensated: bool, output: Any) -> Trajectory:
     """The same block with its lengths known at compile time, so that gradients run through it."""
     if output is not None:
         raise GeomintError("output= can't be used inside jax.grad, jax.jit or jax.vmap: the run stays in memory there.")

@@ -9,9 +9,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..mechanics import Mechanics
+from ..lagrange import derive
 from ..methods import Carry, Method
-from ..system import System
+from ..system import Stated
 from .grid import Grid
 
 
@@ -30,11 +30,11 @@ class Trajectory:
     energy            H at the saved points; `energy_error` is H − H(0)
     momentum_maps     by the name of the symmetry
     constraint_residual, velocity_residual     g(q) and G M⁻¹p
-    status            for an ensemble: the first bad saved index of each member, or −1
+    failed_at         for each member of an ensemble the first saved index that is not good, or −1
     Whatever a method adds (multipliers, q_filtered, …) is an attribute too.
     """
 
-    def __init__(self, system: System | None, method: Method, grid: Grid, t: Any, columns: dict[str, Any], *, members: bool = False,
+    def __init__(self, system: Stated | None, method: Method, grid: Grid, t: Any, columns: dict[str, Any], *, members: bool = False,
                  spread: str = "one", seed: int = 0, compensated: bool = False, engine: str = "xla", checkpoint: Checkpoint | None = None, path: Path | None = None):  # fmt: skip
         self.system, self.method, self.grid, self.t, self.columns = system, method, grid, t, columns
         self.members, self.spread, self.seed, self.compensated, self.engine = members, spread, seed, compensated, engine
@@ -48,6 +48,11 @@ class Trajectory:
         raise AttributeError(f"this run has no {name!r}; saved are {known}.")
 
     @property
+    def solver(self) -> str | None:
+        """The linear solver that was used, where the method needs one."""
+        return self.method.linear_solver
+
+    @property
     def dt(self) -> float:
         return self.grid.dt
 
@@ -57,8 +62,8 @@ class Trajectory:
         if self.system is None:
             raise AttributeError("velocities need the mass: load with gm.load(path, system=system).")
         q_shape = self.q.shape[2:] if self.members else self.q.shape[1:]
-        velocity = jax.vmap(Mechanics(self.system, q_shape).velocity)
-        v = jax.vmap(velocity)(self.p) if self.members else velocity(self.p)
+        velocity = jax.vmap(derive(self.system, q_shape).velocity_at)
+        v = jax.vmap(velocity)(self.q, self.p) if self.members else velocity(self.q, self.p)
         return v if isinstance(self.q, jax.Array) else np.asarray(v)
 
     @property

@@ -1,0 +1,94 @@
+"""Systems stated by a Lagrangian: position-dependent mass, generalised coordinates, forces that do work.
+
+    d/dt ∂L/∂v − ∂L/∂q = f(q, v, t) − Gᵀλ,    g(q) = 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+from .arithmetic import value
+from .linalg import newton
+from .mechanics import Derived, Mechanics, Position, scalar
+from .symmetries import Symmetry
+from .system import Stated, System, as_floats, as_function, checked_symmetries
+
+
+class LagrangianSystem(Stated):
+    """A system by its Lagrangian.
+
+    lagrangian:  L(q, v) -> scalar, or L(q, v, params); ∂²L/∂v² must be invertible.
+    constraint:  g(q) -> (m,), holonomic.
+    force:       f(q, v, t) -> an array like q: friction, drives, controls. Work is done, energy is not conserved.
+    symmetries, params: as for System.
+    """
+
+    lagrangian: Any
+    force: Any
+
+    def __init__(self, lagrangian: Callable, constraint: Callable | None = None, force: Callable | None = None,
+                 symmetries: Sequence[Symmetry] | Symmetry = (), params: PyTree = None, origin: str | None = None):  # fmt: skip
+        self.lagrangian = as_function("lagrangian", lagrangian)
+        self.constraint = as_function("constraint", constraint)
+        self.force = as_function("force", force)
+        self.symmetries = checked_symmetries(symmetries)
+        self.params = as_floats(params)
+        self.origin = origin
+
+
+class LagrangianMechanics(Derived):
+    """The derived quantities of a Lagrangian system."""
+
+    system: LagrangianSystem
+
+    def __init__(self, system: LagrangianSystem, shape: tuple[int, ...] | None = None):
+        self.system = system
+
+    def lagrangian(self, q: Array, v: Array) -> Array:
+        return scalar("lagrangian", self.system.call(self.system.lagrangian, q, v), q)
+
+    def outer_force(self, q: Array, v: Array, t: Array | float) -> Array:
+        """f(q, v, t), zero where none is stated."""
+        return jnp.zeros_like(q) if self.system.force is None else jnp.asarray(self.system.call(self.system.force, q, v, t), q.dtype)
+
+    def momentum_at(self, q: Position, v: Position) -> Array:
+        """p = ∂L/∂v."""
+        return jax.grad(self.lagrangian, argnums=1)(value(q), value(v))
+
+    def velocity_at(self, q: Position, p: Position) -> Array:
+        """v with ∂L/∂v(q, v) = p, by Newton's method: one step where L is quadratic in v."""
+        q, p = value(q), value(p)
+        residual = lambda v: self.momentum_at(q, v) - p
+        return newton(residual, jnp.zeros_like(p), jnp.max(jnp.abs(p)) + 1.0).root
+
+    def energy(self, q: Position, p: Position) -> Array:
+        """E = v·∂L/∂v − L."""
+        q, p = value(q), value(p)
+        v = self.velocity_at(q, p)
+        return jnp.sum(p * v) - self.lagrangian(q, v)
+
+    def acceleration(self, q: Position, v: Array, t: Array | float = 0.0) -> Array:
+        """q̈ of the equation of motion, constrained or not."""
+        q, n = value(q), value(q).size
+        mass = jax.jacfwd(self.momentum_at, argnums=1)(q, v).reshape(n, n)
+        push = jax.grad(self.lagrangian)(q, v) - jax.jvp(lambda x: self.momentum_at(x, v), (q,), (v,))[1] + self.outer_force(q, v, t)
+        free = jnp.linalg.solve(mass, push.ravel())
+        if self.system.constraint is None:
+            return free.reshape(q.shape)
+        jacobian = self.constraint_jacobian(q)
+        weighted = jnp.linalg.solve(mass, jacobian.T)
+        multipliers = jnp.linalg.solve(jacobian @ weighted, jacobian @ free + self.constraint_curvature(q, v))
+        return (free - weighted @ multipliers).reshape(q.shape)
+
+
+def derive(system: Any, shape: tuple[int, ...] | None = None) -> Any:
+    """The derived quantities of a system of either kind."""
+    return LagrangianMechanics(system, shape) if isinstance(system, LagrangianSystem) else Mechanics(system, shape)
+
+
+__all__ = ["LagrangianMechanics", "LagrangianSystem", "System", "derive"]

@@ -1,0 +1,349 @@
+"""Coarse steps through stiffness: the linearly implicit variational family of Zhang, Skeel, Tao and Owhadi.
+
+One idea covers the family. A *filter* replaces the force by a softened one, and velocity Verlet moves the result:
+
+    p ← p + (h/2) F(x),   x ← x + h M⁻¹p,   p ← p + (h/2) F(x),        c = βh².
+
+    Zhang–Skeel              (M + cH) a = −∇U,   F = M a − ½c² a·U'''·a = −∇Ũ,   Ũ = U − ½c ∇Uᵀ(M + cH)⁻¹∇U
+    simplified Zhang–Skeel   the same a,         F = M a                          (not a gradient: not symplectic)
+    stiff Zhang–Skeel        (M + cH_W) a = −∇(V + W),   F = M a                  (filters the fast part alone)
+    pushforward Newmark      M a = −∇U(x + c a), F = M a = −∇Ũ,   Ũ the Moreau envelope of U
+
+x is the canonical variable. What the softened system does to the original one is seen at q = x + c a(x): observables,
+penalised constraints and multipliers are read there. Newmark's method in q is pushforward Newmark seen through that map.
+
+The filter depends on h: a composition makes it anew for every substep.
+
+Hypotheses: M + cH positive definite; U of class C³ for Zhang–Skeel. On penalised problems Zhang–Skeel needs
+h²ω ≲ .3, since Ũ contains about ω²g³/4; pushforward Newmark does not.
+
+References: Zhang, Skeel, Appl. Numer. Math. 25 (1997) 297; Skeel, Zhang, Schlick, SIAM J. Sci. Comput. 18 (1997) 203;
+Tao, Owhadi, IMA J. Numer. Anal. (2015).
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import warnings
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array
+from scipy.sparse.linalg import aslinearoperator, eigsh
+
+from ..arithmetic import value
+from ..errors import InputError
+from ..linalg import Plan, fallback, find, newton
+from ..mechanics import Mechanics
+from ..system import System
+from .base import Carry, Method, State, Traits, register
+
+INDEFINITE, CHANGED, UNSOLVED = 1, 2, 3
+F = TypeVar("F", bound="Filtered")
+
+
+class Filter(NamedTuple):
+    """What a filter makes of a point x."""
+
+    force: Array  # F(x)
+    shift: Array  # c a(x): q = x + shift
+    status: Array
+
+
+class Filtered(Method):
+    """Kick, drift, kick with a filtered force."""
+
+    failures: ClassVar[dict[int, str]] = {
+        INDEFINITE: "M + βh²·Hess U is not positive definite",
+        CHANGED: "the sparsity of the Hessian is no longer the one found at the start; give solver='dense' or solver='matrix-free'",
+        UNSOLVED: "Newton's method for the filtered acceleration did not converge; try a smaller dt",
+    }
+    beta: float = 0.3
+    solver: str = eqx.field(static=True, default="auto")
+    plan: Plan | None = eqx.field(static=True, default=None, metadata={"found": True})
+
+    def __check_init__(self):
+        if isinstance(self.beta, (int, float)) and not self.beta >= 0:
+            raise InputError(f"{type(self).__name__}(beta={self.beta!r}): beta must not be negative.")
+
+    # --- the filter -------------------------------------------------------------------------------------------------
+    def curvature(self, mech: Mechanics, x: Array, a: Array) -> Array:
+        """H a: the Hessian product that is filtered."""
+        return mech.hessian_product(x, a)
+
+    @abc.abstractmethod
+    def filter(self, mech: Mechanics, x: Array, h: Array) -> Filter:
+        """F(x) and c a(x) for steps of length h."""
+
+    def filtered_potential(self, mech: Mechanics, x: Array, shift: Array) -> Array | None:
+        """Ũ(x), where F is its gradient."""
+        return None
+
+    def softened(self, mech: Mechanics, x: Array, h: Array) -> tuple[Array, Array]:
+        """a with (M + cH) a = −∇U(x), and the status of that solve."""
+        c = self.beta * h**2
+        apply = lambda v: (mech.momentum(v.reshape(x.shape)) + c * self.curvature(mech, x, v.reshape(x.shape))).ravel()
+        plan = self.plan or fallback(x.size)
+        a, pivot = plan.solve(apply, mech.force(x).ravel())
+        return a.reshape(x.shape), jnp.where(pivot > 0, 0, INDEFINITE)
+
+    def checked(self, status: Array, residual: Array, force: Array) -> Array:
+        """The pattern of the Hessian was found at the start; a residual far above round-off says that it has changed."""
+        if self.plan is None or not self.plan.assembled:
+            return status
+        off = jnp.max(jnp.abs(residual)) > 1e-8 * jnp.max(jnp.abs(force))
+        return jnp.where((status == 0) & off, CHANGED, status)
+
+    # --- the loop ---------------------------------------------------------------------------------------------------
+    def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
+        return self._begin(mech, state.q, state.p, dt, jnp.zeros((), int))
+
+    def _begin(self, mech: Mechanics, x: Any, p: Any, h: Array, status: Array) -> Carry:
+        force, shift, failed = self.filter(mech, value(x), h)
+        return x, p, force, shift, jnp.maximum(status, failed)
+
+    def rescale(self, mech: Mechanics, carry: Carry, dt: Array) -> Carry:
+        x, p, _, _, status = carry
+        return self._begin(mech, x, p, dt, status)
+
+    def step(self, mech: Mechanics, carry: Carry, dt: Array) -> Carry:
+        x, p, force, _, status = carry
+        p = p + 0.5 * dt * force
+        x = x + mech.displacement(p, dt)
+        force, shift, failed = self.filter(mech, value(x), dt)
+        p = p + 0.5 * dt * force
+        return x, p, force, shift, jnp.maximum(status, failed)
+
+    def output(self, mech: Mechanics, carry: Carry) -> State:
+        x, p, _, shift, _ = carry
+        extras = {"q_filtered": value(x) + shift}
+        soft = self.filtered_potential(mech, value(x), shift)
+        if soft is not None:
+            extras["filtered_energy"] = mech.kinetic(p) + soft
+        return State(x, p, extras=extras)
+
+    def status(self, carry: Carry) -> Array:
+        return carry[4]
+
+    # --- before and after a run -------------------------------------------------------------------------------------
+    def prepare(self: F, system: System, q: Any) -> F:
+        if self.plan is not None:
+            return self
+        return dataclasses.replace(self, plan=_find_plan(self, system, q))
+
+    @property
+    def linear_solver(self) -> str | None:
+        return None if self.plan is None else self.plan.description
+
+    def explain(self, status: int, mech: Mechanics, q: Any, dt: float) -> str:
+        if status != INDEFINITE:
+            return ""
+        lowest = _lowest_eigenvalue(lambda v: mech.momentum(v) + self.beta * dt**2 * self.curvature(mech, jnp.asarray(q), v), q)
+        return f": its smallest eigenvalue at the last good state is about {lowest:.3g}. The potential bends downwards there; try a smaller dt or beta"
+
+    def warn(self, system: System, q: Any, dt: float) -> None:
+        omega = getattr(system.fast, "omega", None)
+        if omega is not None and dt**2 * float(omega) > 0.3 and self.traits.symplectic and not isinstance(self, PushforwardNewmark):
+            warnings.warn(f"h²ω = {dt**2 * float(omega):.2g} is above .3: on a penalised system {self.name} becomes unstable there. Take dt < {np.sqrt(0.3 / float(omega)):.2g}, a smaller omega, or PushforwardNewmark.", stacklevel=4)
+        if self.beta >= 0.25:
+            return
+        highest = _highest_frequency(Mechanics(system, np.shape(q)), q)
+        limit = 2 / np.sqrt(1 - 4 * self.beta)
+        if dt * highest > limit:
+            warnings.warn(f"hω = {dt * highest:.3g} for the fastest linear motion at q0, above the limit 2/√(1−4β) = {limit:.3g} of {self.name}. Take dt < {limit / highest:.2g}, or beta ≥ ¼.", stacklevel=4)
+
+
+def _find_plan(method: Filtered, system: System, q: Any) -> Plan:
+    """The structure of M + cH, probed at three points near q."""
+    shape = np.shape(q)
+    random = np.random.default_rng(7)
+    q = np.asarray(q) if not isinstance(q, Tracer) else random.normal(size=shape)
+    size = 1e-3 * max(1.0, float(np.max(np.abs(q), initial=0.0)))
+    points = jnp.asarray(np.stack([q, *(q + size * random.normal(size=shape) for _ in range(2))]))
+    probe = jax.jit(lambda s, x, v: (lambda m: (m.momentum(v) + method.curvature(m, x, v)).ravel())(Mechanics(s, shape)))
+    over = jax.jit(jax.vmap(jax.vmap(probe, (None, 0, None)), (None, None, 0)))
+
+    def products(vectors: np.ndarray) -> np.ndarray:
+        seen = np.asarray(over(system, points, jnp.asarray(vectors.reshape(-1, *shape))))
+        return np.any(seen != 0, axis=1)
+
+    return find(products, int(np.prod(shape)), method.solver)
+
+
+def _lowest_eigenvalue(apply: Any, q: Any) -> float:
+    """By Lanczos on the flat operator, or densely where it is small."""
+    n, shape = np.size(q), np.shape(q)
+    flat = jax.jit(lambda v: apply(v.reshape(shape)).ravel())
+    if n <= 200:
+        return float(np.linalg.eigvalsh(np.stack([flat(e) for e in jnp.eye(n)]))[0])
+    operator = aslinearoperator(_Flat(flat, n))
+    return float(eigsh(operator, k=1, which="SA", return_eigenvectors=False)[0])
+
+
+class _Flat:
+    """An operator as scipy's Lanczos wants it."""
+
+    def __init__(self, apply: Any, n: int):
+        self.apply, self.shape, self.dtype = apply, (n, n), np.dtype(float)
+
+    def matvec(self, v: np.ndarray) -> np.ndarray:
+        return np.asarray(self.apply(jnp.asarray(v.ravel())))
+
+
+def _highest_frequency(mech: Mechanics, q: Any) -> float:
+    """The square root of the largest eigenvalue of M⁻¹H at q, by thirty rounds of the power method."""
+    x = jnp.asarray(q, float)
+    apply = jax.jit(lambda v: mech.velocity(mech.hessian_product(x, v)))
+    v = jnp.asarray(np.random.default_rng(0).normal(size=x.shape))
+    size = jnp.asarray(0.0)
+    for _ in range(30):
+        v = apply(v)
+        size = jnp.linalg.norm(v)
+        v = v / jnp.where(size > 0, size, 1.0)
+    return float(jnp.sqrt(size))
+
+
+def _traits(**settings: Any) -> Traits:
+    usual = {"symplectic": True, "symmetric": True, "reversible": True, "energy": "bounded", "momentum_maps": "all", "needs": ("hessian",)}
+    return Traits(2, **(usual | settings))
+
+
+@register({"beta": 0.4})
+class ZhangSkeel(Filtered):
+    """The exactly symplectic linearly implicit method (Tao and Owhadi's integrator 1.1): one linear solve a step.
+
+    The third-derivative term costs a derivative of a Hessian product; no tensor is formed.
+    """
+
+    @property
+    def traits(self) -> Traits:
+        return _traits()
+
+    def filter(self, mech: Mechanics, x: Array, h: Array) -> Filter:
+        c = self.beta * h**2
+        a, status = self.softened(mech, x, h)
+        along = lambda y: mech.hessian_product(y, a)
+        bent, third = jax.jvp(along, (x,), (a,))  # H a and a·U'''·a
+        inertial = mech.momentum(a)
+        force = mech.force(x)
+        status = self.checked(status, inertial + c * bent - force, force)
+        return Filter(inertial - 0.5 * c**2 * third, c * a, status)
+
+    def filtered_potential(self, mech: Mechanics, x: Array, shift: Array) -> Array:
+        # ½c ∇Uᵀ(M + cH)⁻¹∇U = −½ ∇U·(c a)
+        return mech.potential(x) + 0.5 * jnp.sum(mech.gradient(x) * shift)
+
+
+@register({"beta": 0.4})
+class SimplifiedZhangSkeel(Filtered):
+    """Zhang–Skeel without the third-derivative term: as stable, but F is no gradient, so it is symplectic only in one
+    dimension or where the eigenvectors of the Hessian are constant."""
+
+    @property
+    def traits(self) -> Traits:
+        return _traits(symplectic=False, momentum_maps="linear")
+
+    def filter(self, mech: Mechanics, x: Array, h: Array) -> Filter:
+        c = self.beta * h**2
+        a, status = self.softened(mech, x, h)
+        inertial = mech.momentum(a)
+        if self.plan is not None and self.plan.assembled:
+            force = mech.force(x)
+            status = self.checked(status, inertial + c * self.curvature(mech, x, a) - force, force)
+        return Filter(inertial, c * a, status)
+
+
+@register({"beta": 0.4})
+class StiffZhangSkeel(SimplifiedZhangSkeel):
+    """Simplified Zhang–Skeel that filters only the fast part (integrator 2.6): the matrix is M + c·Hess W, block diagonal
+    for molecules. Angular momentum is not kept (a torque of order βh²)."""
+
+    @property
+    def traits(self) -> Traits:
+        return _traits(symplectic=False, momentum_maps="linear", needs=("fast", "hessian"))
+
+    def curvature(self, mech: Mechanics, x: Array, a: Array) -> Array:
+        return mech.fast_hessian_product(x, a)
+
+
+@register({"beta": 0.3})
+class PushforwardNewmark(Filtered):
+    """Newmark's method (γ = ½) in its canonical variable: Verlet on the Moreau envelope of U. Nonlinearly implicit."""
+
+    @property
+    def traits(self) -> Traits:
+        return _traits()
+
+    def filter(self, mech: Mechanics, x: Array, h: Array) -> Filter:
+        shift, converged = _moreau(mech, x, self.beta * h**2)
+        return Filter(mech.force(x + shift), shift, jnp.where(converged, 0, UNSOLVED))
+
+    def filtered_potential(self, mech: Mechanics, x: Array, shift: Array) -> Array:
+        # U(q) + |q − x|²_M / 2c at q = x + shift, and M shift = c F
+        return mech.potential(x + shift) + 0.5 * jnp.sum(mech.force(x + shift) * shift)
+
+
+def _moreau(mech: Mechanics, x: Array, c: Array) -> tuple[Array, Array]:
+    """s with s = c M⁻¹f(x + s)."""
+    residual = lambda s: s - c * mech.velocity(mech.force(x + s))
+    return newton(residual, c * mech.velocity(mech.force(x)), jnp.max(jnp.abs(x)))
+
+
+@register({"beta": 0.3}, {"beta": 0.3, "newton_steps": 1})
+class Newmark(PushforwardNewmark):
+    """Newmark's method (γ = ½): q' = q + hv + h²((½−β)a + βa'), v' = v + (h/2)(a + a'), a = M⁻¹f(q).
+
+    Pushforward Newmark seen in q = x + c a: variational, but it keeps another symplectic form than dq ∧ dp.
+    `newton_steps=1` solves the implicit equation by a single Newton step from q: still second order, no longer
+    symmetric; on stiff problems it damps the motion to rest, which is the paper's warning.
+    """
+
+    newton_steps: int | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self):
+        if self.newton_steps not in (None, 1):
+            raise InputError(f"Newmark(newton_steps={self.newton_steps!r}): None (solved to round-off) or 1.")
+
+    @property
+    def traits(self) -> Traits:
+        linear = self.newton_steps == 1
+        return _traits(symplectic=False, symmetric=not linear, reversible=not linear, energy=None if linear else "bounded", momentum_maps="linear")
+
+    def prepare(self, system: System, q: Any) -> Newmark:
+        if self.newton_steps is None or self.plan is not None:
+            return self
+        return super().prepare(system, q)
+
+    def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
+        return self._from_q(mech, state.q, state.p, dt, jnp.zeros((), int))
+
+    def rescale(self, mech: Mechanics, carry: Carry, dt: Array) -> Carry:
+        x, p, _, shift, status = carry
+        return self._from_q(mech, x + shift, p, dt, status)
+
+    def _from_q(self, mech: Mechanics, q: Any, p: Any, h: Array, status: Array) -> Carry:
+        force = mech.force(q)
+        if self.newton_steps == 1:
+            return q, p, force, jnp.zeros_like(force), status
+        shift = self.beta * h**2 * mech.velocity(force)
+        return q - shift, p, force, shift, status
+
+    def step(self, mech: Mechanics, carry: Carry, dt: Array) -> Carry:
+        if self.newton_steps is None:
+            return super().step(mech, carry, dt)
+        q, p, force, shift, status = carry
+        c = self.beta * dt**2
+        here = value(q)
+        apply = lambda v: (mech.momentum(v.reshape(here.shape)) + c * mech.hessian_product(here, v.reshape(here.shape))).ravel()
+        move, pivot = (self.plan or fallback(here.size)).solve(apply, (dt * value(p) + 0.5 * dt**2 * force).ravel())
+        q = q + move.reshape(here.shape)
+        new_force = mech.force(q)
+        return q, p + 0.5 * dt * (force + new_force), new_force, shift, jnp.where(pivot > 0, status, INDEFINITE)
+
+    def output(self, mech: Mechanics, carry: Carry) -> State:
+        return State(value(carry[0]) + carry[3], carry[1])

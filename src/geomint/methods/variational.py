@@ -1,0 +1,159 @@
+"""Variational integrators from any Lagrangian, by automatic differentiation of a discrete action.
+
+On a step the motion is a polynomial of degree s through control points X_0 = q, X_1, …, X_s = q', and the action is a
+quadrature of it:
+
+    S_d(X) = h Σ_i w_i L(Q(c_i), Q̇(c_i)),      Q(c) = Σ_j φ_j(c) X_j.
+
+The discrete Euler–Lagrange equations and Legendre transforms are its gradient, with the discrete Lagrange–d'Alembert
+terms of forces f(q, v, t), F_j = h Σ_i w_i φ_j(c_i) f(Q_i, Q̇_i, t_i):
+
+    p + ∂S/∂X_0 + F_0 = 0,    ∂S/∂X_j + F_j = 0  (0 < j < s),    p' = ∂S/∂X_s + F_s.
+
+Midpoint and trapezoid are degree 1 with one Gauss point or two Lobatto points; `galerkin` of degree s takes s Gauss points
+and has order 2s. On a constant mass the trapezoid is Verlet and the midpoint the implicit midpoint rule.
+
+References: Marsden, West, Acta Numerica 10 (2001) 357; Ober-Blöbaum, Saake, Adv. Comput. Math. 41 (2015) 955.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..arithmetic import value
+from ..errors import InputError
+from ..lagrange import LagrangianMechanics
+from ..linalg import newton
+from .base import Carry, Method, State, Traits, register
+
+QUADRATURES = ("midpoint", "trapezoid", "galerkin")
+DENSE_LIMIT = 600
+
+
+class Rule(NamedTuple):
+    nodes: np.ndarray  # c_i
+    weights: np.ndarray
+    values: np.ndarray  # φ_j(c_i)
+    slopes: np.ndarray  # φ_j'(c_i)
+    ahead: np.ndarray  # φ_k(1 + d_j): the polynomial of the last step, continued over the next
+    controls: np.ndarray  # d_j, the times of the control points
+
+
+@functools.cache
+def rule(quadrature: str, degree: int) -> Rule:
+    """Nodes, weights and the Lagrange basis on Chebyshev–Lobatto control points."""
+    if quadrature == "trapezoid":
+        nodes, weights = np.array([0.0, 1.0]), np.array([0.5, 0.5])
+    else:
+        x, w = np.polynomial.legendre.leggauss(degree)
+        nodes, weights = (x + 1) / 2, w / 2
+    controls = (1 - np.cos(np.pi * np.arange(degree + 1) / degree)) / 2
+    powers = np.arange(degree + 1)
+    inverse = np.linalg.inv(controls[:, None] ** powers)
+    at = lambda c: (np.asarray(c)[:, None] ** powers) @ inverse
+    slope = lambda c: (powers * np.asarray(c)[:, None] ** np.maximum(powers - 1, 0)) @ inverse
+    values, slopes = at(nodes), slope(nodes)
+    assert np.allclose(values.sum(1), 1, atol=1e-13) and np.allclose(slopes.sum(1), 0, atol=1e-12)
+    return Rule(nodes, weights, values, slopes, at(1 + controls), controls)
+
+
+def _is_forced(mech: Any) -> bool:
+    return isinstance(mech, LagrangianMechanics) and mech.system.force is not None
+
+
+class Moving(NamedTuple):
+    """The carry: the state, the control points of the last step (for the next guess), the clock, work done, status."""
+
+    q: Any
+    p: Any
+    controls: Array
+    t0: Array
+    step: Array
+    work: Array
+    status: Array
+
+
+@register({"quadrature": "midpoint"}, {"quadrature": "trapezoid"}, {"quadrature": "galerkin", "degree": 2}, {"quadrature": "galerkin", "degree": 3})
+class Variational(Method):
+    """A variational integrator of a Lagrangian system, or of a System through L = ½vᵀMv − U.
+
+    quadrature:  "midpoint", "trapezoid" (order 2) or "galerkin" with degree 1 to 5 (order 2·degree).
+    With forces the work they do is kept as `run.work`; the energy balance is measured, not conserved.
+    """
+
+    quadrature: str = eqx.field(static=True, default="midpoint")
+    degree: int = eqx.field(static=True, default=1)
+    failures: ClassVar[dict[int, str]] = {1: "the discrete Euler–Lagrange equations were not solved: Newton's method did not converge. Try a smaller dt"}
+
+    def __check_init__(self):
+        if self.quadrature not in QUADRATURES:
+            raise InputError(f"Variational(quadrature={self.quadrature!r}): quadrature is one of {', '.join(QUADRATURES)}.")
+        if self.quadrature != "galerkin" and self.degree != 1:
+            raise InputError(f"Variational({self.quadrature!r}, degree={self.degree}): only galerkin takes a degree.")
+        if self.degree not in (1, 2, 3, 4, 5):
+            raise InputError(f"Variational(degree={self.degree!r}): degree is 1 to 5.")
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(2 * self.degree, symplectic=True, symmetric=True, reversible=True, energy="bounded", momentum_maps="all", needs=("hessian",), lagrangian=True)
+
+    def prepare(self, system: Any, q: Any) -> Variational:
+        if np.size(q) * self.degree > DENSE_LIMIT:
+            raise InputError(f"{self.name} forms a dense matrix of {np.size(q) * self.degree} unknowns, above {DENSE_LIMIT}; for large systems of constant mass use Verlet, ZhangSkeel or Gauss.")
+        return self
+
+    def init(self, mech: Any, state: State, dt: Array) -> Carry:
+        r = rule(self.quadrature, self.degree)
+        q, v = value(state.q), mech.velocity_at(state.q, state.p)
+        behind = q + jnp.multiply.outer((r.controls - 1) * dt, v)
+        zero = jnp.zeros((), q.dtype)
+        return Moving(state.q, state.p, behind, jnp.asarray(state.t, q.dtype), jnp.zeros((), int), zero, jnp.zeros((), int))
+
+    def rescale(self, mech: Any, carry: Moving, dt: Array) -> Moving:
+        fresh = self.init(mech, State(carry.q, carry.p, carry.t0), dt)
+        return carry._replace(controls=fresh.controls)
+
+    def step(self, mech: Any, carry: Moving, dt: Array) -> Moving:
+        r = rule(self.quadrature, self.degree)
+        q, p = value(carry.q), value(carry.p)
+        along = lambda matrix, x: jnp.tensordot(jnp.asarray(matrix, q.dtype), x, axes=1)
+        times = carry.t0 + (carry.step + jnp.asarray(r.nodes, q.dtype)) * dt
+        weights = dt * jnp.asarray(r.weights, q.dtype).reshape(-1, *(1,) * q.ndim)
+        forced = _is_forced(mech)
+
+        def on_nodes(rest: Array) -> tuple[Array, Array, Array]:
+            """h w_i (∂L/∂q + f), h w_i ∂L/∂v and Q̇_i at the nodes, for X_j = q + rest_j: sums of small numbers, no cancellation."""
+            positions, velocities = q + along(r.values[:, 1:], rest), along(r.slopes[:, 1:], rest) / dt
+            by_q, by_v = jax.vmap(jax.grad(mech.lagrangian, argnums=(0, 1)))(positions, velocities)
+            if forced:
+                by_q = by_q + jax.vmap(mech.outer_force)(positions, velocities, times)
+            return weights * by_q, weights * by_v, velocities
+
+        def residual(rest: Array) -> Array:
+            """p + ∂S/∂X_0 + F_0 and ∂S/∂X_j + F_j for the inner points."""
+            by_q, by_v, _ = on_nodes(rest)
+            gradient = along(r.values[:, :-1].T, by_q) + along(r.slopes[:, :-1].T, by_v) / dt
+            return gradient.at[0].add(p)
+
+        guess = along(r.ahead, carry.controls)[1:] - q
+        rest, converged = newton(residual, guess, jnp.max(jnp.abs(guess)) + 1e-4 * jnp.max(jnp.abs(q)))
+        by_q, _, velocities = on_nodes(rest)
+        work = carry.work
+        if forced:
+            work = work + jnp.sum(weights * jax.vmap(mech.outer_force)(q + along(r.values[:, 1:], rest), velocities, times) * velocities)
+        # The equations add up to p' − p = h Σ w_i (∂L/∂q + f): an increment, since Σ_j φ_j = 1.
+        controls = jnp.concatenate([q[None], q + rest])
+        return Moving(carry.q + rest[-1], carry.p + jnp.sum(by_q, axis=0), controls, carry.t0, carry.step + 1, work, jnp.where(converged, carry.status, 1))
+
+    def output(self, mech: Any, carry: Moving) -> State:
+        return State(carry.q, carry.p, extras={"work": carry.work} if _is_forced(mech) else {})
+
+    def status(self, carry: Moving) -> Array:
+        return carry.status
