@@ -44,17 +44,12 @@ def test_denials(method):
     """A property that is not claimed must measurably fail on some problem; otherwise the claim was too modest, or the
     measurement can't see."""
     traits, problems = method.traits, fitting(method)
-    worst = lambda f: max(f(method, p.system, p.at, 2 * p.dt) for p in problems)
-    if not traits.symplectic:
-        assert worst(measure.symplecticity) > 1e-8
-    if not traits.symmetric:
-        assert worst(measure.symmetry) > 1e-8
-    if not traits.reversible:
-        assert worst(measure.reversibility) > 1e-8
-    if traits.energy is None or traits.momentum_maps != "all":
-        runs = [(p, measure.long_run(method, p.system, p.at, p.dt, steps=10_000)) for p in problems]
-        if traits.energy is None:
-            assert max(long.excess for _, long in runs) > 1
-        turning = [long.momentum[n] for p, long in runs for n, s in p.system.named_symmetries.items() if s.degree == 1]
-        if traits.momentum_maps != "all":
-            assert max(turning) > 1e-8
+    fails = lambda f: any(f(method, p.system, p.at, 2 * p.dt) > 1e-8 for p in problems)
+    long = lambda p: measure.long_run(method, p.system, p.at, p.dt, steps=10_000)
+    assert traits.symplectic or fails(measure.symplecticity)
+    assert traits.symmetric or fails(measure.symmetry)
+    assert traits.reversible or fails(measure.reversibility)
+    assert traits.energy is not None or any(long(p).excess > 1 for p in problems)
+    if traits.momentum_maps != "all":
+        turning = [(p, name) for p in problems for name, s in p.system.named_symmetries.items() if s.degree == 1]
+        assert any(long(p).momentum[name] > 1e-8 for p, name in turning)

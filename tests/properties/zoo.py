@@ -61,7 +61,21 @@ def pendula() -> Problem:
     return Problem("pendula", system, Point(np.array([1.9, -0.6]), np.array([0.3, 0.8])), 0.1)
 
 
-PROBLEMS = (coupled_quartic(), three_bodies(), springs(), pendula())
+def trimer() -> Problem:
+    """Three particles of unequal mass: bonds of moderate stiffness as `fast`, a soft attraction besides; the whole turns."""
+    masses = np.array([1.0, 0.5, 0.8])
+    i, j = np.array([0, 1, 2]), np.array([1, 2, 0])
+    squares = lambda q: jnp.sum((q[i] - q[j]) ** 2, axis=1)
+    system = gm.System(
+        lambda q: 0.3 * jnp.sum(squares(q) ** 2) + 0.2 * jnp.sum(jnp.cos(squares(q))),
+        mass=masses[:, None], fast=lambda q: 3.0 * jnp.sum((squares(q) - 1) ** 2), symmetries=(gm.Translation(), gm.Rotation((0, 1))),
+    )  # fmt: skip
+    q = np.array([[0.0, 0.1], [1.0, 0.0], [0.4, 0.8]])
+    v = np.array([[0.3, -0.2], [-0.1, 0.5], [-0.4, 0.1]])
+    return Problem("trimer", system, Point(q, masses[:, None] * v), 0.03)
+
+
+PROBLEMS = (coupled_quartic(), three_bodies(), springs(), pendula(), trimer())
 
 
 def fitting(method: gm.methods.Method) -> list[Problem]:

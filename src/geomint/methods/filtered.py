@@ -47,6 +47,9 @@ INDEFINITE, CHANGED, UNSOLVED = 1, 2, 3
 F = TypeVar("F", bound="Filtered")
 
 
+_plans: dict[Any, Plan] = {}
+
+
 class Filter(NamedTuple):
     """What a filter makes of a point x."""
 
@@ -134,7 +137,12 @@ class Filtered(Method):
     def prepare(self: F, system: System, q: Any) -> F:
         if self.plan is not None:
             return self
-        return dataclasses.replace(self, plan=_find_plan(self, system, q))
+        # Found once for a system and a shape; a coefficient that vanishes may take entries of the Hessian with it.
+        vanishing = tuple(np.asarray(x == 0).tobytes() for x in jax.tree.leaves(system) if not isinstance(x, Tracer))
+        key = (type(self), self.solver, jax.tree.structure(system), vanishing, np.shape(q))
+        if key not in _plans:
+            _plans[key] = _find_plan(self, system, q)
+        return dataclasses.replace(self, plan=_plans[key])
 
     @property
     def linear_solver(self) -> str | None:
@@ -275,6 +283,9 @@ class StiffZhangSkeel(SimplifiedZhangSkeel):
 class PushforwardNewmark(Filtered):
     """Newmark's method (γ = ½) in its canonical variable: Verlet on the Moreau envelope of U. Nonlinearly implicit."""
 
+    def prepare(self, system: System, q: Any) -> PushforwardNewmark:
+        return self
+
     @property
     def traits(self) -> Traits:
         return _traits()
@@ -315,9 +326,7 @@ class Newmark(PushforwardNewmark):
         return _traits(symplectic=False, symmetric=not linear, reversible=not linear, energy=None if linear else "bounded", momentum_maps="linear")
 
     def prepare(self, system: System, q: Any) -> Newmark:
-        if self.newton_steps is None or self.plan is not None:
-            return self
-        return super().prepare(system, q)
+        return self if self.newton_steps is None else Filtered.prepare(self, system, q)
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
         return self._from_q(mech, state.q, state.p, dt, jnp.zeros((), int))

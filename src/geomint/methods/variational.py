@@ -60,7 +60,8 @@ def rule(quadrature: str, degree: int) -> Rule:
     at = lambda c: (np.asarray(c)[:, None] ** powers) @ inverse
     slope = lambda c: (powers * np.asarray(c)[:, None] ** np.maximum(powers - 1, 0)) @ inverse
     values, slopes = at(nodes), slope(nodes)
-    assert np.allclose(values.sum(1), 1, atol=1e-13) and np.allclose(slopes.sum(1), 0, atol=1e-12)
+    assert np.allclose(values.sum(1), 1, atol=1e-13)
+    assert np.allclose(slopes.sum(1), 0, atol=1e-12)
     return Rule(nodes, weights, values, slopes, at(1 + controls), controls)
 
 
