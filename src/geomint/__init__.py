@@ -30,6 +30,7 @@ from .methods import (
     Verlet,
     ZhangSkeel,
 )  # fmt: skip
+from .penalty import penalize, recover_multipliers
 from .run import Trajectory, ensemble, load, resume, simulate
 from .symmetries import Generator, Rotation, Translation
 from .system import System

@@ -76,7 +76,8 @@ class Plan:
             matrix = jax.vmap(apply)(jnp.eye(self.n, dtype=right.dtype))
             x, pivot = factor_solve(matrix[None], right[None, :, None])
             return Solved(x[0, :, 0], pivot)
-        assert self.colours is not None and self.order is not None and self.diagonal is not None
+        assert self.colours is not None
+        assert self.order is not None
         seeds = self.colours[None, :] == np.arange(self.colours.max() + 1)[:, None]
         products = jax.vmap(apply)(jnp.asarray(seeds, right.dtype))  # (colour, row)
         diagonal = self._gather(products, self.order, self.order, self.diagonal)
@@ -95,7 +96,8 @@ class Plan:
 
     def _gather(self, products: Array, rows: np.ndarray, columns: np.ndarray, mask: np.ndarray | None) -> Array:
         """The entries K[rows, columns] from the coloured products: column j of K stands in the product of its colour."""
-        assert self.colours is not None and mask is not None
+        assert self.colours is not None
+        assert mask is not None
         colour = np.concatenate([self.colours, [0]])[columns]
         row = np.minimum(rows, self.n - 1)
         entries = products[colour[:, None, :], row[:, :, None]]

@@ -1,0 +1,65 @@
+"""Pendula: two links in two descriptions, and chains of many."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+
+from ..lagrange import LagrangianSystem
+from ..system import System
+from .base import Model, at_least, model
+
+
+def links(lengths: np.ndarray):
+    """g_i = |x_i − x_{i−1}|² − L_i², the first link from the origin."""
+    squares = np.asarray(lengths, float) ** 2
+
+    def constraint(q):
+        step = jnp.diff(q, axis=0, prepend=jnp.zeros((1, q.shape[1]), q.dtype))
+        return jnp.sum(step**2, axis=1) - squares
+
+    return constraint
+
+
+def hanging(q):
+    """V = Σ y_i: unit masses in unit gravity. (Tao and Owhadi print the other sign, with which their data start upside down.)"""
+    return jnp.sum(q[:, 1])
+
+
+@model
+def double_pendulum() -> Model:
+    """Tao and Owhadi's double pendulum in Cartesian coordinates: unit masses, lengths 1 and √2, from rest; H = −3."""
+    system = System(hanging, constraint=links(np.array([1.0, np.sqrt(2.0)])))
+    return Model(system, np.array([[0.0, -1.0], [1.0, -2.0]]), np.zeros((2, 2)), "double_pendulum", "two links in the plane, Cartesian and constrained", dt=0.01, t_end=50.0)
+
+
+@model
+def double_pendulum_angles() -> Model:
+    """The same double pendulum in its two angles: a mass that depends on the position,
+
+    L = L₁²θ̇² + ½L₂²φ̇² + L₁L₂ cos(θ − φ) θ̇φ̇ + 2L₁ cos θ + L₂ cos φ.
+    """
+    first, second = 1.0, np.sqrt(2.0)
+
+    def lagrangian(q, v):
+        theta, phi = q
+        kinetic = first**2 * v[0] ** 2 + 0.5 * second**2 * v[1] ** 2 + first * second * jnp.cos(theta - phi) * v[0] * v[1]
+        return kinetic + 2 * first * jnp.cos(theta) + second * jnp.cos(phi)
+
+    return Model(LagrangianSystem(lagrangian), np.array([0.0, np.pi / 4]), np.zeros(2), "double_pendulum_angles", "two links in the plane, by their angles", dt=0.01, t_end=50.0)
+
+
+def from_angles(q: np.ndarray) -> np.ndarray:
+    """Cartesian positions (..., 2, 2) of `double_pendulum` from the angles (..., 2)."""
+    theta, phi = np.moveaxis(np.asarray(q), -1, 0)
+    one = np.stack([np.sin(theta), -np.cos(theta)], axis=-1)
+    return np.stack([one, one + np.sqrt(2.0) * np.stack([np.sin(phi), -np.cos(phi)], axis=-1)], axis=-2)
+
+
+@model
+def chain(n: int = 10) -> Model:
+    """Tao and Owhadi's chain of n pendula: unit masses, links of length √5, stretched out at rest along (1, −2)."""
+    at_least("chain(n=...)", n, 1)
+    system = System(hanging, constraint=links(np.full(n, np.sqrt(5.0))))
+    q0 = np.arange(1, n + 1)[:, None] * np.array([1.0, -2.0])
+    return Model(system, q0, np.zeros((n, 2)), "chain", f"a rope of {n} links", dt=0.01, t_end=50.0)

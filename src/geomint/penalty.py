@@ -1,0 +1,71 @@
+"""Constraints as stiff springs, and back: the penalised system of (1.7) and the multipliers recovered from it by (1.8).
+
+    M q̈ = −∇V − ω² Gᵀg,    ω²·(g averaged over a short time) → λ    as ω → ∞,
+
+with geomint's sign, M q̈ = −∇V − Gᵀλ. The motion across the manifold oscillates with frequencies of order ω, so ω²g itself
+has no limit; only its average does.
+
+Reference: Tao, Owhadi, IMA J. Numer. Anal. (2015), theorem 1.3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from .errors import InputError
+from .run import Trajectory
+from .system import System
+
+
+class Penalty(eqx.Module):
+    """½ω²|g(q)|², and whatever stiff part there was before."""
+
+    constraint: Any
+    omega: Array
+    before: Any
+
+    def __call__(self, *arguments: Any) -> Array:
+        stiff = 0.5 * self.omega**2 * jnp.sum(self.constraint(*arguments) ** 2)
+        return stiff if self.before is None else stiff + self.before(*arguments)
+
+
+def penalize(system: System, omega: float) -> System:
+    """The free system in which springs of stiffness ω² replace the constraint; they are its `fast` part."""
+    if not isinstance(system, System) or system.constraint is None:
+        raise InputError("penalize needs a gm.System with a constraint; this one has none.")
+    if not np.all(np.asarray(omega) > 0):
+        raise InputError(f"penalize(omega={omega!r}): omega must be positive.")
+    fast = Penalty(system.constraint, jnp.asarray(omega, float), system.fast)
+    return System(system.potential, system.mass, fast=fast, symmetries=system.symmetries, params=system.params, overrides=system.overrides)
+
+
+def recover_multipliers(run: Trajectory, window: float) -> np.ndarray:
+    """λ(t) ≈ ω² g, averaged over a window centred at each saved time (narrower at the ends), as (saved, m).
+
+    Read at the filtered positions where the method has them; at the plain ones the error grows with ω.
+    """
+    if run.system is None or not isinstance(run.system.fast, Penalty):
+        raise InputError("recover_multipliers needs a run of a system made by gm.penalize.")
+    if run.members:
+        raise InputError("recover_multipliers takes one trajectory; for an ensemble, one member at a time.")
+    q = jnp.asarray(run.columns.get("q_filtered", run.q))
+    penalty = run.system.fast
+    constraint = lambda x: jnp.atleast_1d(run.system.call(penalty.constraint, x))
+    raw = np.asarray(penalty.omega) ** 2 * np.asarray(jax.vmap(constraint)(q))
+    spacing = run.grid.dt * run.grid.save_every
+    half = int(round(window / spacing / 2))
+    if half < 1:
+        raise InputError(f"window = {window:g} is shorter than two saved intervals of {spacing:g}; save more often or widen it.")
+    count = len(raw)
+    reach = np.minimum(half, np.minimum(np.arange(count), count - 1 - np.arange(count)))
+    sums = np.concatenate([np.zeros((1, raw.shape[1])), np.cumsum(raw, axis=0)])
+    return (sums[np.arange(count) + reach + 1] - sums[np.arange(count) - reach]) / (2 * reach + 1)[:, None]
+
+
+__all__ = ["Penalty", "penalize", "recover_multipliers"]
