@@ -103,7 +103,7 @@ class Composition(Method):
         forces = None if base.forces is None else base.forces * len(self.coefficients)
         return Traits(
             max(self.order, base.order), base.symplectic, True, base.reversible, base.energy, base.momentum_maps,
-            base.constrained, base.free, base.needs, forces=forces,
+            base.constrained, base.free, base.needs, base.lagrangian, forces=forces,
         )  # fmt: skip
 
     @property

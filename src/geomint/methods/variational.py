@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..arithmetic import value
+from ..arithmetic import Compensated, value
 from ..errors import InputError
 from ..lagrange import LagrangianMechanics
 from ..linalg import newton
@@ -75,8 +75,7 @@ class Moving(NamedTuple):
     q: Any
     p: Any
     controls: Array
-    t0: Array
-    step: Array
+    t: Compensated  # a sum of steps that may differ in length (compositions), so its rounding is carried along
     work: Array
     status: Array
 
@@ -115,17 +114,17 @@ class Variational(Method):
         q, v = value(state.q), mech.velocity_at(state.q, state.p)
         behind = q + jnp.multiply.outer((r.controls - 1) * dt, v)
         zero = jnp.zeros((), q.dtype)
-        return Moving(state.q, state.p, behind, jnp.asarray(state.t, q.dtype), jnp.zeros((), int), zero, jnp.zeros((), int))
+        return Moving(state.q, state.p, behind, Compensated.of(jnp.asarray(state.t, q.dtype)), zero, jnp.zeros((), int))
 
     def rescale(self, mech: Any, carry: Moving, dt: Array) -> Moving:
-        fresh = self.init(mech, State(carry.q, carry.p, carry.t0), dt)
+        fresh = self.init(mech, State(carry.q, carry.p, carry.t.value), dt)
         return carry._replace(controls=fresh.controls)
 
     def step(self, mech: Any, carry: Moving, dt: Array) -> Moving:
         r = rule(self.quadrature, self.degree)
         q, p = value(carry.q), value(carry.p)
         along = lambda matrix, x: jnp.tensordot(jnp.asarray(matrix, q.dtype), x, axes=1)
-        times = carry.t0 + (carry.step + jnp.asarray(r.nodes, q.dtype)) * dt
+        times = carry.t.value + jnp.asarray(r.nodes, q.dtype) * dt
         weights = dt * jnp.asarray(r.weights, q.dtype).reshape(-1, *(1,) * q.ndim)
         forced = _is_forced(mech)
 
@@ -151,7 +150,7 @@ class Variational(Method):
             work = work + jnp.sum(weights * jax.vmap(mech.outer_force)(q + along(r.values[:, 1:], rest), velocities, times) * velocities)
         # The equations add up to p' − p = h Σ w_i (∂L/∂q + f): an increment, since Σ_j φ_j = 1.
         controls = jnp.concatenate([q[None], q + rest])
-        return Moving(carry.q + rest[-1], carry.p + jnp.sum(by_q, axis=0), controls, carry.t0, carry.step + 1, work, jnp.where(converged, carry.status, 1))
+        return Moving(carry.q + rest[-1], carry.p + jnp.sum(by_q, axis=0), controls, carry.t + dt, work, jnp.where(converged, carry.status, 1))
 
     def output(self, mech: Any, carry: Moving) -> State:
         return State(carry.q, carry.p, extras={"work": carry.work} if _is_forced(mech) else {})

@@ -1,0 +1,160 @@
+"""The linearly implicit family on what only it can do; its orders and structure are in the property tests."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import geomint as gm
+from geomint import measure
+from geomint.measure import Point
+
+PENDULUM = gm.models.double_pendulum()
+STIFF = gm.penalize(PENDULUM.system, 20.0)
+
+
+def coupled_quartic():
+    potential = lambda q: 0.25 * jnp.sum(q**4) + 0.5 * jnp.sum(q**2) + 0.4 * q[0] * q[1] ** 2 + 0.3 * q[0] * q[1] * q[2]
+    return gm.System(potential, mass=np.array([1.0, 2.0, 0.5])), Point(np.array([0.7, -0.4, 0.5]), np.array([0.3, 0.5, -0.2]))
+
+
+def moving_pendulum():
+    run = gm.simulate(STIFF, PENDULUM.q0, PENDULUM.v0, method=gm.ZhangSkeel(0.4), dt=0.1, t_end=2.0)
+    return STIFF, Point(run.q[-1], run.p[-1])
+
+
+@pytest.mark.parametrize(("problem", "h"), [(coupled_quartic, 0.3), (moving_pendulum, 0.1)])
+def test_symplecticity_needs_the_third_derivative(problem, h):
+    system, at = problem()
+    assert measure.symplecticity(gm.ZhangSkeel(0.4), system, at, h) < 1e-12
+    assert measure.symplecticity(gm.SimplifiedZhangSkeel(0.4), system, at, h) > 1e-5
+    assert measure.reversibility(gm.ZhangSkeel(0.4), system, at, h) < 1e-12
+
+
+def test_the_filtered_force_is_a_gradient():
+    """F = −∇Ũ with Ũ = U − ½c ∇Uᵀ(M + cH)⁻¹∇U, formed here with matrices."""
+    system, at = coupled_quartic()
+    mech, h, beta = gm.Mechanics(system, (3,)), 0.3, 0.4
+    mass = jnp.diag(system.mass)
+
+    def softened(x):
+        g, hessian = jax.grad(mech.potential)(x), jax.hessian(mech.potential)(x)
+        return mech.potential(x) - 0.5 * beta * h**2 * g @ jnp.linalg.solve(mass + beta * h**2 * hessian, g)
+
+    method = gm.ZhangSkeel(beta)
+    force, shift, status = method.filter(mech, jnp.asarray(at.q), jnp.asarray(h))
+    np.testing.assert_allclose(force, -jax.grad(softened)(at.q), rtol=1e-13)
+    np.testing.assert_allclose(method.filtered_potential(mech, jnp.asarray(at.q), shift), softened(at.q), rtol=1e-14)
+    assert status == 0
+
+
+def test_pushforward_newmark_is_verlet_on_the_moreau_envelope():
+    system, at = coupled_quartic()
+    mech = gm.Mechanics(system, (3,))
+    method = gm.PushforwardNewmark(0.3)
+    filtered = lambda x: method.filter(mech, x, jnp.asarray(0.3))
+    envelope = lambda x: method.filtered_potential(mech, x, filtered(x).shift)
+    np.testing.assert_allclose(filtered(jnp.asarray(at.q)).force, -jax.grad(envelope)(jnp.asarray(at.q)), rtol=1e-12)
+
+
+def test_newmark_is_its_textbook_formula():
+    system, at = coupled_quartic()
+    mech, h, beta = gm.Mechanics(system, (3,)), 0.2, 0.3
+    run = gm.simulate(system, at.q, p0=at.p, method=gm.Newmark(beta), dt=h, t_end=10 * h)
+    a = np.asarray(jax.vmap(lambda q: mech.velocity(mech.force(q)))(jnp.asarray(run.q)))
+    np.testing.assert_allclose(run.q[1:], run.q[:-1] + h * run.v[:-1] + h**2 * ((0.5 - beta) * a[:-1] + beta * a[1:]), atol=1e-14)
+    np.testing.assert_allclose(run.v[1:], run.v[:-1] + 0.5 * h * (a[:-1] + a[1:]), atol=1e-14)
+
+
+def test_without_beta_it_is_verlet():
+    system, at = coupled_quartic()
+    go = lambda method: gm.simulate(system, at.q, p0=at.p, method=method, dt=0.1, t_end=5.0)
+    np.testing.assert_allclose(go(gm.ZhangSkeel(0.0)).q, go(gm.Verlet()).q, atol=1e-13)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.1, 0.2, 0.24])
+def test_linear_stability_limit(beta):
+    """On V = ½q² the step is stable up to h = 2/√(1−4β)."""
+    system = gm.System(lambda q: 0.5 * jnp.sum(q**2))
+    trace = lambda h: np.trace(np.asarray(measure._jacobian(1, gm.ZhangSkeel(beta), system, jnp.ones(1), jnp.ones(1), jnp.asarray(h))))
+    stable, unstable = 1.0, 20.0
+    for _ in range(40):
+        middle = 0.5 * (stable + unstable)
+        stable, unstable = (middle, unstable) if abs(trace(middle)) <= 2 else (stable, middle)
+    assert stable == pytest.approx(2 / np.sqrt(1 - 4 * beta), rel=1e-6)
+
+
+@pytest.mark.parametrize("beta", [0.25, 0.3, 0.4])
+def test_no_linear_limit_from_a_quarter_on(beta):
+    system = gm.System(lambda q: 0.5 * jnp.sum(q**2))
+    for h in np.geomspace(0.1, 1e4, 60):
+        assert abs(np.trace(np.asarray(measure._jacobian(1, gm.ZhangSkeel(beta), system, jnp.ones(1), jnp.ones(1), jnp.asarray(h))))) <= 2 + 1e-9
+
+
+def test_structure_is_found_and_reported():
+    chain = gm.models.chain(30)
+    run = gm.simulate(gm.penalize(chain.system, 20.0), chain.q0, chain.v0, method=gm.ZhangSkeel(0.4), dt=0.01, t_end=0.1)
+    assert "band" in run.solver
+    forced = gm.simulate(gm.penalize(chain.system, 20.0), chain.q0, chain.v0, method=gm.ZhangSkeel(0.4, solver="dense"), dt=0.01, t_end=0.1)
+    assert "dense" in forced.solver
+    np.testing.assert_allclose(run.q, forced.q, rtol=1e-11)
+
+
+def test_a_hessian_that_changes_its_pattern_is_noticed():
+    """Two particles that feel each other only when near: at the start their Hessian has two independent blocks."""
+    near = lambda q: jnp.where(q[1, 0] - q[0, 0] < 1, (1 - q[1, 0] + q[0, 0]) ** 3, 0.0)
+    system = gm.System(lambda q: near(q) + 0.1 * jnp.sum(q**2) + 0.05 * jnp.sum(q**4))
+    go = lambda solver: gm.simulate(system, [[-2.0, 0.0], [2.0, 0.0]], [[1.0, 0.1], [-1.0, 0.0]], method=gm.ZhangSkeel(0.3, solver=solver), dt=0.05, t_end=5.0)
+    with pytest.raises(gm.RunStopped, match="sparsity of the Hessian is no longer"):
+        go("blocks")
+    assert np.isfinite(go("dense").q).all()
+
+
+def test_an_indefinite_matrix_stops_with_its_eigenvalue():
+    system = gm.System(lambda q: -10 * jnp.sum(jnp.cos(q)) + q[0] * q[1])
+    with pytest.raises(gm.RunStopped, match=r"t = .*not positive definite: its smallest eigenvalue .* about -?\d"):
+        gm.simulate(system, [0.0, 0.1], [4.0, 6.5], method=gm.ZhangSkeel(0.4), dt=0.6, t_end=60.0)
+
+
+def test_warnings_help():
+    with pytest.warns(UserWarning, match=r"h²ω = 0.5 is above .3.*PushforwardNewmark"):
+        gm.simulate(gm.penalize(PENDULUM.system, 50.0), PENDULUM.q0, method=gm.ZhangSkeel(0.4), dt=0.1, t_end=0.1)
+    with pytest.warns(UserWarning, match=r"hω = .*above the limit"):
+        gm.simulate(gm.System(lambda q: 50 * jnp.sum(q**2)), [0.1], method=gm.ZhangSkeel(0.1), dt=0.3, t_end=0.3)
+
+
+def test_gradients_run_through_a_filtered_run():
+    final = lambda q: gm.simulate(STIFF, q, PENDULUM.v0, method=gm.ZhangSkeel(0.4), dt=0.1, t_end=1.0).energy[-1]
+    exact = jax.grad(final)(PENDULUM.q0)
+    step = 1e-6
+    for i in np.ndindex(2, 2):
+        shift = np.zeros((2, 2))
+        shift[i] = step
+        assert exact[i] == pytest.approx((final(PENDULUM.q0 + shift) - final(PENDULUM.q0 - shift)) / (2 * step), rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.slow
+def test_conjugate_gradients_stay_symplectic_on_a_large_network():
+    """10,000 particles joined at random: dq₁·dp₂ − dp₁·dq₂ of two sampled tangents is kept to 1e-10."""
+    random = np.random.default_rng(0)
+    n = 10_000
+    i, j = np.concatenate([np.arange(n - 1), random.integers(0, n, 2 * n)]), np.concatenate([np.arange(1, n), random.integers(0, n, 2 * n)])
+    i, j = i[i != j], j[i != j]
+    q = random.normal(size=(n, 3))
+    rest = np.linalg.norm(q[i] - q[j], axis=1)
+    system = gm.System(lambda x: 0.5 * jnp.sum((jnp.sqrt(jnp.sum((x[i] - x[j]) ** 2, axis=1)) - 0.9 * rest) ** 2))
+    method = gm.ZhangSkeel(0.4).prepare(system, q)
+    assert "conjugate" in method.linear_solver
+    mech, p, h = gm.Mechanics(system, q.shape), jnp.asarray(random.normal(size=(n, 3))), jnp.asarray(0.5)
+
+    def step(x, y):
+        state = method.step(mech, method.init(mech, gm.methods.State(x, y), h), h)
+        return state[0], state[1]
+
+    one, two = random.normal(size=(2, 2, n, 3))
+    moved = [jax.jit(lambda a, b: jax.jvp(step, (jnp.asarray(q), p), (a, b))[1])(*tangent) for tangent in (one, two)]
+    product = lambda u, v: float(jnp.sum(u[0] * v[1]) - jnp.sum(u[1] * v[0]))
+    size = float(np.linalg.norm(one) * np.linalg.norm(two))
+    assert abs(product(*moved) - product(one, two)) < 1e-10 * size
