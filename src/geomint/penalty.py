@@ -50,13 +50,14 @@ def recover_multipliers(run: Trajectory, window: float) -> np.ndarray:
 
     Read at the filtered positions where the method has them; at the plain ones the error grows with ω.
     """
-    if run.system is None or not isinstance(run.system.fast, Penalty):
+    system = run.system
+    if not isinstance(system, System) or not isinstance(system.fast, Penalty):
         raise InputError("recover_multipliers needs a run of a system made by gm.penalize.")
     if run.members:
         raise InputError("recover_multipliers takes one trajectory; for an ensemble, one member at a time.")
     q = jnp.asarray(run.columns.get("q_filtered", run.q))
-    penalty = run.system.fast
-    constraint = lambda x: jnp.atleast_1d(run.system.call(penalty.constraint, x))
+    penalty = system.fast
+    constraint = lambda x: jnp.atleast_1d(system.call(penalty.constraint, x))
     raw = np.asarray(penalty.omega) ** 2 * np.asarray(jax.vmap(constraint)(q))
     spacing = run.grid.dt * run.grid.save_every
     half = int(round(window / spacing / 2))

@@ -29,6 +29,7 @@ from .sparsity import Pattern, Products, column_colours, pattern
 
 KINDS = ("auto", "blocks", "banded", "dense", "matrix-free")
 DENSE_LIMIT = 400  # unknowns up to which a matrix without structure is formed
+TINY = 32  # unknowns up to which a dense matrix beats every structure but independent blocks
 BLOCK_LIMIT = 24  # rows of a block up to which blocks and bands pay
 
 Apply = Callable[[Array], Array]
@@ -174,7 +175,7 @@ def _banded(found: Pattern, n: int, worthwhile: bool) -> Plan | None:
     reordered = reverse_cuthill_mckee(found, symmetric_mode=True)
     best = min(((_block_size(found, p), p) for p in (natural, reordered)), key=lambda pair: pair[0])
     size, permutation = best
-    if size > BLOCK_LIMIT or (worthwhile and n < 3 * size + 6):
+    if size > BLOCK_LIMIT or (worthwhile and n <= max(TINY, 3 * size)):
         return None
     count = -(-n // size)
     count = 1 << (count - 1).bit_length()

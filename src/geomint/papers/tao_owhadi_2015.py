@@ -1,0 +1,225 @@
+"""Tao, Owhadi: Variational and linearly implicit integrators, with applications, IMA J. Numer. Anal. (2015).
+
+Zhang and Skeel's method is velocity Verlet on a softened potential Ṽ, found by one linear solve a step. This file measures
+what the method is: its structure, its linear stability, and the step limit on penalised problems that the paper does not
+state. `tao_owhadi_2015_systems` moves the paper's systems.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import measure, models
+from ..errors import RunStopped
+from ..measure import Point
+from ..methods import Composition, Method, Newmark, PushforwardNewmark, SimplifiedZhangSkeel, ZhangSkeel
+from ..penalty import penalize
+from ..run import simulate
+from ..system import System
+from .base import Check, Outcome, experiment
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PAPER = "tao-owhadi-2015"
+OMEGA, BETA = 20.0, 0.4  # of the pendula
+
+
+# --- structure ------------------------------------------------------------------------------------------------------
+class Problem(NamedTuple):
+    """Where a step is looked at."""
+
+    name: str
+    system: System
+    at: Point
+    dt: float
+
+
+def swinging_pendulum() -> Problem:
+    """The penalised double pendulum in the middle of its motion, at the paper's step."""
+    model = models.double_pendulum()
+    system = penalize(model.system, OMEGA)
+    run = simulate(system, model.q0, model.v0, method=ZhangSkeel(beta=BETA), dt=0.1, t_end=3.7, save_every=37)
+    return Problem("double pendulum, h = 0.1", system, Point(run.q[-1], run.p[-1]), 0.1)
+
+
+def coupled_quartic() -> Problem:
+    """Three unequal masses and no symmetry. What Z&Ss drops is of order h⁵: at h = .4 it shows, at h = .1 it is 1e-6."""
+
+    def potential(q):
+        x, y, z = q
+        return 0.25 * jnp.sum(q**4) + 0.5 * jnp.sum(q**2) + 0.5 * (x * y**2 - y * z) + 0.3 * x * y * z + 0.2 * x
+
+    at = Point(np.array([0.7, -0.4, 0.3]), np.array([0.2, 0.9, -0.5]))
+    return Problem("coupled quartic, h = 0.4", System(potential, mass=np.array([1.0, 2.0, 0.5])), at, 0.4)
+
+
+class Structure(NamedTuple):
+    method: str
+    problem: str
+    symplecticity: float
+    reversibility: float
+
+
+def structure_of(label: str, method: Method, problem: Problem) -> Structure:
+    _, system, at, dt = problem
+    ready = method.prepare(system, at.q)
+    return Structure(label, problem.name, measure.symplecticity(ready, system, at, dt), measure.reversibility(method, system, at, dt))
+
+
+def structure_checks(rows: list[Structure]) -> list[Check]:
+    """Z&S and pushforward Newmark are symplectic, Z&Ss and Newmark (in dq ∧ dp) are not; all are reversible."""
+    checks = []
+    for row in rows:
+        where = f"{row.method}, {row.problem}"
+        keeps = row.method in ("Z&S", "pushforward Newmark")
+        bounds = (None, 1e-12, "< 1e-12") if keeps else (1e-5, None, "> 1e-5: not symplectic")
+        checks += [Check(f"symplecticity defect: {where}", row.symplecticity, *bounds), Check(f"reversibility: {where}", row.reversibility, None, 1e-12, "< 1e-12")]
+    return checks
+
+
+def draw_structure(orders: dict[str, measure.Order], rows: list[Structure]) -> Figure:
+    """Error against step on the left, defects on the right."""
+    from ..plots import new_figure  # matplotlib is loaded only when something is drawn
+
+    figure = new_figure(10.5, 4.2)
+    left, right = figure.subplots(1, 2, width_ratios=(1, 1.15))
+    for k, (label, found) in enumerate(orders.items()):
+        left.loglog(found.steps, np.max(found.errors, axis=1), "o-", ms=4, lw=1.2, color=f"C{k}", label=f"{label}: order {found.order:.3f}")
+    left.set(xlabel="step h", ylabel="relative error, larger of q and p", title="Coupled quartic")
+    left.legend(frameon=False, fontsize=8)
+    left.grid(alpha=0.25)
+    draw_defects(right, rows)
+    return figure
+
+
+def draw_defects(axes: Axes, rows: list[Structure]) -> None:
+    """A bar for each method and problem."""
+    methods, problems = list(dict.fromkeys(r.method for r in rows)), list(dict.fromkeys(r.problem for r in rows))
+    for row in rows:
+        y = methods.index(row.method) + 0.36 * (problems.index(row.problem) - 0.5)
+        color = ("C0", "C1")[problems.index(row.problem)]
+        size = max(row.symplecticity, 1e-17)
+        axes.barh(y, np.log10(size) + 18, 0.32, left=-18, color=color, label=row.problem if row.method == methods[0] else None)
+        axes.text(np.log10(size) + 0.25, y, f"{row.symplecticity:.0e}", va="center", fontsize=8)
+    axes.set(yticks=range(len(methods)), xlim=(-18, 0.5), xlabel="symplecticity defect of one step", title="Is dq ∧ dp kept?")
+    axes.set_yticks(range(len(methods)), methods)
+    axes.set_xticks(range(-18, 1, 3), [f"1e{k}" if k else "1" for k in range(-18, 1, 3)])
+    axes.axvline(-12, color="0.5", lw=0.8, ls="--")
+    axes.invert_yaxis()
+    axes.figure.legend(*axes.get_legend_handles_labels(), loc="outside lower right", ncols=2, frameon=False, fontsize=8)
+
+
+@experiment(PAPER, "structure", "Z&S is symplectic, Z&Ss is not; both are reversible; compositions reach orders 4 and 6", "Theorems 2.4, 2.7, 2.9, 2.12")
+def structure(quick: bool) -> Outcome:
+    """The derivative of one large step, a step there and back, and the error against the step, all on problems whose
+    Hessians turn: a method that is symplectic only in one dimension is found out."""
+    methods = {"Z&S": ZhangSkeel(beta=BETA), "Z&Ss": SimplifiedZhangSkeel(beta=BETA)}
+    if not quick:
+        methods |= {"pushforward Newmark": PushforwardNewmark(beta=BETA), "Newmark": Newmark(beta=BETA)}
+    quartic = coupled_quartic()
+    rows = [structure_of(label, method, problem) for label, method in methods.items() for problem in (swinging_pendulum(), quartic)]
+    bases = {"Z&S": (ZhangSkeel(beta=BETA), 2, 0.05)}
+    bases |= {f"composed, {n}": (Composition(ZhangSkeel(beta=BETA), order=n), n, width) for n, width in ((4, 0.1), (6, 0.15))}
+    orders = {label: measure.order(method, quartic.system, quartic.at, 0.2, refinements=10) for label, (method, _, _) in bases.items()}
+    checks = [Check(f"order: {label}", orders[label].order, n - width, n + width, f"{n} ± {width:g}") for label, (_, n, width) in bases.items()]
+    return Outcome(structure_checks(rows) + checks, draw_structure(orders, rows))
+
+
+# --- linear stability -----------------------------------------------------------------------------------------------
+@jax.jit
+def half_traces(beta: Any, steps: jax.Array) -> jax.Array:
+    """½ |trace| of the matrix of one step on V = ½q², for steps hω: above 1 powers of it grow."""
+    oscillator, zero = System(lambda q: 0.5 * jnp.sum(q**2)), jnp.zeros(1)
+    one = lambda h: measure._jacobian(1, ZhangSkeel(beta=beta), oscillator, zero, zero, h)
+    return 0.5 * jnp.abs(jnp.trace(jax.vmap(one)(steps), axis1=1, axis2=2))
+
+
+def threshold(beta: float) -> float:
+    """The hω at which ½|trace| passes 1, by bisection."""
+    low, high = 1.0, 100.0
+    while high - low > 1e-10:
+        middle = 0.5 * (low + high)
+        stable = float(half_traces(beta, jnp.asarray([middle]))[0]) <= 1
+        low, high = (middle, high) if stable else (low, middle)
+    return 0.5 * (low + high)
+
+
+@experiment(PAPER, "linear-stability", "Stable up to hω = 2/√(1 − 4β), and for every step from β = ¼ on", "Theorem 2.5")
+def linear_stability(quick: bool) -> Outcome:
+    """The matrix of one step on a harmonic oscillator, by differentiation of the step itself."""
+    from ..plots import new_figure
+
+    found = {beta: threshold(beta) for beta in (0.0, 0.1, 0.2, 0.24)}
+    exact = {beta: 2 / np.sqrt(1 - 4 * beta) for beta in found}
+    checks = [Check(f"limit of hω, β = {b:g}", x, exact[b] * (1 - 1e-6), exact[b] * (1 + 1e-6), f"{exact[b]:.7g} to 1e-6") for b, x in found.items()]
+    far = jnp.asarray(np.geomspace(1e-2, 1e4, 2001 if quick else 20_001))
+    checks += [Check(f"largest ½|trace| up to hω = 1e4, β = {b:g}", float(jnp.max(half_traces(b, far))), None, 1.0, "at most 1: stable") for b in (0.25, 0.3, 0.4)]
+    figure = new_figure(7.5, 4.2)
+    axes = figure.subplots()
+    steps = np.geomspace(0.3, 300, 1500)
+    for k, beta in enumerate((*found, 0.25, 0.4)):
+        axes.semilogx(steps, half_traces(beta, jnp.asarray(steps)), color=f"C{k}", lw=1.4, label=f"β = {beta:g}")
+        if beta in found:
+            axes.plot(exact[beta], 1.0, "o", ms=5, color=f"C{k}")
+    axes.axhspan(1, 2, color="0.9", zorder=0)
+    axes.text(0.33, 1.04, "unstable", color="0.4", fontsize=9)
+    axes.set(ylim=(0, 1.5), xlim=(steps[0], steps[-1]), xlabel="hω", ylabel="½ |trace| of one step", title="Zhang–Skeel on a harmonic oscillator (dots: 2/√(1 − 4β))")
+    axes.legend(frameon=False, fontsize=9, loc="lower right")
+    axes.grid(alpha=0.25)
+    return Outcome(checks, figure)
+
+
+# --- the step limit of penalised problems -----------------------------------------------------------------------------
+def energy_errors(method: Method, dt: float, products: np.ndarray) -> np.ndarray:
+    """max |T + Ṽ − start| on the double pendulum to t = 50 for ω = (h²ω)/h²; infinite where the run stops."""
+    model, found = models.double_pendulum(), []
+    for product in products:
+        try:
+            run = simulate(penalize(model.system, product / dt**2), model.q0, model.v0, method=method, dt=dt, t_end=50.0)
+            found.append(float(np.max(np.abs(run.filtered_energy - run.filtered_energy[0]))))
+        except RunStopped:
+            found.append(np.inf)
+    return np.asarray(found)
+
+
+@experiment(PAPER, "step-limit", "On penalised problems the step is limited: h²ω ≲ 0.3", "section 4.1, where the paper says that the step does not depend on ω")
+def step_limit(quick: bool) -> Outcome:
+    """The double pendulum for stiffer and stiffer springs. Ṽ contains about ω²g³/4, a cubic that pulls outwards; from
+    h²ω near .35 on the motion gets there. Pushforward Newmark, whose Ṽ is a Moreau envelope, goes on."""
+    import warnings
+
+    products = np.round(np.arange(0.1 if quick else 0.04, 0.5, 0.02), 2)
+    steps = (0.1, 0.05) if quick else (0.1, 0.05, 0.025, 0.0125)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*h²ω")  # the library warns here, and is right
+        errors = {h: energy_errors(ZhangSkeel(beta=BETA), h, products) for h in steps}
+        newmark = energy_errors(PushforwardNewmark(beta=BETA), 0.1, products[products <= 0.4])
+    first = {h: float(np.append(products, np.nan)[np.argmax(np.isinf(np.append(e, np.inf)))]) for h, e in errors.items()}
+    checks = [Check(f"Z&S, h = {h:g}: first h²ω that fails", x, 0.3, 0.4, "0.30 … 0.40") for h, x in first.items()]
+    checks += [Check(f"Z&S, h = {h:g}: largest error of T + Ṽ up to h²ω = 0.3", e[products <= 0.3].max(), None, 0.01, "below 0.01") for h, e in errors.items()]
+    checks.append(Check("pushforward Newmark, h = 0.1: largest error of T + Ṽ up to h²ω = 0.4", newmark.max(), None, 0.01, "below 0.01"))
+    return Outcome(checks, draw_step_limit(products, errors, newmark))
+
+
+def draw_step_limit(products: np.ndarray, errors: dict[float, np.ndarray], newmark: np.ndarray) -> Figure:
+    from ..plots import new_figure
+
+    figure = new_figure(7.5, 4.2)
+    axes = figure.subplots()
+    for k, (h, error) in enumerate(errors.items()):
+        axes.semilogy(products, np.where(np.isfinite(error), error, np.nan), "o-", ms=3.5, lw=1.2, color=f"C{k}", label=f"Z&S, h = {h:g}")
+        lost = products[np.isinf(error)]
+        axes.plot(lost, np.full(len(lost), 1.0 * 1.6**-k), "x", ms=5, color=f"C{k}")
+    axes.semilogy(products[: len(newmark)], newmark, "s--", ms=3, lw=1, color="0.4", label="pushforward Newmark, h = 0.1")
+    axes.axvline(0.3, color="0.5", lw=0.8, ls=":")
+    axes.set(xlabel="h²ω", ylabel="largest error of T + Ṽ, t ≤ 50", title="Penalised double pendulum (crosses: the run was lost)")
+    axes.set_ylim(top=2.0)
+    axes.legend(frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0.0, 0.32))
+    axes.grid(alpha=0.25)
+    return figure
