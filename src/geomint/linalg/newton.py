@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 Residual = Callable[[Array], Array]
+LinearSolve = Callable[[Residual, Array], Array]
 LIMIT = 50  # iterations; Newton needs 3 to 5, a contracting fixed point of rate ½ needs 50 to reach round-off
 
 
@@ -47,21 +48,24 @@ def _root(residual: Residual, start: Array, scale: Array, solve: Callable, tange
     return Solution(root, size <= 1e4 * jnp.finfo(start.dtype).eps * scale)
 
 
-def _dense_solve(linear: Residual, right: Array) -> Array:
+def dense_solve(linear: Residual, right: Array) -> Array:
     """linear(x) = right by its matrix."""
     n = right.size
     matrix = jax.jacfwd(linear)(jnp.zeros_like(right)).reshape(n, n)
     return jnp.linalg.solve(matrix, right.ravel()).reshape(right.shape)
 
 
-def newton(residual: Residual, start: Array, scale: Array) -> Solution:
-    """residual(x) = 0 by Newton's method with the exact Jacobian as a dense matrix; `scale` is the size of x's unit."""
+def newton(residual: Residual, start: Array, scale: Array, linear_solve: LinearSolve = dense_solve) -> Solution:
+    """residual(x) = 0 by Newton's method with the exact Jacobian; `scale` is the size of x's unit.
+
+    linear_solve(A, b) returns x with A(x) = b; a dense matrix by default, a structured solve where one is known.
+    """
 
     def solve(f: Residual, x: Array) -> tuple[Array, Array]:
-        correction = lambda y: _dense_solve(lambda d: jax.jvp(f, (y,), (d,))[1], f(y))
+        correction = lambda y: linear_solve(lambda d: jax.jvp(f, (y,), (d,))[1], f(y))
         return _iterate(correction, x, scale)
 
-    return _root(residual, start, scale, solve, _dense_solve)
+    return _root(residual, start, scale, solve, linear_solve)
 
 
 def fixed_point(residual: Residual, start: Array, scale: Array) -> Solution:

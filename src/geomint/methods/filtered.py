@@ -283,26 +283,21 @@ class StiffZhangSkeel(SimplifiedZhangSkeel):
 class PushforwardNewmark(Filtered):
     """Newmark's method (γ = ½) in its canonical variable: Verlet on the Moreau envelope of U. Nonlinearly implicit."""
 
-    def prepare(self, system: System, q: Any) -> PushforwardNewmark:
-        return self
-
     @property
     def traits(self) -> Traits:
         return _traits()
 
     def filter(self, mech: Mechanics, x: Array, h: Array) -> Filter:
-        shift, converged = _moreau(mech, x, self.beta * h**2)
+        """M s = c f(x + s) by Newton's method, whose matrix M + c·Hess U(x + s) has the structure of the others."""
+        c, plan = self.beta * h**2, self.plan or fallback(x.size)
+        residual = lambda s: mech.momentum(s) - c * mech.force(x + s)
+        linear_solve = lambda apply, r: plan.solve(lambda v: apply(v.reshape(x.shape)).ravel(), r.ravel()).x.reshape(x.shape)
+        shift, converged = newton(residual, c * mech.velocity(mech.force(x)), jnp.max(jnp.abs(x)), linear_solve)
         return Filter(mech.force(x + shift), shift, jnp.where(converged, 0, UNSOLVED))
 
     def filtered_potential(self, mech: Mechanics, x: Array, shift: Array) -> Array:
         # U(q) + |q − x|²_M / 2c at q = x + shift, and M shift = c F
         return mech.potential(x + shift) + 0.5 * jnp.sum(mech.force(x + shift) * shift)
-
-
-def _moreau(mech: Mechanics, x: Array, c: Array) -> tuple[Array, Array]:
-    """s with s = c M⁻¹f(x + s)."""
-    residual = lambda s: s - c * mech.velocity(mech.force(x + s))
-    return newton(residual, c * mech.velocity(mech.force(x)), jnp.max(jnp.abs(x)))
 
 
 @register({"beta": 0.3}, {"beta": 0.3, "newton_steps": 1})
@@ -324,9 +319,6 @@ class Newmark(PushforwardNewmark):
     def traits(self) -> Traits:
         linear = self.newton_steps == 1
         return _traits(symplectic=False, symmetric=not linear, reversible=not linear, energy=None if linear else "bounded", momentum_maps="linear")
-
-    def prepare(self, system: System, q: Any) -> Newmark:
-        return self if self.newton_steps is None else Filtered.prepare(self, system, q)
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
         return self._from_q(mech, state.q, state.p, dt, jnp.zeros((), int))
