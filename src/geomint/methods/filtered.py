@@ -292,7 +292,8 @@ class PushforwardNewmark(Filtered):
         c, plan = self.beta * h**2, self.plan or fallback(x.size)
         residual = lambda s: mech.momentum(s) - c * mech.force(x + s)
         linear_solve = lambda apply, r: plan.solve(lambda v: apply(v.reshape(x.shape)).ravel(), r.ravel()).x.reshape(x.shape)
-        shift, converged = newton(residual, c * mech.velocity(mech.force(x)), jnp.max(jnp.abs(x)), linear_solve)
+        # From zero: c M⁻¹f(x) would overshoot by cω² where the problem is stiff; the first Newton step is Zhang–Skeel's.
+        shift, converged = newton(residual, jnp.zeros_like(x), jnp.max(jnp.abs(x)), linear_solve)
         return Filter(mech.force(x + shift), shift, jnp.where(converged, 0, UNSOLVED))
 
     def filtered_potential(self, mech: Mechanics, x: Array, shift: Array) -> Array:

@@ -15,8 +15,8 @@ import numpy as np
 
 from .. import measure, models
 from ..errors import RunStopped
+from ..lagrange import derive
 from ..measure import Point
-from ..mechanics import Mechanics
 from ..methods import Method, Newmark, SimplifiedZhangSkeel, Verlet, ZhangSkeel
 from ..models import Model
 from ..penalty import penalize, recover_multipliers
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def constrained_motion(model: Model, times: np.ndarray) -> Point:
     """The exact motion on the constraint, from the model's initial data."""
     q, v = jnp.asarray(model.q0, float), jnp.asarray(model.v0, float)
-    return measure.independent_reference(model.system, Point(np.asarray(q), np.asarray(Mechanics(model.system, q.shape).momentum(v))), times)
+    return measure.independent_reference(model.system, Point(np.asarray(q), np.asarray(derive(model.system, q.shape).momentum(v))), times)
 
 
 def positions(run: Trajectory) -> np.ndarray:
@@ -59,7 +59,7 @@ class Stiff:
     def __init__(self, omega: float):
         model = pendulum()
         run = simulate(penalize(model.system, omega), model.q0, model.v0, method=ZhangSkeel(beta=BETA), dt=0.01, t_end=50.0)
-        constraint = jax.vmap(Mechanics(model.system, model.q0.shape).constraint)
+        constraint = jax.vmap(derive(model.system, model.q0.shape).constraint)
         scaled = lambda q: omega**2 * np.asarray(constraint(jnp.asarray(q)))
         self.omega, self.raw = omega, scaled(run.q_filtered)
         self.at_q, self.at_x = (float(np.max(np.linalg.norm(scaled(q), axis=1))) for q in (run.q_filtered, run.q))
@@ -83,7 +83,7 @@ def double_pendulum(quick: bool) -> Outcome:
     }
     rows = {label: Row(label, method, dt, exact.q[::10]) for label, (method, dt) in methods.items()}
     stiff = {omega: Stiff(omega) for omega in ((20.0, 100.0, 500.0) if quick else (20.0, 35.0, 50.0, 70.0, 100.0, 140.0, 200.0, 350.0, 500.0))}
-    mech = Mechanics(pendulum().system, pendulum().q0.shape)
+    mech = derive(pendulum().system, pendulum().q0.shape)
     multipliers = np.asarray(jax.vmap(mech.multipliers)(exact.q[:1001], exact.p[:1001]))  # unit masses: p = v
     ours = rows["Z&S"].run
     limits = {"Verlet, h = 0.005": 0.03, "Newmark": 0.15, "Z&S": 0.15, "Z&Ss": 0.2}
@@ -167,7 +167,8 @@ def chain(quick: bool) -> Outcome:
     """n = 10, ω = 20, β = .4, h = .05. The band of the Hessian is found, and a step costs O(n)."""
     from ..plots import new_figure
 
-    model, dt = models.chain(10), 0.05
+    model: Any = models.chain(10)
+    dt = 0.05
     exact = constrained_motion(model, dt * np.arange(1001))
     run = simulate(penalize(model.system, OMEGA), model.q0, model.v0, method=ZhangSkeel(beta=BETA), dt=dt, t_end=50.0)
     apart = np.max(np.abs(positions(run) - exact.q), axis=(1, 2))
@@ -225,7 +226,7 @@ class Opening:
 
 def verlet_limit() -> float:
     """Verlet's 2/ω where the Morse potential is steepest, all angles equal: the fastest mode alternates in sign."""
-    ring, mode = Mechanics(models.dna(8).system, (8,)), jnp.asarray([1.0, -1.0] * 4)
+    ring, mode = derive(models.dna(8).system, (8,)), jnp.asarray([1.0, -1.0] * 4)
     square = jax.vmap(lambda angle: jnp.mean(mode * ring.hessian_product(jnp.full(8, angle), mode)))
     return float(2 / jnp.sqrt(jnp.max(square(jnp.linspace(0, np.pi, 2001)))))
 
@@ -233,7 +234,7 @@ def verlet_limit() -> float:
 def stiffness_on_the_hump(steps: np.ndarray) -> np.ndarray:
     """h²λ, λ the largest eigenvalue of Hess Ṽ with one angle at 0, on top of the Morse hump, and the others at rest: Verlet on
     Ṽ is stable while it is below 4."""
-    ring, x = Mechanics(models.dna(6).system, (6,)), jnp.full(6, REST).at[0].set(0.0)
+    ring, x = derive(models.dna(6).system, (6,)), jnp.full(6, REST).at[0].set(0.0)
     hessian = jax.jit(jax.vmap(lambda h: -jax.jacfwd(lambda y: SOFT.filter(ring, y, h).force)(x)))
     return steps**2 * np.linalg.eigvalsh(np.asarray(hessian(jnp.asarray(steps))))[:, -1]
 
