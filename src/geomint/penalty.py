@@ -60,7 +60,7 @@ def recover_multipliers(run: Trajectory, window: float) -> np.ndarray:
     constraint = lambda x: jnp.atleast_1d(system.call(penalty.constraint, x))
     raw = np.asarray(penalty.omega) ** 2 * np.asarray(jax.vmap(constraint)(q))
     spacing = run.grid.dt * run.grid.save_every
-    half = int(round(window / spacing / 2))
+    half = round(window / spacing / 2)
     if half < 1:
         raise InputError(f"window = {window:g} is shorter than two saved intervals of {spacing:g}; save more often or widen it.")
     count = len(raw)

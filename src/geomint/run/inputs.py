@@ -62,7 +62,7 @@ def phase(system: Stated, q0: Any, v0: Any, p0: Any, members: bool = False) -> t
     return q, jax.vmap(momentum)(q, x) if members else momentum(q, x)
 
 
-def initial_state(q: Array, p: Array, t0: float, seed: int, compensated: bool, members: int | None = None) -> State:
+def initial_state(q: Any, p: Any, t0: float, seed: int, compensated: bool, members: int | None = None) -> State:
     """The state that a method's init receives; the key of a member is folded from the seed and its number."""
     wrap = (lambda x: Compensated(x, np.zeros(x.shape, x.dtype))) if compensated else (lambda x: x)
     key = np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)  # the bits of jax.random.key(seed)
