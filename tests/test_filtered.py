@@ -146,7 +146,7 @@ def test_conjugate_gradients_stay_symplectic_on_a_large_network():
     i, j = i[apart], j[apart]
     rest = np.linalg.norm(q[i] - q[j], axis=1)
     system = gm.System(lambda x: 0.5 * jnp.sum((jnp.sqrt(jnp.sum((x[i] - x[j]) ** 2, axis=1)) - 0.9 * rest) ** 2))
-    method = gm.ZhangSkeel(0.4).prepare(system, q)
+    method = gm.ZhangSkeel(0.4).prepare([(system, q)])
     assert "conjugate" in method.linear_solver
     mech, p, h = gm.Mechanics(system, q.shape), jnp.asarray(0.1 * random.normal(size=(n, 3))), jnp.asarray(0.5)
 

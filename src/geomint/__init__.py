@@ -31,6 +31,7 @@ from .methods import (
     ZhangSkeel,
 )  # fmt: skip
 from .penalty import penalize, recover_multipliers
+from .projection import project
 from .run import Trajectory, ensemble, load, resume, simulate
 from .symmetries import Generator, Rotation, Translation
 from .system import System

@@ -89,6 +89,8 @@ def certify(system: Stated, method: Method, q0: Any, v0: Any = None, *, p0: Any 
     method = as_method(method)
     method.check(system)
     traits = method.traits
+    if getattr(system, "force", None) is not None:  # forces do work and break time reversal: nothing of this is claimed
+        traits = dataclasses.replace(traits, symplectic=False, symmetric=False, reversible=False, energy=None, momentum_maps=None)
     start = Point(*phase(system, q0, v0, p0))
     # A few steps away from the start: initial data are often too symmetric to show anything.
     at = Point(*(np.asarray(x) for x in measure.flow(method, system, start, dt, 3)))

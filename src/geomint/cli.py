@@ -176,7 +176,7 @@ def _progress(wanted: bool | None) -> bool:
 @app.command()
 def run(
     model: Annotated[str, typer.Argument(help="A model or an expression, as in 'fpu(springs=5)'.")],
-    method: Annotated[str, typer.Option(help="A method or an expression, as in 'Composition(Verlet(), order=8)'.")] = "Verlet",
+    method: Annotated[str | None, typer.Option(help="A method or an expression, as in 'Composition(Verlet(), order=8)'.", show_default="Verlet; Variational for a Lagrangian")] = None,
     dt: Annotated[float | None, typer.Option(help="The step.", show_default="the model's")] = None,
     t_end: Annotated[float | None, typer.Option(help="The last time.", show_default="the model's, rounded to whole saves")] = None,
     save_every: Annotated[int, typer.Option(help="Keep every so many steps.")] = 1,
@@ -188,9 +188,11 @@ def run(
 ) -> None:
     """Simulate MODEL and say what became of its invariants."""
     from . import methods, models, plots
+    from .lagrange import LagrangianSystem
     from .run import simulate
 
-    stated, moved_by = models.named(model), methods.named(method)
+    stated = models.named(model)
+    moved_by = methods.named(method or ("Variational" if isinstance(stated.system, LagrangianSystem) else "Verlet"))
     picture = plots.checked_path(plot_file or (output.with_suffix(".png") if output else f"{stated.name}.png")) if plot or plot_file else None
     dt = stated.dt if dt is None else dt
     t_end = _whole_saves(stated.t_end, dt, save_every) if t_end is None else t_end

@@ -64,7 +64,7 @@ class LagrangianMechanics(Derived):
         """v with ∂L/∂v(q, v) = p, by Newton's method: one step where L is quadratic in v."""
         q, p = value(q), value(p)
         residual = lambda v: self.momentum_at(q, v) - p
-        return newton(residual, jnp.zeros_like(p), jnp.max(jnp.abs(p)) + 1.0).root
+        return newton(residual, jnp.zeros_like(p), jnp.zeros((), p.dtype)).root
 
     def energy(self, q: Position, p: Position) -> Array:
         """E = v·∂L/∂v − L."""

@@ -36,7 +36,7 @@ def _begun(method: Method, mech: Any, q: Array, p: Array, dt: Array) -> Any:
 
 def flow(method: Method, system: Stated, at: Point, dt: float, n: int = 1) -> Point:
     """Φ(dt)ⁿ from a fresh start, dt of either sign; by the program that simulate compiles, so that nothing new is."""
-    runner = Xla(method.prepare(system, at.q), system, Clock.of(0.0, dt))
+    runner = Xla(method.prepare([(system, at.q)]), system, Clock.of(0.0, dt))
     carry, _ = runner.begin(initial_state(np.asarray(at.q), np.asarray(at.p), 0.0, 0, compensated=True))
     _, rows = runner.advance(carry, 0, n, 1, runner.buffer())
     end = runner.layout.unpack(np.asarray(rows)[0])

@@ -16,6 +16,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array
 
 from .errors import InputError
@@ -39,7 +40,7 @@ def penalize(system: System, omega: float) -> System:
     """The free system in which springs of stiffness ω² replace the constraint; they are its `fast` part."""
     if not isinstance(system, System) or system.constraint is None:
         raise InputError("penalize needs a gm.System with a constraint; this one has none.")
-    if not np.all(np.asarray(omega) > 0):
+    if not isinstance(omega, Tracer) and not np.all(np.asarray(omega) > 0):
         raise InputError(f"penalize(omega={omega!r}): omega must be positive.")
     fast = Penalty(system.constraint, jnp.asarray(omega, float), system.fast)
     return System(system.potential, system.mass, fast=fast, symmetries=system.symmetries, params=system.params, overrides=system.overrides)

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+from jax.errors import ConcretizationTypeError, TracerArrayConversionError, TracerBoolConversionError
 from jaxtyping import Array, PyTree
 
 from .errors import InputError, nearest
@@ -69,11 +70,27 @@ class Stated(eqx.Module):
 
     def call(self, function: Any, *arguments: Any) -> Any:
         """A function of the user's, with params where the system has them."""
-        return function(*arguments) if self.params is None else function(*arguments, self.params)
+        try:
+            return function(*arguments) if self.params is None else function(*arguments, self.params)
+        except (TracerArrayConversionError, TracerBoolConversionError, ConcretizationTypeError) as error:
+            name = self._name_of(function)
+            raise InputError(f"{name} uses numpy, math, float() or `if` on its arguments; write it with jax.numpy (jnp.sin for np.sin, jnp.where for if). JAX says: {str(error).splitlines()[0]}") from error
+        except TypeError as error:
+            if "positional argument" not in str(error):
+                raise
+            hint = "the system has params, so it is called with them as last argument" if self.params is not None else "the system has no params; give System(params=...)"
+            raise InputError(f"{self._name_of(function)} does not take the arguments it is called with ({error}): {hint}.") from error
+
+    def _name_of(self, function: Any) -> str:
+        return next((name for name in ("potential", "fast", "constraint", "lagrangian", "force") if getattr(self, name, None) is function), "a function of the system")
 
     def with_params(self, params: PyTree) -> Self:
         """The same system with other parameters."""
         return eqx.tree_at(lambda s: s.params, self, as_floats(params), is_leaf=lambda x: x is None)
+
+    def member(self, i: int) -> Self:
+        """The system of the i-th member of an ensemble whose params lead with the member axis."""
+        return self.with_params(jax.tree.map(lambda x: x[i], self.params))
 
     def with_origin(self, origin: str | None) -> Self:
         """The same system, remembering the expression that made it."""

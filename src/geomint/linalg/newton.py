@@ -24,12 +24,16 @@ class Solution(NamedTuple):
     converged: Array
 
 
+def _round_off(x: Array, scale: Array) -> Array:
+    return jnp.finfo(x.dtype).eps * jnp.maximum(scale, jnp.max(jnp.abs(x)))
+
+
 def _iterate(correction: Residual, start: Array, scale: Array) -> tuple[Array, Array]:
-    """x ← x − correction(x) until |correction| is at round-off of `scale` or stalls near it: x and the last |correction|."""
-    tiny = jnp.finfo(start.dtype).eps * scale
+    """x ← x − correction(x) until |correction| is at round-off of `scale` or of x, or stalls near it: x and the last |correction|."""
 
     def unfinished(s):
-        _, size, before, count = s
+        x, size, before, count = s
+        tiny = _round_off(x, scale)
         stalled = (size >= 0.5 * before) & (size <= 1e4 * tiny)
         return (size > tiny) & ~stalled & (count < LIMIT)  # NaN compares false and ends it
 
@@ -45,7 +49,7 @@ def _iterate(correction: Residual, start: Array, scale: Array) -> tuple[Array, A
 
 def _root(residual: Residual, start: Array, scale: Array, solve: Callable, tangent_solve: Callable) -> Solution:
     root, size = jax.lax.custom_root(residual, start, solve, tangent_solve, has_aux=True)
-    return Solution(root, size <= 1e4 * jnp.finfo(start.dtype).eps * scale)
+    return Solution(root, size <= 1e4 * _round_off(root, scale))
 
 
 def dense_solve(linear: Residual, right: Array) -> Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
@@ -105,8 +105,9 @@ class Method(eqx.Module):
         """0 while all is well, else the sticky key of a message in `failures`; None for methods that can't fail."""
         return None
 
-    def prepare(self, system: Any, q: Any) -> Method:
-        """The method with whatever it finds out about the system before the run, such as the structure of a Hessian."""
+    def prepare(self, starts: Sequence[tuple[Any, Any]]) -> Method:
+        """The method with whatever it finds out before the run, such as the structure of a Hessian, from pairs
+        (system, q0): one, or a sample of an ensemble."""
         return self
 
     def rescale(self, mech: Any, carry: Carry, dt: Array) -> Carry:
@@ -147,8 +148,8 @@ class Method(eqx.Module):
             if need in NEEDS and getattr(system, NEEDS[need][0], None) is None:
                 raise InputError(f"{self.name} needs a system with a {need} part, and this one has none: {NEEDS[need][1]}.")
         if system.constraint is not None and not self.traits.constrained:
-            able = sorted({type(m).__name__ for m in all() if m.traits.constrained}) or ["Rattle"]
-            raise InputError(f"{self.name} does not move constrained systems, and this one has a constraint; use {', '.join(able)}, or leave the constraint out.")
+            able = sorted({type(m).__name__ for m in all() if m.traits.constrained}) or ["a constrained method"]
+            raise InputError(f"{self.name} does not move constrained systems, and this one has a constraint; use {', '.join(able)}, or turn the constraint into stiff springs: gm.penalize(system, omega).")
         if system.constraint is None and not self.traits.free:
             raise InputError(f"{self.name} moves constrained systems only, and this one has no constraint.")
 

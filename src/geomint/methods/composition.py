@@ -6,6 +6,7 @@ References: Yoshida, Phys. Lett. A 150 (1990) 262; Suzuki, Phys. Lett. A 146 (19
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -110,8 +111,8 @@ class Composition(Method):
     def failures(self) -> dict[int, str]:
         return self.base.failures
 
-    def prepare(self, system: Any, q: Any) -> Composition:
-        return Composition(self.base.prepare(system, q), self.order, self.scheme)
+    def prepare(self, starts: Sequence[tuple[Any, Any]]) -> Composition:
+        return Composition(self.base.prepare(starts), self.order, self.scheme)
 
     def explain(self, status: int, mech: Any, q: Any, dt: float) -> str:
         return self.base.explain(status, mech, q, max(map(abs, self.coefficients)) * dt)

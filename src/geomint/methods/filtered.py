@@ -25,7 +25,9 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 import warnings
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -44,6 +46,7 @@ from ..system import System
 from .base import Carry, Method, State, Traits, register
 
 INDEFINITE, CHANGED, UNSOLVED = 1, 2, 3
+SMALL = 32  # unknowns up to which the matrix is simply formed: it costs little, and no pattern has to be relied on
 F = TypeVar("F", bound="Filtered")
 
 
@@ -134,14 +137,17 @@ class Filtered(Method):
         return carry[4]
 
     # --- before and after a run -------------------------------------------------------------------------------------
-    def prepare(self: F, system: System, q: Any) -> F:
+    def prepare(self: F, starts: Sequence[tuple[Any, Any]]) -> F:
         if self.plan is not None:
             return self
-        # Found once for a system and a shape; a coefficient that vanishes may take entries of the Hessian with it.
-        vanishing = tuple(np.asarray(x == 0).tobytes() for x in jax.tree.leaves(system) if not isinstance(x, Tracer))
-        key = (type(self), self.solver, jax.tree.structure(system), vanishing, np.shape(q))
+        n = int(np.prod(np.shape(starts[0][1])))
+        if self.solver == "auto" and n <= SMALL:
+            return dataclasses.replace(self, plan=fallback(n))
+        key = (type(self), self.solver, *(_start_key(system, q) for system, q in starts))
         if key not in _plans:
-            _plans[key] = _find_plan(self, system, q)
+            while len(_plans) >= 64:
+                _plans.pop(next(iter(_plans)))
+            _plans[key] = _find_plan(self, starts)
         return dataclasses.replace(self, plan=_plans[key])
 
     @property
@@ -152,7 +158,7 @@ class Filtered(Method):
         if status != INDEFINITE:
             return ""
         lowest = _lowest_eigenvalue(lambda v: mech.momentum(v) + self.beta * dt**2 * self.curvature(mech, jnp.asarray(q), v), q)
-        return f": its smallest eigenvalue at the last good state is about {lowest:.3g}. The potential bends downwards there; try a smaller dt or beta"
+        return f": its smallest eigenvalue there is about {lowest:.3g}. The potential bends downwards; try a smaller dt or beta"
 
     def warn(self, system: System, q: Any, dt: float) -> None:
         omega = getattr(system.fast, "omega", None)
@@ -160,27 +166,48 @@ class Filtered(Method):
             warnings.warn(f"h²ω = {dt**2 * float(omega):.2g} is above .3: on a penalised system {self.name} becomes unstable there. Take dt < {np.sqrt(0.3 / float(omega)):.2g}, a smaller omega, or PushforwardNewmark.", stacklevel=4)
         if self.beta >= 0.25:
             return
-        highest = _highest_frequency(Mechanics(system, np.shape(q)), q)
+        highest = float(_highest_frequency(system, jnp.asarray(q, float), jnp.asarray(np.random.default_rng(0).normal(size=np.shape(q)))))
         limit = 2 / np.sqrt(1 - 4 * self.beta)
         if dt * highest > limit:
             warnings.warn(f"hω = {dt * highest:.3g} for the fastest linear motion at q0, above the limit 2/√(1−4β) = {limit:.3g} of {self.name}. Take dt < {limit / highest:.2g}, or beta ≥ ¼.", stacklevel=4)
 
 
-def _find_plan(method: Filtered, system: System, q: Any) -> Plan:
-    """The structure of M + cH, probed at three points near q."""
-    shape = np.shape(q)
+def _start_key(system: System, q: Any) -> Any:
+    """What a pattern may depend on: the program, the numbers in it, the point."""
+    numbers = tuple(None if isinstance(x, Tracer) else np.asarray(x).tobytes() for x in (*jax.tree.leaves(system), q))
+    return jax.tree.structure(system), numbers, np.shape(q)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _probe(kind: type[Filtered], system: System, points: Array, vectors: Array) -> Array:
+    """(vector, row): whether (M + H) v is nonzero in that row at any of the points."""
+
+    def product(x: Array, v: Array) -> Array:
+        mech = Mechanics(system, x.shape)
+        return (mech.momentum(v) + kind.curvature(kind(), mech, x, v)).ravel()
+
+    over = jax.vmap(jax.vmap(product, (0, None)), (None, 0))
+    return jnp.any(over(points, vectors) != 0, axis=1)
+
+
+def _find_plan(method: Filtered, starts: Sequence[tuple[Any, Any]]) -> Plan:
+    """The structure of M + cH, probed at three points near each start. What is traced (a gradient is being taken) is probed
+    at random numbers instead."""
     random = np.random.default_rng(7)
-    q = np.asarray(q) if not isinstance(q, Tracer) else random.normal(size=shape)
-    size = 1e-3 * max(1.0, float(np.max(np.abs(q), initial=0.0)))
-    points = jnp.asarray(np.stack([q, *(q + size * random.normal(size=shape) for _ in range(2))]))
-    probe = jax.jit(lambda s, x, v: (lambda m: (m.momentum(v) + method.curvature(m, x, v)).ravel())(Mechanics(s, shape)))
-    over = jax.jit(jax.vmap(jax.vmap(probe, (None, 0, None)), (None, None, 0)))
+    known = lambda x: random.uniform(0.5, 1.5, np.shape(x)) if isinstance(x, Tracer) else x
+    places = []
+    for system, q in starts:
+        shape, q = np.shape(q), random.normal(size=np.shape(q)) if isinstance(q, Tracer) else np.asarray(q)
+        size = 1e-3 * max(1.0, float(np.max(np.abs(q), initial=0.0)))
+        points = np.stack([q, *(q + size * random.normal(size=shape) for _ in range(2))])
+        places.append((jax.tree.map(known, system), points, shape))
 
     def products(vectors: np.ndarray) -> np.ndarray:
-        seen = np.asarray(over(system, points, jnp.asarray(vectors.reshape(-1, *shape))))
-        return np.any(seen != 0, axis=1)
+        with jax.ensure_compile_time_eval():
+            seen = [np.asarray(_probe(type(method), s, points, vectors.reshape(-1, *shape))) for s, points, shape in places]
+        return np.any(seen, axis=0)
 
-    return find(products, int(np.prod(shape)), method.solver)
+    return find(products, int(np.prod(places[0][2])), method.solver)
 
 
 def _lowest_eigenvalue(apply: Any, q: Any) -> float:
@@ -203,17 +230,17 @@ class _Flat:
         return np.asarray(self.apply(jnp.asarray(v.ravel())))
 
 
-def _highest_frequency(mech: Mechanics, q: Any) -> float:
-    """The square root of the largest eigenvalue of M⁻¹H at q, by thirty rounds of the power method."""
-    x = jnp.asarray(q, float)
-    apply = jax.jit(lambda v: mech.velocity(mech.hessian_product(x, v)))
-    v = jnp.asarray(np.random.default_rng(0).normal(size=x.shape))
-    size = jnp.asarray(0.0)
-    for _ in range(30):
-        v = apply(v)
-        size = jnp.linalg.norm(v)
-        v = v / jnp.where(size > 0, size, 1.0)
-    return float(jnp.sqrt(size))
+@jax.jit
+def _highest_frequency(system: System, q: Array, v: Array) -> Array:
+    """The square root of the largest eigenvalue of M⁻¹H at q, by thirty rounds of the power method from v."""
+    mech = Mechanics(system, q.shape)
+
+    def round_(_: int, s: tuple[Array, Array]) -> tuple[Array, Array]:
+        w = mech.velocity(mech.hessian_product(q, s[0]))
+        size = jnp.sqrt(jnp.sum(w**2))
+        return w / jnp.where(size > 0, size, 1.0), size
+
+    return jnp.sqrt(jax.lax.fori_loop(0, 30, round_, (v, jnp.zeros((), q.dtype)))[1])
 
 
 def _traits(**settings: Any) -> Traits:
@@ -221,7 +248,7 @@ def _traits(**settings: Any) -> Traits:
     return Traits(2, **(usual | settings))
 
 
-@register({"beta": 0.4})
+@register()
 class ZhangSkeel(Filtered):
     """The exactly symplectic linearly implicit method (Tao and Owhadi's integrator 1.1): one linear solve a step.
 
@@ -247,7 +274,7 @@ class ZhangSkeel(Filtered):
         return mech.potential(x) + 0.5 * jnp.sum(mech.gradient(x) * shift)
 
 
-@register({"beta": 0.4})
+@register()
 class SimplifiedZhangSkeel(Filtered):
     """Zhang–Skeel without the third-derivative term: as stable, but F is no gradient, so it is symplectic only in one
     dimension or where the eigenvectors of the Hessian are constant."""
@@ -266,7 +293,7 @@ class SimplifiedZhangSkeel(Filtered):
         return Filter(inertial, c * a, status)
 
 
-@register({"beta": 0.4})
+@register()
 class StiffZhangSkeel(SimplifiedZhangSkeel):
     """Simplified Zhang–Skeel that filters only the fast part (integrator 2.6): the matrix is M + c·Hess W, block diagonal
     for molecules. Angular momentum is not kept (a torque of order βh²)."""
@@ -279,7 +306,7 @@ class StiffZhangSkeel(SimplifiedZhangSkeel):
         return mech.fast_hessian_product(x, a)
 
 
-@register({"beta": 0.3})
+@register()
 class PushforwardNewmark(Filtered):
     """Newmark's method (γ = ½) in its canonical variable: Verlet on the Moreau envelope of U. Nonlinearly implicit."""
 
@@ -301,7 +328,7 @@ class PushforwardNewmark(Filtered):
         return mech.potential(x + shift) + 0.5 * jnp.sum(mech.force(x + shift) * shift)
 
 
-@register({"beta": 0.3}, {"beta": 0.3, "newton_steps": 1})
+@register({}, {"newton_steps": 1})
 class Newmark(PushforwardNewmark):
     """Newmark's method (γ = ½): q' = q + hv + h²((½−β)a + βa'), v' = v + (h/2)(a + a'), a = M⁻¹f(q).
 

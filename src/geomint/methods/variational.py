@@ -19,6 +19,7 @@ References: Marsden, West, Acta Numerica 10 (2001) 357; Ober-Blöbaum, Saake, Ad
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -104,7 +105,8 @@ class Variational(Method):
     def traits(self) -> Traits:
         return Traits(2 * self.degree, symplectic=True, symmetric=True, reversible=True, energy="bounded", momentum_maps="all", needs=("hessian",), lagrangian=True)
 
-    def prepare(self, system: Any, q: Any) -> Variational:
+    def prepare(self, starts: Sequence[tuple[Any, Any]]) -> Variational:
+        q = starts[0][1]
         if np.size(q) * self.degree > DENSE_LIMIT:
             raise InputError(f"{self.name} forms a dense matrix of {np.size(q) * self.degree} unknowns, above {DENSE_LIMIT}; for large systems of constant mass use Verlet, ZhangSkeel or Gauss.")
         return self

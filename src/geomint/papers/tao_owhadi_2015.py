@@ -73,7 +73,7 @@ class Structure(NamedTuple):
 
 def structure_of(label: str, method: Method, problem: Problem, there_and_back: bool) -> Structure:
     _, system, at, dt = problem
-    ready = method.prepare(system, at.q)
+    ready = method.prepare([(system, at.q)])
     return Structure(label, problem.name, measure.symplecticity(ready, system, at, dt), measure.reversibility(method, system, at, dt) if there_and_back else None)
 
 

@@ -10,14 +10,14 @@ import numpy as np
 from jaxtyping import PyTree
 
 from ..engines import Clock, choose
-from ..errors import InputError
+from ..errors import GeomintError, InputError
 from ..lagrange import derive
 from ..methods import Method
 from ..system import Stated, System
 from . import archive
 from .grid import grid
-from .inputs import as_array, check_overrides, check_start, initial_state, phase
-from .simulate import _checked, archive_meta, drive
+from .inputs import as_array, check_overrides, check_start, initial_state, is_traced, phase, warn_of_lost_digits
+from .simulate import _checked, archive_meta, drive, prepared
 from .sinks import Disk, Memory
 from .trajectory import Trajectory
 
@@ -34,10 +34,16 @@ def ensemble(
     A member that fails keeps its good points and is named by `run.failed_at`; the run stops only when all have failed.
     """
     method, times = _checked(system, method), grid(dt, t_end, t0, save_every)
+    if is_traced(system, q0s, v0s, p0s, params):
+        raise GeomintError("ensemble can't run inside jax.grad, jax.jit or jax.vmap; there, use jax.vmap over gm.simulate.")
+    if np.ndim(q0s) == 0 or len(q0s) == 0:
+        raise InputError("q0s needs a leading axis that counts the members, and at least one of them.")
     members = len(as_array("q0s", q0s))
     system, spread = _spread(system, params, as_array("q0s", q0s), members)
     q, p = phase(system, q0s, v0s, p0s, members=True)
-    method = method.prepare(system if spread == "states" else _member(system, 0), q[0])
+    method = prepared(method, system, q, spread)
+    warn_of_lost_digits(system if spread == "states" else system.member(0), q.shape[1:])
+    method.warn(system if spread == "states" else system.member(0), q[0], times.dt)
     if isinstance(system, System) and system.overrides and spread == "states":
         check_overrides(system, q[0])
     clock = Clock.of(times.t0, times.dt)
@@ -48,15 +54,11 @@ def ensemble(
     about = {"seed": seed, "compensated": compensated, "members": True}
     if output is None:
         return drive(runner, carry, times, Memory(runner.layout, seen, times.saves, members=True), progress, about)
-    meta = archive_meta(system if spread == "states" else _member(system, 0), runner, times, about, q.shape[1:])
+    meta = archive_meta(system, runner, times, about, q.shape[1:])
     writer = archive.create(output, meta, seen, carry, times.saves)
     disk = Disk(writer, runner.layout, times, members=True)
     disk.first(seen, carry)
     return drive(runner, carry, times, disk, progress, about)
-
-
-def _member(system: Stated, i: int) -> Any:
-    return system.with_params(jax.tree.map(lambda x: x[i], system.params))
 
 
 def _spread(system: Stated, params: PyTree, q0s: Any, members: int) -> tuple[Any, str]:
@@ -67,10 +69,20 @@ def _spread(system: Stated, params: PyTree, q0s: Any, members: int) -> tuple[Any
         return system.with_params(params), "states and params"
     if system.params is None or any(np.shape(x)[:1] != (members,) for x in jax.tree.leaves(system.params)):
         return system, "states"
-    shared = lambda s: jax.eval_shape(lambda q: derive(s, q.shape).lagrangian(q, q), q0s[0])
+    reads = lambda s: _traces(s, q0s[0])
+    shared, own = reads(system), reads(system.member(0))
+    if shared and own:
+        raise InputError(
+            f"the leaves of system.params lead with an axis of {members}, the number of members, and the energy can be read both ways: shared by all, "
+            "or one share for each member. For one share each, pass them as ensemble(..., params=...); to share them, close over them or give them another leading axis."
+        )
+    return system, "states and params" if own else "states"
+
+
+def _traces(system: Stated, q: Any) -> bool:
+    """Whether the energy is a single number for params as they are."""
     try:
-        shared(system)
-        return system, "states"
+        jax.eval_shape(lambda x: derive(system, x.shape).lagrangian(x, x), q)
     except Exception:
-        shared(_member(system, 0))
-        return system, "states and params"
+        return False
+    return True

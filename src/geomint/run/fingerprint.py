@@ -72,14 +72,16 @@ class _Walker:
                 self.text(number(atom))
 
 
-def fingerprint(system: Stated, q_shape: tuple[int, ...]) -> str:
-    """sha256 of the energy and constraint as programs, of mass, params and symmetries."""
+def fingerprint(system: Stated, q_shape: tuple[int, ...], spread: str = "one") -> str:
+    """sha256 of the energy and constraint as programs, of mass, params (of all members) and symmetries."""
     walker = _Walker()
     q = jax.ShapeDtypeStruct(q_shape, jax.numpy.asarray(0.0).dtype)
     leaves = jax.tree.leaves(system)
 
+    traced = system.member(0) if spread == "states and params" else system
+
     def stated(q: Any, leaves: list) -> Any:
-        mech = derive(system, q_shape)
+        mech = derive(traced, q_shape)
         kinds = (mech.potential(q), mech.fast_potential(q)) if isinstance(mech, Mechanics) else (mech.lagrangian(q, 2 * q), mech.outer_force(q, 2 * q, 3.0))
         return *kinds, mech.constraint(q), mech.momentum_maps(q, q)
 

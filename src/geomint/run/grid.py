@@ -49,7 +49,7 @@ def _number(name: str, x: Any) -> float:
 
 
 def _whole(name: str, x: Any) -> int:
-    if isinstance(x, bool) or not isinstance(x, (int, float, np.integer, np.floating)) or int(x) != x or x < 1:
+    if isinstance(x, bool) or not isinstance(x, (int, float, np.integer, np.floating)) or not math.isfinite(x) or int(x) != x or x < 1:
         raise InputError(f"{name} must be a whole number of at least 1, not {x!r}.")
     return int(x)
 

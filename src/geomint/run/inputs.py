@@ -84,9 +84,18 @@ def warn_of_lost_digits(system: Stated, shape: tuple[int, ...]) -> None:
     mech = Mechanics(system, shape)
     for name, function in (("potential", mech.slow_potential), ("fast", mech.fast_potential), ("constraint", mech.constraint)):
         traced = jax.make_jaxpr(function)(jax.ShapeDtypeStruct(shape, jnp.float64))
-        widened = [e for e in traced.jaxpr.eqns if e.primitive.name == "convert_element_type" and e.invars[0].aval.dtype == jnp.float32]
-        if widened or any(getattr(c, "dtype", None) == jnp.float32 for c in traced.consts):
+        if _has_float32(traced.jaxpr) or any(getattr(c, "dtype", None) == jnp.float32 for c in traced.consts):
             warnings.warn(f"{name}(q) uses numbers in float32, which carry seven digits; make them float64 (numpy's default).", stacklevel=4)
+
+
+def _has_float32(jaxpr: Any) -> bool:
+    for equation in jaxpr.eqns:
+        if any(getattr(x.aval, "dtype", None) == jnp.float32 for x in (*equation.invars, *equation.outvars)):
+            return True
+        inner = [getattr(x, "jaxpr", x) for x in equation.params.values()]
+        if any(hasattr(x, "eqns") and _has_float32(x) for x in inner):
+            return True
+    return False
 
 
 def check_overrides(system: System, q: Array) -> None:
@@ -107,7 +116,8 @@ def check_overrides(system: System, q: Array) -> None:
 def check_start(system: Stated, method: Method, seen: dict[str, Any]) -> None:
     """What is seen at the start makes sense: a finite energy, and a point on the constraint manifold."""
     if not np.all(np.isfinite(seen["energy"])):
-        raise InputError(f"the energy at q0 is {np.asarray(seen['energy'])}: potential(q0) is not finite. Check the potential there (a singularity, log or sqrt of a negative number) or q0.")
+        what = "potential(q0) is not finite. Check the potential there" if isinstance(system, System) else "lagrangian(q0, v0) is not finite, or ∂²L/∂v² is singular there. Check the Lagrangian"
+        raise InputError(f"the energy at q0 is {np.asarray(seen['energy'])}: {what} (a singularity, log or sqrt of a negative number) or q0.")
     if system.constraint is None:
         return
     g, rate = float(np.max(np.abs(seen["constraint_residual"]))), float(np.max(np.abs(seen["velocity_residual"])))

@@ -39,6 +39,7 @@ class Failure:
     status: int
     carry: Carry
     good: np.ndarray  # the row of the last good step
+    bad: np.ndarray  # the row of the failing one
 
 
 def run_to_end(engine: Xla, carry: Carry, grid: Grid, sink: Sink, start: int = 0, progress: bool = False) -> tuple[Carry, int, Failure | None]:
@@ -113,4 +114,4 @@ def _stop(engine: Xla, carry: Carry, grid: Grid, n: int, steps: int, good_blocks
     row = last_row(bad)
     status = engine.layout.unpack(row).get("status")
     code = 0 if status is None else int(np.nan_to_num(np.max(status)))
-    return carry, n, Failure(n + bad, code, carry, last_row(good)[..., 0, :])
+    return carry, n, Failure(n + bad, code, carry, last_row(good)[..., 0, :], row[..., 0, :])

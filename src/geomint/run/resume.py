@@ -17,7 +17,7 @@ from . import archive
 from .fingerprint import fingerprint
 from .grid import Grid, grid
 from .inputs import initial_state
-from .simulate import archive_meta, drive
+from .simulate import archive_meta, drive, prepared
 from .sinks import Disk
 from .trajectory import Checkpoint, Trajectory
 
@@ -74,7 +74,7 @@ def _origin(contents: archive.Contents) -> Stated | None:
 
 def _check_match(contents: archive.Contents, system: Stated) -> None:
     meta = contents.meta
-    if fingerprint(system, tuple(meta["q_shape"])) == meta["fingerprint"]:
+    if fingerprint(system, tuple(meta["q_shape"]), meta["spread"]) == meta["fingerprint"]:
         return
     here = archive._versions()
     differing = [f"{name} {meta['versions'][name]} → {here[name]}" for name in ("jax", "numpy") if meta["versions"].get(name) != here[name]]
@@ -88,7 +88,7 @@ def _template_filled(contents: archive.Contents, system: Stated, times: Grid | N
     times = times or Grid(*meta["grid"])
     clock = Clock.of(times.t0, times.dt)
     q, p = (jnp.asarray(np.asarray(contents.array(name)[0])) for name in ("q", "p"))
-    method = methods.named(meta["method"]).prepare(system, np.asarray(q[0] if meta["members"] else q))
+    method = prepared(methods.named(meta["method"]), system, np.asarray(q), meta["spread"])
     runner = choose(meta["engine"])(method, system, clock, meta["spread"])
     state = initial_state(q, p, times.t0, meta["seed"], meta["compensated"])
     if meta["members"]:

@@ -42,7 +42,7 @@ def simulate(
     """
     method, times = _checked(system, method), grid(dt, t_end, t0, save_every)
     q, p = phase(system, q0, v0, p0)
-    method = method.prepare(system, q)
+    method = prepared(method, system, q, "one")
     if is_traced(system, q, p, method):
         return _traced(system, method, times, q, p, seed, compensated, output)
     warn_of_lost_digits(system, q.shape)
@@ -73,11 +73,19 @@ def _checked(system: Any, method: Any) -> Method:
     return method
 
 
+def prepared(method: Method, system: Stated, q: Any, spread: str) -> Method:
+    """The method after its look at the system; for an ensemble, at a sample of its members."""
+    if spread == "one":
+        return method.prepare([(system, q)])
+    sample = sorted({round(x) for x in np.linspace(0, len(q) - 1, 6)})
+    return method.prepare([(system.member(i) if spread == "states and params" else system, q[i]) for i in sample])
+
+
 def archive_meta(system: Stated, runner: Xla, times: Grid, about: dict[str, Any], q_shape: tuple[int, ...]) -> dict[str, Any]:
     """What an archive says of itself."""
     return {
         **about, "method": runner.method.name, "grid": [times.t0, times.dt, times.steps, times.save_every], "engine": runner.name,
-        "origin": system.origin, "fingerprint": fingerprint(system, q_shape), "q_shape": list(q_shape), "spread": runner.spread,
+        "origin": system.origin, "fingerprint": fingerprint(system, q_shape, runner.spread), "q_shape": list(q_shape), "spread": runner.spread,
     }  # fmt: skip
 
 
@@ -130,7 +138,9 @@ def _stopped(runner: Xla, times: Grid, run: Trajectory, failure: Failure) -> Run
     good = runner.layout.unpack(failure.good)
     if failure.status:
         what = runner.method.failures.get(failure.status, f"status {failure.status}")
-        more = runner.method.explain(failure.status, derive(runner.system, good["q"].shape), good["q"], times.dt) if runner.spread == "one" else ""
+        there = runner.layout.unpack(failure.bad)["q"]
+        there = there if np.all(np.isfinite(there)) else good["q"]
+        more = runner.method.explain(failure.status, derive(runner.system, there.shape), there, times.dt) if runner.spread == "one" else ""
         message = f"{runner.method.name} stopped {when}: {what}{more} (dt = {times.dt:g})."
     else:
         message = f"{runner.method.name} turned non-finite {when}. {_why(runner, times, good)}"
