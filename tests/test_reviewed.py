@@ -15,12 +15,22 @@ def coupled(q, k):
     return jnp.sum(q**2) / 2 + k * jnp.sum(d**2) + k * jnp.sum(d**4)
 
 
-def test_params_that_could_be_read_two_ways_are_asked_about():
+def test_params_that_could_be_read_two_ways_belong_to_the_members_with_a_warning():
     system = gm.System(lambda q, k: jnp.sum(k * q**2) / 2, params=np.array([1.0, 4.0, 9.0]))
-    with pytest.raises(gm.InputError, match="read both ways"):
-        gm.ensemble(system, np.ones((3, 1)), method=gm.Verlet(), dt=0.01, t_end=1.0)
-    run = gm.ensemble(system, np.ones((3, 1)), params=np.array([1.0, 4.0, 9.0]), method=gm.Verlet(), dt=0.001, t_end=1.0)
+    with pytest.warns(UserWarning, match="one share for each member"):
+        run = gm.ensemble(system, np.ones((3, 1)), method=gm.Verlet(), dt=0.001, t_end=1.0)
     np.testing.assert_allclose(run.q[:, -1, 0], np.cos([1.0, 2.0, 3.0]), atol=1e-5)
+    said = gm.ensemble(system, np.ones((3, 1)), params=system.params, method=gm.Verlet(), dt=0.001, t_end=1.0)
+    assert np.array_equal(said.q, run.q)
+
+
+def test_lagrangian_members_with_their_own_params():
+    """L = ½m v² − ½q²: the momentum of each member is its own mass times v."""
+    system = gm.LagrangianSystem(lambda q, v, m: 0.5 * m * jnp.sum(v**2) - 0.5 * jnp.sum(q**2), params=np.array([1.0, 4.0]))
+    run = gm.ensemble(system, np.zeros((2, 1)), np.ones((2, 1)), method=gm.Variational(), dt=0.01, t_end=1.0)
+    np.testing.assert_allclose(run.p[:, 0, 0], [1.0, 4.0])
+    np.testing.assert_allclose(run.v[:, 0, 0], [1.0, 1.0])
+    np.testing.assert_allclose(run.q[:, -1, 0], [np.sin(1.0), 2 * np.sin(0.5)], atol=1e-4)
 
 
 def test_params_of_the_system_may_lead_with_the_member():

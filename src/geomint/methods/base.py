@@ -148,8 +148,9 @@ class Method(eqx.Module):
             if need in NEEDS and getattr(system, NEEDS[need][0], None) is None:
                 raise InputError(f"{self.name} needs a system with a {need} part, and this one has none: {NEEDS[need][1]}.")
         if system.constraint is not None and not self.traits.constrained:
-            able = sorted({type(m).__name__ for m in all() if m.traits.constrained}) or ["a constrained method"]
-            raise InputError(f"{self.name} does not move constrained systems, and this one has a constraint; use {', '.join(able)}, or turn the constraint into stiff springs: gm.penalize(system, omega).")
+            able = sorted({type(m).__name__ for m in all() if m.traits.constrained})
+            choices = [f"use {', '.join(able)}"] * bool(able) + ["turn the constraint into stiff springs with gm.penalize(system, omega)"]
+            raise InputError(f"{self.name} does not move constrained systems, and this one has a constraint; {', or '.join(choices)}.")
         if system.constraint is None and not self.traits.free:
             raise InputError(f"{self.name} moves constrained systems only, and this one has no constraint.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,8 @@ def ensemble(
 ) -> Trajectory:  # fmt: skip
     """As `simulate`, for q0s of shape (members, *q shape); the result's arrays are (members, saved, …).
 
-    params:  replaces the system's params by ones whose leaves have a leading member axis. A system whose own params
-             have that axis (its potential is a single number only for one member's share) is recognised.
+    params:  replaces the system's params by ones whose leaves have a leading member axis. A system whose own params all
+             have that axis is taken so too, with a warning where they could also be shared.
     A member that fails keeps its good points and is named by `run.failed_at`; the run stops only when all have failed.
     """
     method, times = _checked(system, method), grid(dt, t_end, t0, save_every)
@@ -40,7 +41,7 @@ def ensemble(
         raise InputError("q0s needs a leading axis that counts the members, and at least one of them.")
     members = len(as_array("q0s", q0s))
     system, spread = _spread(system, params, as_array("q0s", q0s), members)
-    q, p = phase(system, q0s, v0s, p0s, members=True)
+    q, p = phase(system, q0s, v0s, p0s, members=True, own_params=spread == "states and params")
     method = prepared(method, system, q, spread)
     warn_of_lost_digits(system if spread == "states" else system.member(0), q.shape[1:])
     method.warn(system if spread == "states" else system.member(0), q[0], times.dt)
@@ -69,13 +70,12 @@ def _spread(system: Stated, params: PyTree, q0s: Any, members: int) -> tuple[Any
         return system.with_params(params), "states and params"
     if system.params is None or any(np.shape(x)[:1] != (members,) for x in jax.tree.leaves(system.params)):
         return system, "states"
-    reads = lambda s: _traces(s, q0s[0])
-    shared, own = reads(system), reads(system.member(0))
+    shared, own = _traces(system, q0s[0]), _traces(system.member(0), q0s[0])
     if shared and own:
-        raise InputError(
-            f"the leaves of system.params lead with an axis of {members}, the number of members, and the energy can be read both ways: shared by all, "
-            "or one share for each member. For one share each, pass them as ensemble(..., params=...); to share them, close over them or give them another leading axis."
-        )
+        warnings.warn(
+            f"every leaf of system.params leads with an axis of {members}, the number of members: taken as one share for each member, although the energy could "
+            "also be read with all of them. To share them, close over them; ensemble(..., params=...) says explicitly that they differ.", stacklevel=3,
+        )  # fmt: skip
     return system, "states and params" if own else "states"
 
 

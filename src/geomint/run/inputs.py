@@ -42,7 +42,7 @@ def as_array(name: str, x: Any) -> Any:
     return np.array(x, jnp.result_type(float))
 
 
-def phase(system: Stated, q0: Any, v0: Any, p0: Any, members: bool = False) -> tuple[Array, Array]:
+def phase(system: Stated, q0: Any, v0: Any, p0: Any, members: bool = False, own_params: bool = False) -> tuple[Array, Array]:
     """(q, p) at the start, from v0 or p0; at rest with neither."""
     q = as_array("q0s" if members else "q0", q0)
     shape = q.shape[1:] if members else q.shape
@@ -58,6 +58,8 @@ def phase(system: Stated, q0: Any, v0: Any, p0: Any, members: bool = False) -> t
         raise InputError(f"{name} has shape {x.shape}, but q0 has shape {q.shape}; they must be the same.")
     if p0 is not None:
         return q, x
+    if own_params:
+        return q, jax.vmap(lambda k, a, b: derive(system.with_params(k), shape).momentum_at(a, b))(system.params, q, x)
     momentum = derive(system, shape).momentum_at
     return q, jax.vmap(momentum)(q, x) if members else momentum(q, x)
 

@@ -58,12 +58,18 @@ class Trajectory:
 
     @property
     def v(self) -> Any:
-        """M⁻¹p."""
-        if self.system is None:
+        """M⁻¹p, or for a Lagrangian system the v of which p is the momentum."""
+        system = self.system
+        if system is None:
             raise AttributeError("velocities need the mass: load with gm.load(path, system=system).")
         q_shape = self.q.shape[2:] if self.members else self.q.shape[1:]
-        velocity = jax.vmap(derive(self.system, q_shape).velocity_at)
-        v = jax.vmap(velocity)(self.q, self.p) if self.members else velocity(self.q, self.p)
+        over_time = lambda stated, q, p: jax.vmap(derive(stated, q_shape).velocity_at)(q, p)
+        if self.spread == "states and params":
+            v = jax.vmap(lambda k, q, p: over_time(system.with_params(k), q, p))(system.params, self.q, self.p)
+        elif self.members:
+            v = jax.vmap(lambda q, p: over_time(system, q, p))(self.q, self.p)
+        else:
+            v = over_time(system, self.q, self.p)
         return v if isinstance(self.q, jax.Array) else np.asarray(v)
 
     @property
