@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any
 
@@ -58,10 +59,16 @@ def phase(system: Stated, q0: Any, v0: Any, p0: Any, members: bool = False, own_
         raise InputError(f"{name} has shape {x.shape}, but q0 has shape {q.shape}; they must be the same.")
     if p0 is not None:
         return q, x
+    return q, _momenta(members, own_params, system, q, x)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _momenta(members: bool, own_params: bool, system: Stated, q: Array, v: Array) -> Array:
+    """p = ∂L/∂v, of one state or of each member. Compiled, since a short run would notice the time it takes otherwise."""
     if own_params:
-        return q, jax.vmap(lambda k, a, b: derive(system.with_params(k), shape).momentum_at(a, b))(system.params, q, x)
-    momentum = derive(system, shape).momentum_at
-    return q, jax.vmap(momentum)(q, x) if members else momentum(q, x)
+        return jax.vmap(lambda k, a, b: derive(system.with_params(k), a.shape).momentum_at(a, b))(system.params, q, v)
+    momentum = derive(system, q.shape[1:] if members else q.shape).momentum_at
+    return jax.vmap(momentum)(q, v) if members else momentum(q, v)
 
 
 def initial_state(q: Any, p: Any, t0: float, seed: int, compensated: bool, members: int | None = None) -> State:
