@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import geomint  # noqa: F401
+import geomint as gm
 
 
 def test_batched_product_then_reduction():
@@ -19,3 +19,4 @@ def test_batched_product_then_reduction():
 
 def test_the_bad_version_is_not_installed():
     assert jax.__version__ != "0.10.2"
+    assert gm.__version__

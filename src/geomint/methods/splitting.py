@@ -6,6 +6,8 @@ palindromic sequence is symmetric. This one file holds symplectic Euler, Verlet 
 
 from __future__ import annotations
 
+import abc
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -27,8 +29,9 @@ class KickDrift(Method):
     """Any sequence of kicks and drifts."""
 
     @property
+    @abc.abstractmethod
     def stages(self) -> Stages:
-        raise NotImplementedError
+        """("kick" or "drift", its share of the step), in order."""
 
     def _carries_force(self, q: Array) -> bool:
         return self.stages[0][0] == self.stages[-1][0] == "kick" and q.size > SMALL
