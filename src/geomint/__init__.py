@@ -12,6 +12,7 @@ if "JAX_ENABLE_X64" not in _os.environ:
 
 from . import methods, models
 from .certify import Certificate, certify
+from .constraints import Constraint, Distances, OnSphere, Orthogonal
 from .errors import ArchiveError, GeomintError, InputError, Interrupted, RunStopped
 from .lagrange import LagrangianSystem
 from .mechanics import Mechanics

@@ -4,7 +4,9 @@
     a band after reordering (chains, rings) → block-tridiagonal cyclic reduction, O(n)
     small                                 → dense Cholesky
     large and unstructured                → matrix-free conjugate gradients
+    dependent rows (on request)           → least squares by a pseudo-inverse
 
+`solve` is for symmetric positive definite operators, once; `factor` for operators close to one, solved often.
 The matrix is assembled from one product per colour (columns that share no row are probed together), never from n.
 """
 
@@ -13,11 +15,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.sparse.linalg import bicgstab
 from jaxtyping import Array
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
@@ -25,11 +28,13 @@ from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 from ..errors import InputError, nearest
 from .cholesky import block_tridiagonal_solve, factor_solve
 from .conjugate import conjugate_gradients
+from .elimination import Factored, factor_block_tridiagonal, factor_blocks
 from .sparsity import Pattern, Products, column_colours, pattern
 
-KINDS = ("auto", "blocks", "banded", "dense", "matrix-free")
+KINDS = ("auto", "blocks", "banded", "dense", "matrix-free", "least-squares")
 DENSE_LIMIT = 400  # unknowns up to which a matrix without structure is formed
 TINY = 32  # unknowns up to which a dense matrix beats every structure but independent blocks
+RANK = 1e-11  # singular values below this part of the largest count as zero
 BLOCK_LIMIT = 24  # rows of a block up to which blocks and bands pay
 
 Apply = Callable[[Array], Array]
@@ -73,27 +78,83 @@ class Plan:
         """K x = right, where apply(v) = K v on flat vectors."""
         if self.kind == "matrix-free":
             return _matrix_free(apply, right)
+        if self.kind == "least-squares":
+            return _least_squares(apply, right)
         if self.kind == "dense":
-            matrix = jax.vmap(apply)(jnp.eye(self.n, dtype=right.dtype))
-            x, pivot = factor_solve(matrix[None], right[None, :, None])
+            x, pivot = factor_solve(self._matrix(apply, right.dtype)[None], right[None, :, None])
             return Solved(x[0, :, 0], pivot)
-        assert self.colours is not None
-        assert self.order is not None
-        seeds = self.colours[None, :] == np.arange(self.colours.max() + 1)[:, None]
-        products = jax.vmap(apply)(jnp.asarray(seeds, right.dtype))  # (colour, row)
-        diagonal = self._gather(products, self.order, self.order, self.diagonal)
-        padding = (self.order == self.n)[..., None] * np.eye(self.order.shape[1])
-        diagonal = diagonal + padding
-        r = jnp.concatenate([right, jnp.zeros(1, right.dtype)])[self.order]
+        products, diagonal = self._assembled(apply, right.dtype)
+        r = self._in_blocks(right)
         if self.kind == "blocks":
             x, pivot = factor_solve(diagonal, r[..., None])
             x = x[..., 0]
         else:
-            below = np.concatenate([self.order[1:], np.full_like(self.order[:1], self.n)])
-            x, pivot = block_tridiagonal_solve(diagonal, self._gather(products, below, self.order, self.lower), r)
+            x, pivot = block_tridiagonal_solve(diagonal, self._lower(products), r)
+        return Solved(self._flat(x), pivot)
+
+    def factor(self, apply: Apply, dtype: Any) -> Factored:
+        """K made ready for many solves, where apply(v) = K v and K need not be symmetric, only close to positive definite."""
+        if self.kind == "matrix-free":
+            # Inexact: what calls this iterates until its own residual vanishes.
+            return Factored(lambda right: bicgstab(apply, right, tol=1e-10, maxiter=500)[0], jnp.ones((), dtype))
+        if self.kind == "least-squares":
+            inverse = jnp.linalg.pinv(self._matrix(apply, dtype).T, rtol=RANK)
+            return Factored(lambda right: inverse @ right, jnp.ones((), dtype))
+        if self.kind == "dense":
+            blocks = factor_blocks(self._matrix(apply, dtype).T[None])
+            return Factored(lambda right: blocks.solve(right[None])[0], blocks.pivot)
+        products, diagonal = self._assembled(apply, dtype)
+        if self.kind == "blocks":
+            found = factor_blocks(diagonal)
+        else:
+            found = factor_block_tridiagonal(diagonal, self._lower(products), self._upper(products))
+        return Factored(lambda right: self._flat(found.solve(self._in_blocks(right))), found.pivot)
+
+    def _matrix(self, apply: Apply, dtype: Any) -> Array:
+        """Kᵀ: row i is K e_i."""
+        return jax.vmap(apply)(jnp.eye(self.n, dtype=dtype))
+
+    def _assembled(self, apply: Apply, dtype: Any) -> tuple[Array, Array]:
+        """The products (colour, row), and the blocks on the diagonal."""
+        assert self.colours is not None
+        assert self.order is not None
+        seeds = self.colours[None, :] == np.arange(self.colours.max() + 1)[:, None]
+        products = jax.vmap(apply)(jnp.asarray(seeds, dtype))
+        padding = (self.order == self.n)[..., None] * np.eye(self.order.shape[1])
+        return products, self._gather(products, self.order, self.order, self.diagonal) + padding
+
+    def _next(self) -> np.ndarray:
+        assert self.order is not None
+        return np.concatenate([self.order[1:], np.full_like(self.order[:1], self.n)])
+
+    def _lower(self, products: Array) -> Array:
+        assert self.order is not None
+        return self._gather(products, self._next(), self.order, self.lower)
+
+    def _upper(self, products: Array) -> Array:
+        assert self.order is not None
+        assert self.lower is not None
+        return self._gather(products, self.order, self._next(), np.swapaxes(self.lower, -1, -2))
+
+    def _in_blocks(self, right: Array) -> Array:
+        assert self.order is not None
+        if self._in_turn:
+            return jnp.pad(right, (0, self.order.size - self.n)).reshape(self.order.shape)
+        return jnp.concatenate([right, jnp.zeros(1, right.dtype)])[self.order]
+
+    def _flat(self, x: Array) -> Array:
+        assert self.order is not None
+        if self._in_turn:
+            return x.ravel()[: self.n]
         place = np.empty(self.n + 1, int)
         place[self.order.ravel()] = np.arange(self.order.size)
-        return Solved(x.ravel()[place[: self.n]], pivot)
+        return x.ravel()[place[: self.n]]
+
+    @property
+    def _in_turn(self) -> bool:
+        """Whether the unknowns stand in their natural order: then padding replaces a gather, which costs more."""
+        assert self.order is not None
+        return bool(np.array_equal(self.order.ravel()[: self.n], np.arange(self.n)))
 
     def _gather(self, products: Array, rows: np.ndarray, columns: np.ndarray, mask: np.ndarray | None) -> Array:
         """The entries K[rows, columns] from the coloured products: column j of K stands in the product of its colour."""
@@ -116,6 +177,16 @@ def _matrix_free(apply: Apply, right: Array) -> Solved:
     return Solved(x, curvature)
 
 
+def _least_squares(apply: Apply, right: Array) -> Solved:
+    """The smallest x that solves K x = right as well as can be, for a symmetric K that may be singular."""
+
+    def solve(operator: Apply, r: Array) -> Array:
+        matrix = jax.vmap(operator)(jnp.eye(r.size, dtype=r.dtype))
+        return jnp.linalg.pinv(matrix, rtol=RANK, hermitian=True) @ r
+
+    return Solved(jax.lax.custom_linear_solve(apply, right, solve, symmetric=True), jnp.ones((), right.dtype))
+
+
 def dense(n: int) -> Plan:
     return Plan("dense", n, f"dense Cholesky of {n} unknowns")
 
@@ -124,22 +195,28 @@ def matrix_free(n: int) -> Plan:
     return Plan("matrix-free", n, f"matrix-free conjugate gradients on {n} unknowns")
 
 
+def least_squares(n: int) -> Plan:
+    """For operators with dependent rows; conjugate gradients find the smallest solution by themselves."""
+    return Plan("least-squares", n, f"least squares by the pseudo-inverse of {n} unknowns") if n <= DENSE_LIMIT else matrix_free(n)
+
+
 def fallback(n: int) -> Plan:
     """Without a look at the operator."""
     return dense(n) if n <= DENSE_LIMIT else matrix_free(n)
 
 
-def find(products: Products, n: int, kind: str = "auto") -> Plan:
-    """The plan for an operator known by its products; `kind` overrides the choice."""
+def find(products: Products, n: int, kind: str = "auto", tiny: int = TINY) -> Plan:
+    """The plan for an operator known by its products; `kind` overrides the choice. Up to `tiny` unknowns a dense matrix is
+    preferred to a band."""
     if kind not in KINDS:
         raise InputError(f"solver={kind!r}: there is no such solver." + nearest(kind, KINDS))
-    if kind in ("dense", "matrix-free"):
-        return dense(n) if kind == "dense" else matrix_free(n)
+    if kind in ("dense", "matrix-free", "least-squares"):
+        return {"dense": dense, "matrix-free": matrix_free, "least-squares": least_squares}[kind](n)
     found = pattern(products, n) if n > 1 else None
     if found is not None:
         plan = _blocks(found, n) if kind in ("auto", "blocks") else None
         if plan is None and kind in ("auto", "banded"):
-            plan = _banded(found, n, worthwhile=kind == "auto")
+            plan = _banded(found, n, tiny if kind == "auto" else 0)
         if plan is not None:
             return plan
     if kind != "auto":
@@ -170,12 +247,12 @@ def _blocks(found: Pattern, n: int) -> Plan | None:
                 colours, order, _masks(found, order, order, n))  # fmt: skip
 
 
-def _banded(found: Pattern, n: int, worthwhile: bool) -> Plan | None:
+def _banded(found: Pattern, n: int, tiny: int) -> Plan | None:
     natural = np.arange(n)
     reordered = reverse_cuthill_mckee(found, symmetric_mode=True)
     best = min(((_block_size(found, p), p) for p in (natural, reordered)), key=lambda pair: pair[0])
     size, permutation = best
-    if size > BLOCK_LIMIT or (worthwhile and n <= max(TINY, 3 * size)):
+    if size > BLOCK_LIMIT or (tiny and n <= max(tiny, 3 * size)):
         return None
     count = -(-n // size)
     count = 1 << (count - 1).bit_length()

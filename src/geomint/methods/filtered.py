@@ -34,23 +34,20 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array
 from scipy.sparse.linalg import aslinearoperator, eigsh
 
 from ..arithmetic import value
 from ..errors import InputError
-from ..linalg import Plan, fallback, find, newton
+from ..linalg import Plan, fallback, newton
 from ..mechanics import Mechanics
 from ..system import System
 from .base import Carry, Method, State, Traits, register
+from .planning import plan_for
 
 INDEFINITE, CHANGED, UNSOLVED = 1, 2, 3
 SMALL = 32  # unknowns up to which the matrix is simply formed: it costs little, and no pattern has to be relied on
 F = TypeVar("F", bound="Filtered")
-
-
-_plans: dict[Any, Plan] = {}
 
 
 class Filter(NamedTuple):
@@ -143,12 +140,7 @@ class Filtered(Method):
         n = int(np.prod(np.shape(starts[0][1])))
         if self.solver == "auto" and n <= SMALL:
             return dataclasses.replace(self, plan=fallback(n))
-        key = (type(self), self.solver, *(_start_key(system, q) for system, q in starts))
-        if key not in _plans:
-            while len(_plans) >= 64:
-                _plans.pop(next(iter(_plans)))
-            _plans[key] = _find_plan(self, starts)
-        return dataclasses.replace(self, plan=_plans[key])
+        return dataclasses.replace(self, plan=plan_for(_operator(type(self)), starts, n, self.solver))
 
     @property
     def linear_solver(self) -> str | None:
@@ -172,42 +164,15 @@ class Filtered(Method):
             warnings.warn(f"hω = {dt * highest:.3g} for the fastest linear motion at q0, above the limit 2/√(1−4β) = {limit:.3g} of {self.name}. Take dt < {limit / highest:.2g}, or beta ≥ ¼.", stacklevel=4)
 
 
-def _start_key(system: System, q: Any) -> Any:
-    """What a pattern may depend on: the program, the numbers in it, the point."""
-    numbers = tuple(None if isinstance(x, Tracer) else np.asarray(x).tobytes() for x in (*jax.tree.leaves(system), q))
-    return jax.tree.structure(system), numbers, np.shape(q)
+@functools.cache
+def _operator(kind: type[Filtered]) -> Any:
+    """(M + H) v as a function of (system, x, v), for the search of structure."""
 
-
-@functools.partial(jax.jit, static_argnums=0)
-def _probe(kind: type[Filtered], system: System, points: Array, vectors: Array) -> Array:
-    """(vector, row): whether (M + H) v is nonzero in that row at any of the points."""
-
-    def product(x: Array, v: Array) -> Array:
-        mech = Mechanics(system, x.shape)
+    def product(system: System, x: Array, v: Array) -> Array:
+        mech, v = Mechanics(system, x.shape), v.reshape(x.shape)
         return (mech.momentum(v) + kind.curvature(kind(), mech, x, v)).ravel()
 
-    over = jax.vmap(jax.vmap(product, (0, None)), (None, 0))
-    return jnp.any(over(points, vectors) != 0, axis=1)
-
-
-def _find_plan(method: Filtered, starts: Sequence[tuple[Any, Any]]) -> Plan:
-    """The structure of M + cH, probed at three points near each start. What is traced (a gradient is being taken) is probed
-    at random numbers instead."""
-    random = np.random.default_rng(7)
-    known = lambda x: random.uniform(0.5, 1.5, np.shape(x)) if isinstance(x, Tracer) else x
-    places = []
-    for system, q in starts:
-        shape, q = np.shape(q), random.normal(size=np.shape(q)) if isinstance(q, Tracer) else np.asarray(q)
-        size = 1e-3 * max(1.0, float(np.max(np.abs(q), initial=0.0)))
-        points = np.stack([q, *(q + size * random.normal(size=shape) for _ in range(2))])
-        places.append((jax.tree.map(known, system), points, shape))
-
-    def products(vectors: np.ndarray) -> np.ndarray:
-        with jax.ensure_compile_time_eval():
-            seen = [np.asarray(_probe(type(method), s, points, vectors.reshape(-1, *shape))) for s, points, shape in places]
-        return np.any(seen, axis=0)
-
-    return find(products, int(np.prod(places[0][2])), method.solver)
+    return product
 
 
 def _lowest_eigenvalue(apply: Any, q: Any) -> float:

@@ -1,0 +1,149 @@
+"""Constraints ready to use: distances between particles, points on spheres, rotation matrices. Any other g(q) is a function.
+
+They can be added up: ``Distances(...) & OnSphere(...)`` holds both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array
+
+from .errors import InputError
+
+
+class Constraint(eqx.Module):
+    """g(q) -> (m,), as a part of a system; a system's params, where it has them, are not needed."""
+
+    def residual(self, q: Array) -> Array:
+        """g(q)."""
+        raise NotImplementedError
+
+    def __call__(self, q: Array, params: Any = None) -> Array:
+        return self.residual(q)
+
+    def __and__(self, other: Constraint) -> Both:
+        return Both(self, other)
+
+
+class Both(Constraint):
+    """Two constraints at once."""
+
+    first: Constraint
+    second: Constraint
+
+    def residual(self, q: Array) -> Array:
+        return jnp.concatenate([self.first.residual(q), self.second.residual(q)])
+
+
+class Distances(Constraint):
+    """Rigid rods: g_k = |x_i − x_j|² − L_k² for the k-th pair (i, j) of particles, q of shape (particles, dimension).
+
+    pairs:    a particle's number, None for the origin, or the coordinates of a fixed point, on either side.
+    lengths:  one number for all, or one for each pair.
+
+        gm.Distances([(None, 0), (0, 1)], [1.0, 1.5])       # a double pendulum
+    """
+
+    first: tuple[int, ...] = eqx.field(static=True)
+    second: tuple[int, ...] = eqx.field(static=True)
+    fixed: tuple[tuple[float, ...] | None, ...] = eqx.field(static=True)
+    lengths: Array
+
+    def __init__(self, pairs: Sequence[tuple[Any, Any]], lengths: Any = 1.0):
+        pairs = [tuple(pair) for pair in pairs]
+        if not pairs or any(len(pair) != 2 for pair in pairs):
+            raise InputError("Distances(pairs, lengths): pairs is a list of pairs of particles, such as [(0, 1), (1, 2)].")
+        fixed: list[tuple[float, ...] | None] = []
+
+        def place(end: Any) -> int:
+            """A particle's number, or −1 − k for the k-th fixed point."""
+            if isinstance(end, (int, np.integer)) and not isinstance(end, bool):
+                if end < 0:
+                    raise InputError(f"Distances: particle {end} in pairs; particles are numbered from 0.")
+                return int(end)
+            point = None if end is None else tuple(float(x) for x in np.ravel(end))
+            if point not in fixed:
+                fixed.append(point)
+            return -1 - fixed.index(point)
+
+        ends = [(place(i), place(j)) for i, j in pairs]
+        for i, j in ends:
+            if i == j or (i < 0 and j < 0):
+                raise InputError(f"Distances: a pair joins two particles, or a particle and a fixed point; got {pairs[ends.index((i, j))]}.")
+        self.first, self.second = (tuple(side) for side in zip(*ends, strict=True))
+        self.fixed = tuple(fixed)
+        self.lengths = _lengths(lengths, len(pairs))
+
+    def residual(self, q: Array) -> Array:
+        if q.ndim != 2:
+            raise InputError(f"Distances holds particles in q of shape (particles, dimension), not {q.shape}.")
+        if max(*self.first, *self.second) >= len(q):
+            raise InputError(f"Distances: particle {max(*self.first, *self.second)} in pairs, but q has {len(q)} particles.")
+        steps = self._differences(q)
+        return jnp.sum(steps**2, axis=1) - self.lengths**2
+
+    def _differences(self, q: Array) -> Array:
+        i, j = np.array(self.first), np.array(self.second)
+        particles = np.arange(len(i))
+        if self.fixed in ((), (None,)) and np.array_equal(j, particles) and np.array_equal(i, particles - 1):
+            # A chain from the origin: a difference of neighbours instead of two gathers, which the compiler fuses.
+            return jnp.diff(q[: len(i)], axis=0, prepend=jnp.zeros((1, q.shape[1]), q.dtype))
+        if np.array_equal(j, particles + 1) and np.array_equal(i, particles):
+            return jnp.diff(q[: len(i) + 1], axis=0)
+        still = [np.zeros(q.shape[1]) if point is None else np.array(point) for point in self.fixed]
+        if any(len(point) != q.shape[1] for point in still):
+            raise InputError(f"Distances: a fixed point has not {q.shape[1]} coordinates, as the particles have.")
+        # A fixed point stands behind the particles, the k-th counted from the end as −1 − k.
+        everything = jnp.concatenate([q, jnp.asarray(np.array(still[::-1]), q.dtype)]) if still else q
+        rows = lambda side: np.where(side < 0, len(everything) + side, side)
+        return everything[rows(i)] - everything[rows(j)]
+
+
+class OnSphere(Constraint):
+    """Points on a sphere (a circle in the plane): g_i = |x_i − c|² − R², q of shape (particles, dimension), or one point.
+
+    particles: which ones; all by default. Rattle then needs no iteration: each multiplier solves a quadratic equation.
+    """
+
+    radius: Array
+    centre: Array
+    particles: tuple[int, ...] | None = eqx.field(static=True)
+
+    def __init__(self, radius: Any = 1.0, centre: Any = 0.0, particles: Sequence[int] | None = None):
+        self.radius = jnp.asarray(radius, float)
+        self.centre = jnp.asarray(centre, float)
+        self.particles = None if particles is None else tuple(int(i) for i in particles)
+        if isinstance(radius, (int, float)) and not radius > 0:
+            raise InputError(f"OnSphere(radius={radius!r}): the radius must be positive.")
+
+    def residual(self, q: Array) -> Array:
+        points = jnp.atleast_2d(q)
+        points = points if self.particles is None else points[np.array(self.particles)]
+        return jnp.sum((points - self.centre) ** 2, axis=-1) - self.radius**2
+
+
+class Orthogonal(Constraint):
+    """Rotation matrices: QᵀQ = I for q of shape (3, 3) or (bodies, 3, 3); six equations each, the upper triangle by rows."""
+
+    def residual(self, q: Array) -> Array:
+        if q.shape[-2:] != (3, 3):
+            raise InputError(f"Orthogonal holds matrices in q of shape (3, 3) or (bodies, 3, 3), not {q.shape}.")
+        rows, columns = np.triu_indices(3)
+        gram = jnp.einsum("...ki,...kj->...ij", q, q) - jnp.eye(3, dtype=q.dtype)
+        return gram[..., rows, columns].reshape(-1)
+
+
+def _lengths(lengths: Any, count: int) -> Array:
+    try:
+        lengths = jnp.broadcast_to(jnp.asarray(lengths, float), (count,))
+    except (TypeError, ValueError):
+        raise InputError(f"Distances: lengths must be one number or one for each of the {count} pairs, not an array of shape {np.shape(lengths)}.") from None
+    if not isinstance(lengths, Tracer) and not np.all(np.asarray(lengths) > 0):
+        raise InputError("Distances: lengths must be positive.")
+    return lengths
