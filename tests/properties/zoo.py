@@ -20,6 +20,10 @@ class Problem:
     at: Point
     dt: float  # a step at which a second-order method is off by a per cent or so
 
+    def step(self, method: gm.methods.Method) -> float:
+        """dt, or half of it for multistep methods, whose intervals of periodicity are half as long."""
+        return 0.5 * self.dt if method.traits.steps > 2 else self.dt
+
     def __repr__(self) -> str:
         return self.name
 
@@ -75,7 +79,44 @@ def trimer() -> Problem:
     return Problem("trimer", system, Point(q, masses[:, None] * v), 0.03)
 
 
-PROBLEMS = (coupled_quartic(), three_bodies(), springs(), pendula(), trimer())
+def linked() -> Problem:
+    """Two rods of unequal length in the plane, a full mass matrix, a potential without symmetry."""
+    mass = np.array([[1.0, 0.2, 0.1, 0.0], [0.2, 0.8, 0.0, -0.1], [0.1, 0.0, 0.6, 0.1], [0.0, -0.1, 0.1, 1.3]])
+
+    def potential(q):
+        (x, y), (u, v) = q
+        return y + 0.7 * v + 0.3 * x * u + 0.2 * u**2 * v + 0.1 * x**4
+
+    system = gm.System(potential, mass=mass, constraint=gm.Distances([(None, 0), (0, 1)], [1.0, 0.8]))
+    q = np.array([[np.sin(0.3), -np.cos(0.3)], [np.sin(0.3) + 0.8 * np.sin(0.6), -np.cos(0.3) - 0.8 * np.cos(0.6)]])
+    q, v = gm.project(system, q, np.array([[0.4, 0.2], [-0.2, 0.3]]))
+    return Problem("linked", system, Point(q, (mass @ v.ravel()).reshape(q.shape)), 0.06)
+
+
+def sphere_pair() -> Problem:
+    """Two unequal bodies on the unit sphere that attract each other: rotations about every axis are symmetries."""
+    masses = np.array([1.0, 0.7])
+    symmetries = tuple(gm.Rotation(axis) for axis in np.eye(3))
+    system = gm.System(lambda q: -1 / (1.6 - jnp.sum(q[0] * q[1])), mass=masses[:, None], constraint=gm.OnSphere(), symmetries=symmetries)
+    q, v = gm.project(system, np.array([[0.4, 0.3, 0.85], [0.9, 0.1, -0.4]]), np.array([[0.5, -0.7, 0.2], [0.1, 0.8, 0.3]]))
+    return Problem("sphere-pair", system, Point(q, masses[:, None] * v), 0.1)
+
+
+def bent_molecule() -> Problem:
+    """Three atoms of unequal mass on two rigid bonds, the angle between them soft: it moves and turns freely."""
+    masses = np.array([1.0, 0.5, 0.8])
+    i, j = np.array([0, 1]), np.array([1, 2])
+    bonds = lambda q, k: jnp.sum((q[i] - q[j]) ** 2, axis=1) - k["lengths"] ** 2
+    opening = lambda q, k: jnp.sum((q[2] - q[0]) ** 2)
+    system = gm.System(
+        lambda q, k: k["stiffness"] * (opening(q, k) - 2.2) ** 2 + 0.3 * jnp.sin(opening(q, k)), mass=masses[:, None], constraint=bonds,
+        symmetries=(gm.Translation(), gm.Rotation((0, 1))), params={"lengths": np.array([1.0, 1.2]), "stiffness": 0.5},
+    )  # fmt: skip
+    q, v = gm.project(system, np.array([[0.0, 0.1], [1.0, 0.0], [1.3, 1.1]]), np.array([[0.3, -0.2], [-0.1, 0.5], [-0.4, 0.1]]))
+    return Problem("bent-molecule", system, Point(q, masses[:, None] * v), 0.05)
+
+
+PROBLEMS = (coupled_quartic(), three_bodies(), springs(), pendula(), trimer(), linked(), sphere_pair(), bent_molecule())
 
 
 def fitting(method: gm.methods.Method) -> list[Problem]:
@@ -89,3 +130,16 @@ def fitting(method: gm.methods.Method) -> list[Problem]:
         return True
 
     return [problem for problem in PROBLEMS if fits(problem)]
+
+
+def chosen(method: gm.methods.Method) -> list[Problem]:
+    """The problems of the quick tests: all for the first variant of a class, two in turn for its others, one with and one
+    without constraint where both fit."""
+    fits = fitting(method)
+    variants = [m for m in gm.methods.all() if type(m) is type(method)]
+    turn = [m.name for m in variants].index(method.name)
+    if turn == 0:
+        return fits
+    kinds = [[p for p in fits if (p.system.constraint is None) is free] for free in (True, False)]
+    picked = [kind[(turn + k) % len(kind)] for kind in kinds if kind for k in range(1 if all(kinds) else 2)]
+    return list({p.name: p for p in picked}.values())

@@ -5,8 +5,11 @@ from __future__ import annotations
 from ..expressions import evaluate
 from .base import Carry, Method, State, Traits, all, as_method, classes, register
 from .composition import SCHEMES, Composition
+from .constrained import Rattle, Shake
 from .filtered import Filtered, Newmark, PushforwardNewmark, SimplifiedZhangSkeel, StiffZhangSkeel, ZhangSkeel
 from .gauss import Gauss, ImplicitMidpoint
+from .lobatto import LobattoIIIAB
+from .multistep import SymmetricMultistep
 from .runge_kutta import RungeKutta4
 from .splitting import TABLES, KickDrift, Splitting, SymplecticEuler, Verlet
 from .variational import Variational
@@ -18,6 +21,6 @@ def named(text: str) -> Method:
 
 
 __all__ = [
-    "SCHEMES", "TABLES", "Carry", "Composition", "Filtered", "Gauss", "ImplicitMidpoint", "KickDrift", "Method", "Newmark", "PushforwardNewmark",
-    "RungeKutta4", "SimplifiedZhangSkeel", "Splitting", "State", "StiffZhangSkeel", "SymplecticEuler", "Traits", "Variational", "Verlet", "ZhangSkeel", "all", "as_method", "classes", "named", "register",
+    "SCHEMES", "TABLES", "Carry", "Composition", "Filtered", "Gauss", "ImplicitMidpoint", "KickDrift", "LobattoIIIAB", "Method", "Newmark", "PushforwardNewmark", "Rattle",
+    "RungeKutta4", "Shake", "SimplifiedZhangSkeel", "Splitting", "State", "StiffZhangSkeel", "SymmetricMultistep", "SymplecticEuler", "Traits", "Variational", "Verlet", "ZhangSkeel", "all", "as_method", "classes", "named", "register",
 ]  # fmt: skip

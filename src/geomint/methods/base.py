@@ -44,6 +44,8 @@ class Traits:
     momentum_maps:  "all" (of linear actions), "linear" (translations only) or None
     constrained:    moves systems with a constraint
     free:           moves systems without one
+    tangent:        on a constrained system the momenta shown satisfy G M⁻¹p = 0
+    steps:          how many steps the recursion looks back; more than one carries a history
     needs:          what the system must have: "constraint", "fast", "hessian", "lie group"
     lagrangian:     moves systems stated by a Lagrangian too
     event_driven:   chooses its own times; dt is the interval between looks
@@ -59,6 +61,8 @@ class Traits:
     momentum_maps: str | None
     constrained: bool = False
     free: bool = True
+    tangent: bool = True
+    steps: int = 1
     needs: tuple[str, ...] = ()
     lagrangian: bool = False
     event_driven: bool = False
@@ -112,6 +116,10 @@ class Method(eqx.Module):
 
     def rescale(self, mech: Any, carry: Carry, dt: Array) -> Carry:
         """The carry made ready for steps of another length; compositions call it before every substep."""
+        return carry
+
+    def reverse(self, carry: Carry) -> Carry:
+        """The carry made ready for steps of the opposite sign: methods that carry a history read it from its other end."""
         return carry
 
     def explain(self, status: int, mech: Any, q: Any, dt: float) -> str:

@@ -18,6 +18,7 @@ from jaxtyping import Array
 from ..errors import InputError, nearest
 from ..mechanics import Mechanics
 from .base import Carry, Method, State, Traits, as_method, register
+from .constrained import Rattle
 from .order_conditions import composition_defect
 from .splitting import Verlet
 
@@ -70,7 +71,10 @@ for (_scheme, _order), _coefficients in SCHEMES.items():
 DEFAULT = {4: "suzuki", 6: "kahan-li", 8: "kahan-li"}
 
 
-@register(*({"base": Verlet(form="drift"), "order": order, "scheme": scheme} for scheme, order in SCHEMES))
+@register(
+    *({"base": Verlet(form="drift"), "order": order, "scheme": scheme} for scheme, order in SCHEMES),
+    *({"base": Rattle(), "order": order} for order in DEFAULT),
+)
 class Composition(Method):
     """A symmetric method of order 2 composed to order 4, 6 or 8.
 
@@ -84,8 +88,8 @@ class Composition(Method):
 
     def __init__(self, base: Any, order: int = 4, scheme: str | None = None):
         base = as_method(base)
-        if not base.traits.symmetric or base.traits.event_driven:
-            raise InputError(f"Composition raises the order of a symmetric fixed-step method, and {base.name} is not one.")
+        if not base.traits.symmetric or base.traits.event_driven or base.traits.steps > 1:
+            raise InputError(f"Composition raises the order of a symmetric one-step method, and {base.name} is not one.")
         if order not in DEFAULT:
             raise InputError(f"Composition(order={order!r}): order is 4, 6 or 8.")
         scheme = scheme or DEFAULT[order]
@@ -104,7 +108,7 @@ class Composition(Method):
         forces = None if base.forces is None else base.forces * len(self.coefficients)
         return Traits(
             max(self.order, base.order), base.symplectic, True, base.reversible, base.energy, base.momentum_maps,
-            base.constrained, base.free, base.needs, base.lagrangian, forces=forces,
+            base.constrained, base.free, base.tangent, needs=base.needs, lagrangian=base.lagrangian, forces=forces,
         )  # fmt: skip
 
     @property

@@ -7,6 +7,8 @@ palindromic sequence is symmetric. This one file holds symplectic Euler, Verlet 
 from __future__ import annotations
 
 import abc
+import functools
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -19,10 +21,31 @@ from .base import Carry, Method, State, Traits, register
 from .order_conditions import splitting_defect
 
 Stages = tuple[tuple[str, float], ...]
+Move = Callable[[Carry, Array], Carry]  # of a carry, by a length
 
 # Up to this many coordinates a sequence that begins and ends with a kick evaluates its force anew instead of carrying
 # it: XLA then fuses the whole step into one loop (FPU, 6 coordinates: .021 µs a step against .14 with the force carried).
 SMALL = 16
+
+
+def in_turn(stages: Stages, kick: Move, drift: Move, carry: Carry, dt: Array, cheap_drift: bool) -> Carry:
+    """All stages of a step, one after another.
+
+    Pairs of stages in a loop: XLA makes one small kernel of the body of a loop, and cuts straight-line code of many
+    stages into dozens of calls. An odd last stage joins the loop with a drift of length zero, where drifts cost nothing.
+    """
+    first, second = (kick, drift) if stages[0][0] == "kick" else (drift, kick)
+    pair = lambda moving, c: (second(first(moving, c[0] * dt), c[1] * dt), None)
+    lengths = [c for _, c in stages]
+    if len(lengths) > 3 and len(lengths) % 2 and cheap_drift and first is kick:
+        lengths.append(0.0)
+    whole = len(lengths) // 2
+    coefficients = jnp.asarray(lengths, dt.dtype)
+    if whole == 1:
+        carry, _ = pair(carry, coefficients)
+    else:
+        carry, _ = jax.lax.scan(pair, carry, coefficients[: 2 * whole].reshape(whole, 2))
+    return first(carry, coefficients[-1] * dt) if len(lengths) % 2 else carry
 
 
 class KickDrift(Method):
@@ -40,22 +63,8 @@ class KickDrift(Method):
         return (state.q, state.p, mech.force(state.q)) if self._carries_force(state.q) else (state.q, state.p)
 
     def step(self, mech: Mechanics, carry: Carry, dt: Array) -> Carry:
-        # Pairs of stages in a loop: XLA makes one small kernel of the body of a loop, and cuts straight-line code of many
-        # stages into dozens of calls. An odd last stage joins the loop with a partner of length zero, unless that
-        # partner would cost a force.
-        first, second = self.stages[0][0], self.stages[1][0]
-        act = {"kick": self._kick, "drift": self._drift}
-        pair = lambda moving, c: (act[second](mech, act[first](mech, moving, c[0] * dt), c[1] * dt), None)
-        lengths = [c for _, c in self.stages]
-        if len(lengths) > 3 and len(lengths) % 2 and len(carry) == 2 and first == "kick":
-            lengths.append(0.0)
-        whole = len(lengths) // 2
-        coefficients = jnp.asarray(lengths, dt.dtype)
-        if whole == 1:
-            carry, _ = pair(carry, coefficients)
-        else:
-            carry, _ = jax.lax.scan(pair, carry, coefficients[: 2 * whole].reshape(whole, 2))
-        return act[first](mech, carry, coefficients[-1] * dt) if len(lengths) % 2 else carry
+        kick, drift = (functools.partial(act, mech) for act in (self._kick, self._drift))
+        return in_turn(self.stages, kick, drift, carry, dt, cheap_drift=len(carry) == 2)
 
     @staticmethod
     def _kick(mech: Mechanics, carry: Carry, h: Array) -> Carry:

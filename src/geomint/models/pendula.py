@@ -1,11 +1,13 @@
-"""Pendula: two links in two descriptions, and chains of many."""
+"""Pendula: two links in two descriptions, three, and chains of many."""
 
 from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
 
+from ..errors import InputError
 from ..lagrange import LagrangianSystem
+from ..symmetries import Rotation
 from ..system import System
 from .base import Model, at_least, model
 
@@ -57,9 +59,25 @@ def from_angles(q: np.ndarray) -> np.ndarray:
 
 
 @model
-def chain(n: int = 10) -> Model:
-    """Tao and Owhadi's chain of n pendula: unit masses, links of length √5, stretched out at rest along (1, −2)."""
+def triple_pendulum() -> Model:
+    """Console, Hairer and Lubich (2013), example 1: unit masses and lengths, angles of 30°, 45° and 90°, from rest; H = −(3√3/2 + √2). Chaotic."""
+    angles = np.deg2rad([30.0, 45.0, 90.0])
+    q0 = np.cumsum(np.stack([np.sin(angles), -np.cos(angles)], axis=1), axis=0)
+    system = System(hanging, constraint=links(np.ones(3)))
+    return Model(system, q0, np.zeros((3, 2)), "triple_pendulum", "three links in the plane, constrained and chaotic", dt=0.01, t_end=30.0)
+
+
+@model
+def chain(n: int = 10, dimension: int = 2) -> Model:
+    """Tao and Owhadi's chain of n pendula: unit masses, links of length √5, stretched out at rest along (1, −2).
+
+    In three dimensions it is stretched along (1, −2, 0) and turns about the vertical, which is y, at the rate .1; J = .1 Σ k² about it is kept.
+    """
     at_least("chain(n=...)", n, 1)
-    system = System(hanging, constraint=links(np.full(n, np.sqrt(5.0))))
-    q0 = np.arange(1, n + 1)[:, None] * np.array([1.0, -2.0])
-    return Model(system, q0, np.zeros((n, 2)), "chain", f"a rope of {n} links", dt=0.01, t_end=50.0)
+    if not isinstance(dimension, int) or dimension not in (2, 3):
+        raise InputError(f"chain(dimension=...) must be 2 or 3, not {dimension!r}.")
+    k = np.arange(1, n + 1)[:, None]
+    q0 = k * np.array([1.0, -2.0, 0.0])[:dimension]
+    v0 = k * np.array([0.0, 0.0, -0.1])[:dimension]  # (0, .1, 0) × q
+    system = System(hanging, constraint=links(np.full(n, np.sqrt(5.0))), symmetries=() if dimension == 2 else (Rotation(axis=(0, 1, 0)),))
+    return Model(system, q0, v0, "chain", f"a rope of {n} links" + " in space" * (dimension == 3), dt=0.01, t_end=50.0)

@@ -17,7 +17,7 @@ from ..methods import Method
 from ..system import Stated, System
 from . import archive
 from .grid import grid
-from .inputs import as_array, check_overrides, check_start, initial_state, is_traced, phase, warn_of_lost_digits
+from .inputs import as_array, check_energy, check_on_manifold, check_overrides, initial_state, is_traced, phase, warn_of_lost_digits
 from .simulate import _checked, archive_meta, drive, prepared
 from .sinks import Disk, Memory
 from .trajectory import Trajectory
@@ -42,6 +42,7 @@ def ensemble(
     members = len(as_array("q0s", q0s))
     system, spread = _spread(system, params, as_array("q0s", q0s), members)
     q, p = phase(system, q0s, v0s, p0s, members=True, own_params=spread == "states and params")
+    check_on_manifold(system, q, p, spread)
     method = prepared(method, system, q, spread)
     warn_of_lost_digits(system if spread == "states" else system.member(0), q.shape[1:])
     method.warn(system if spread == "states" else system.member(0), q[0], times.dt)
@@ -51,7 +52,7 @@ def ensemble(
     runner = choose(engine)(method, system, clock, spread)
     state = initial_state(q, p, times.t0, seed, compensated, members)
     carry, seen = runner.begin(state)
-    check_start(system, method, seen)
+    check_energy(system, seen)
     about = {"seed": seed, "compensated": compensated, "members": True}
     if output is None:
         return drive(runner, carry, times, Memory(runner.layout, seen, times.saves, members=True), progress, about)

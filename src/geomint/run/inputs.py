@@ -16,7 +16,7 @@ from ..arithmetic import Compensated
 from ..errors import InputError
 from ..lagrange import derive
 from ..mechanics import Mechanics
-from ..methods import Method, State
+from ..methods import State
 from ..system import Stated, System, check_mass
 
 
@@ -122,14 +122,31 @@ def check_overrides(system: System, q: Array) -> None:
             raise InputError(f"overrides[{name!r}] differs from the automatic derivative at q0 by {error:.3g}; correct it or leave it out.")
 
 
-def check_start(system: Stated, method: Method, seen: dict[str, Any]) -> None:
-    """What is seen at the start makes sense: a finite energy, and a point on the constraint manifold."""
+def check_energy(system: Stated, seen: dict[str, Any]) -> None:
+    """The energy at the start is finite."""
     if not np.all(np.isfinite(seen["energy"])):
         what = "potential(q0) is not finite. Check the potential there" if isinstance(system, System) else "lagrangian(q0, v0) is not finite, or ∂²L/∂v² is singular there. Check the Lagrangian"
         raise InputError(f"the energy at q0 is {np.asarray(seen['energy'])}: {what} (a singularity, log or sqrt of a negative number) or q0.")
+
+
+def check_on_manifold(system: Stated, q: Any, p: Any, spread: str) -> None:
+    """The initial data satisfy the constraint; looked at before a method meets them."""
     if system.constraint is None:
         return
-    g, rate = float(np.max(np.abs(seen["constraint_residual"]))), float(np.max(np.abs(seen["velocity_residual"])))
-    size = max(1.0, float(np.max(np.abs(seen["q"]))))
-    if g > 1e-8 * size**2 or rate > 1e-8 * size * max(1.0, float(np.max(np.abs(seen["p"])))):
+    g, rate = (float(np.max(np.abs(x))) for x in _residuals(spread, system, q, p))
+    size = max(1.0, float(np.max(np.abs(q))))
+    if not (g <= 1e-8 * size**2 and rate <= 1e-8 * size * max(1.0, float(np.max(np.abs(p))))):
         raise InputError(f"the initial data do not satisfy the constraint: |g(q0)| = {g:.3g}, |G(q0) v0| = {rate:.3g}. gm.project(system, q0, v0) returns the nearest that do.")
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _residuals(spread: str, system: Stated, q: Array, p: Array) -> tuple[Array, Array]:
+    """g(q) and G(q) v, of one state or of each member."""
+
+    def look(stated: Stated, q: Array, p: Array) -> tuple[Array, Array]:
+        mech = derive(stated, q.shape)
+        return mech.constraint(q), mech.constraint_rate(q, mech.velocity_at(q, p))
+
+    if spread == "states and params":
+        return jax.vmap(lambda k, a, b: look(system.with_params(k), a, b))(system.params, q, p)
+    return look(system, q, p) if spread == "one" else jax.vmap(lambda a, b: look(system, a, b))(q, p)

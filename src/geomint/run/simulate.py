@@ -18,7 +18,7 @@ from ..system import Stated, System
 from . import archive
 from .fingerprint import fingerprint
 from .grid import Grid, grid
-from .inputs import check_overrides, check_start, initial_state, is_traced, phase, warn_of_lost_digits
+from .inputs import check_energy, check_on_manifold, check_overrides, initial_state, is_traced, phase, warn_of_lost_digits
 from .loop import Failure, Sink, run_to_end
 from .sinks import Disk, Memory
 from .trajectory import Checkpoint, Trajectory
@@ -42,8 +42,11 @@ def simulate(
     """
     method, times = _checked(system, method), grid(dt, t_end, t0, save_every)
     q, p = phase(system, q0, v0, p0)
+    traced = is_traced(system, q, p, method)
+    if not traced:
+        check_on_manifold(system, q, p, "one")
     method = prepared(method, system, q, "one")
-    if is_traced(system, q, p, method):
+    if traced:
         return _traced(system, method, times, q, p, seed, compensated, output)
     warn_of_lost_digits(system, q.shape)
     method.warn(system, q, times.dt)
@@ -53,7 +56,7 @@ def simulate(
     runner = choose(engine)(method, system, clock)
     state = initial_state(q, p, times.t0, seed, compensated)
     carry, seen = runner.begin(state)
-    check_start(system, method, seen)
+    check_energy(system, seen)
     about = {"seed": seed, "compensated": compensated, "members": False}
     if output is None:
         sink = Memory(runner.layout, seen, times.saves, members=False)

@@ -1,0 +1,248 @@
+"""Onto the manifold g(q) = 0 and into its tangent spaces: the solver under every constrained method.
+
+    position:   g(Q − M⁻¹G(q)ᵀμ) = 0 for μ, from a free point Q and the point q the forces act at
+    momentum:   (G M⁻¹Gᵀ) ν = G M⁻¹p,   p ← p − Gᵀν
+
+Newton's matrix G(Q) M⁻¹G(q)ᵀ has the structure of G M⁻¹Gᵀ (blocks for molecules, a band for chains), which is found before
+the run. It is formed at the first guess, which is extrapolated and so almost right: the iteration with that one matrix
+gains as many digits a round as the guess has. Only where it does not is the matrix formed again.
+
+The iteration goes on until the correction of Q is at round-off of max |Q|: a looser tolerance would leave an error that
+depends on the path and shows as a drift. Derivatives are those of the root, not of the iteration.
+
+Other ways to the same root: the classical sweep of SHAKE, one constraint after another, also over-relaxed; and closed
+forms for points on spheres and for rotation matrices.
+
+References: Ryckaert, Ciccotti, Berendsen, J. Comput. Phys. 23 (1977) 327; Barth, Kuczera, Leimkuhler, Skeel, J. Comput.
+Chem. 16 (1995) 1192; Hairer, Lubich, Wanner, sections VII.1 and VII.5.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from .constraints import OnSphere, Orthogonal
+from .linalg import Plan, newton
+from .linalg.sparsity import greedy_colours
+from .linalg.structure import dense
+from .mechanics import Mechanics
+from .system import mass_is_matrix
+
+CHORDS = 6  # rounds with one matrix
+MATRICES = 8  # matrices in one solve
+SWEEPS = 200_000
+
+
+class Placed(NamedTuple):
+    """A root of the position equation."""
+
+    multipliers: Array  # μ
+    converged: Array
+    rounds: Array  # iterations or sweeps it took
+
+
+class Manifold(eqx.Module):
+    """How one system's constraint is solved. `way` is "newton", "sweep", "sphere" or "rotation"."""
+
+    way: str = eqx.field(static=True)
+    plan: Plan = eqx.field(static=True)
+    relaxation: Any = 1.0
+
+    # --- positions --------------------------------------------------------------------------------------------------
+    def place(self, mech: Mechanics, q: Array, free: Array, guess: Array) -> Placed:
+        """μ with g(free − M⁻¹G(q)ᵀμ) = 0."""
+        if self.way == "sphere":
+            return _on_sphere(mech, q, free)
+        if self.way == "rotation":
+            return _rotation(mech, q, free)
+        pull = jax.vjp(mech.constraint, q)[1]
+        shift = lambda multipliers: mech.velocity(pull(multipliers)[0])
+        residual = lambda multipliers: mech.constraint(free - shift(multipliers))
+        iterate = self._sweeps if self.way == "sweep" else self._chords
+
+        def solve(_: Any, start: Array) -> tuple[Array, tuple[Array, Array]]:
+            found = iterate(mech, free, shift, start)
+            return found.multipliers, (found.converged.astype(start.dtype), found.rounds.astype(start.dtype))  # JAX wants floats
+
+        # The sign makes the operator close to a positive definite one.
+        tangent = lambda linear, right: -self.plan.factor(lambda d: -linear(d), right.dtype).solve(right)
+        root, (converged, rounds) = jax.lax.custom_root(residual, guess, solve, tangent, has_aux=True)
+        return Placed(root, converged > 0, rounds)
+
+    def _chords(self, mech: Mechanics, free: Array, shift: Any, start: Array) -> Placed:
+        """Newton's method with a matrix kept as long as it serves."""
+        at = lambda multipliers: free - shift(multipliers)
+        tiny = jnp.finfo(free.dtype).eps * jnp.max(jnp.abs(free))
+
+        def matrix(q: Array) -> Any:
+            return self.plan.factor(lambda d: jax.jvp(mech.constraint, (q,), (shift(d),))[1], free.dtype)
+
+        def rounds_with_one(s):
+            multipliers, q, size, _, count, _ = s
+            factored = matrix(q)
+
+            def unfinished(s):
+                *_, rounds, done, poor = s
+                return ~done & ~poor & (rounds < CHORDS)
+
+            def advance(s):
+                multipliers, q, size, total, rounds, _, _ = s
+                multipliers = multipliers + factored.solve(mech.constraint(q))
+                moved = at(multipliers)
+                change = jnp.max(jnp.abs(moved - q))
+                rate = change / size
+                # At round-off; or the next correction would be far below it; or as small as rounding lets it become.
+                next_is_lost = (rounds > 0) & (rate * change <= 0.1 * tiny)
+                stalled = (change >= 0.5 * size) & (change <= 1e3 * tiny)
+                done = (change <= tiny) | next_is_lost | stalled
+                poor = (rounds > 0) & (rate > 0.3)
+                return multipliers, moved, change, total + 1, rounds + 1, done, poor | ~jnp.isfinite(change)
+
+            begin = (multipliers, q, size, count, 0, jnp.asarray(False), jnp.asarray(False))
+            multipliers, q, size, total, _, done, _ = jax.lax.while_loop(unfinished, advance, begin)
+            return multipliers, q, size, done, total, s[5] + 1
+
+        def unfinished(s):
+            _, _, size, done, _, matrices = s
+            return ~done & (matrices < MATRICES) & ~jnp.isnan(size)
+
+        infinite = jnp.asarray(jnp.inf, free.dtype)
+        begin = (start, at(start), infinite, jnp.asarray(False), 0, 0)
+        multipliers, _, _, done, total, _ = jax.lax.while_loop(unfinished, rounds_with_one, begin)
+        return Placed(multipliers, done, total)
+
+    def _sweeps(self, mech: Mechanics, free: Array, shift: Any, start: Array) -> Placed:
+        """ΔΛ_i = ω g_i(Q)/(G_i(Q) M⁻¹G_i(q)ᵀ), one constraint after another until all are at round-off. Constraints that
+        share no coordinate are done together, which changes nothing but the order."""
+        colours = _sweep_colours(self.plan)
+        groups = jnp.asarray(colours[None, :] == np.arange(colours.max() + 1)[:, None])
+        tiny = jnp.finfo(free.dtype).eps * jnp.max(jnp.abs(free))
+
+        def correct(q_and_multipliers, group):
+            q, multipliers = q_and_multipliers
+            value, rate = jax.jvp(mech.constraint, (q,), (shift(group.astype(q.dtype)),))
+            change = jnp.where(group, self.relaxation * value / jnp.where(group, rate, 1.0), 0.0)
+            return (q - shift(change), multipliers + change), None
+
+        def sweep(s):
+            q, multipliers, _, before, quiet, count = s
+            (moved, multipliers), _ = jax.lax.scan(correct, (q, multipliers), groups)
+            change = jnp.max(jnp.abs(moved - q))
+            quiet = jnp.where((change >= before) & (change <= 1e3 * tiny), quiet + 1, quiet)
+            return moved, multipliers, change, jnp.minimum(change, before), jnp.where(change <= tiny, 3, quiet), count + 1
+
+        unfinished = lambda s: (s[4] < 3) & (s[5] < SWEEPS) & jnp.isfinite(s[2])
+        begin = (free - shift(start), start, jnp.zeros((), free.dtype), jnp.asarray(jnp.inf, free.dtype), 0, 0)
+        _, multipliers, _, _, quiet, count = jax.lax.while_loop(unfinished, sweep, begin)
+        return Placed(multipliers, quiet >= 3, count)
+
+    def polish(self, q: Array) -> Array:
+        """What brings q back onto the manifold where a closed form leaves rounding to add up: ½Q(I − QᵀQ) for rotations."""
+        if self.way != "rotation":
+            return jnp.zeros((), q.dtype)
+        return 0.5 * q @ (jnp.eye(3, dtype=q.dtype) - jnp.swapaxes(q, -1, -2) @ q)
+
+    # --- momenta ----------------------------------------------------------------------------------------------------
+    def tangent(self, mech: Mechanics, q: Array, p: Array) -> Array:
+        """ν with G M⁻¹(p − Gᵀν) = 0."""
+        if self.way == "sphere":
+            arm = q - mech.system.constraint.centre
+            return jnp.atleast_1d(jnp.sum(arm * p, axis=-1) / (2 * jnp.sum(arm**2, axis=-1)))
+        return self._gram_solve(mech, q, mech.constraint_rate(q, mech.velocity(p)))
+
+    def multipliers(self, mech: Mechanics, q: Array, p: Array) -> Array:
+        """λ of the exact motion: (G M⁻¹Gᵀ) λ = G M⁻¹f + g''(v, v)."""
+        right = mech.constraint_rate(q, mech.velocity(mech.force(q))) + mech.constraint_curvature(q, mech.velocity(p))
+        return self._gram_solve(mech, q, right)
+
+    def _gram_solve(self, mech: Mechanics, q: Array, right: Array) -> Array:
+        apply = lambda d: mech.constraint_rate(q, mech.velocity(mech.constraint_force(q, d)))
+        if self.plan.kind in ("matrix-free", "least-squares"):
+            return self.plan.solve(apply, right).x
+        return self.plan.factor(apply, q.dtype).solve(right)
+
+
+def _sweep_colours(plan: Plan) -> np.ndarray:
+    """Constraints of one colour do not meet in G M⁻¹Gᵀ; all differ where its pattern is not known."""
+    if plan.order is None or plan.diagonal is None:
+        return np.arange(plan.n)
+    from scipy import sparse
+
+    block, a, b = np.nonzero(plan.diagonal)
+    pairs = [(plan.order[block, a], plan.order[block, b])]
+    if plan.lower is not None:
+        block, a, b = np.nonzero(plan.lower)
+        pairs += [(plan.order[block + 1, a], plan.order[block, b]), (plan.order[block, b], plan.order[block + 1, a])]
+    rows, columns = (np.concatenate(side) for side in zip(*pairs, strict=True))
+    real = (rows != columns) & (rows < plan.n) & (columns < plan.n)
+    return greedy_colours(sparse.csr_matrix((np.ones(real.sum(), bool), (rows[real], columns[real])), shape=(plan.n, plan.n)))
+
+
+# --- closed forms ---------------------------------------------------------------------------------------------------
+def closed_form(system: Any, shape: tuple[int, ...]) -> str | None:
+    """The closed form that fits a system's constraint and mass, if one does."""
+    mass = np.shape(system.mass)
+    if mass_is_matrix(mass, shape):
+        return None
+    if isinstance(system.constraint, OnSphere) and system.constraint.particles is None:
+        # The force is along the arm; so must be the displacement: one mass for all coordinates of a particle.
+        return "sphere" if not mass or mass[-1] == 1 else None
+    if isinstance(system.constraint, Orthogonal):
+        return "rotation" if len(mass) < 2 or mass[-2] == 1 else None
+    return None
+
+
+def closed_plan(n: int, way: str) -> Plan:
+    """For closed forms the plan serves the multipliers alone."""
+    description = {"sphere": "closed form for points on spheres", "rotation": "quaternions for rotation matrices"}[way]
+    return dataclasses.replace(dense(n), description=description)
+
+
+def _on_sphere(mech: Mechanics, q: Array, free: Array) -> Placed:
+    """|X − a n|² = R² with n = q − c, X = free − c: a = C/(B + √(B² − C R²)), B = n·X, C = |X|² − R²; and M⁻¹Gᵀμ = a n."""
+    sphere = mech.system.constraint
+    arm, there = q - sphere.centre, free - sphere.centre
+    reach = jnp.sum(arm**2, axis=-1)
+    b, c = jnp.sum(arm * there, axis=-1), jnp.sum(there**2, axis=-1) - sphere.radius**2
+    root = b**2 - c * reach
+    a = c / (b + jnp.sqrt(root))
+    mass = jnp.broadcast_to(mech.system.mass, q.shape)[..., 0]
+    return Placed(jnp.atleast_1d(0.5 * mass * a), jnp.all(root > 0), jnp.zeros((), int))
+
+
+def _rotation(mech: Mechanics, q: Array, free: Array) -> Placed:
+    """Q D = X D − qΛ with Λ symmetric: R = qᵀQ has the skew part of R D that B = qᵀX D has. In quaternions, with e₀ from
+    |e| = 1 and D = diag(d):   2e₀e₁(d₂ + d₃) + 2e₂e₃(d₂ − d₃) = B₃₂ − B₂₃ and cyclic. (Hairer, Lubich, Wanner, VII.5.3.)"""
+    d = jnp.broadcast_to(mech.system.mass, q.shape)[..., 0, :]
+    b = jnp.swapaxes(q, -1, -2) @ free * d[..., None, :]
+    skew = b - jnp.swapaxes(b, -1, -2)
+    right = jnp.stack([skew[..., 2, 1], skew[..., 0, 2], skew[..., 1, 0]], axis=-1)
+    turn = lambda x: jnp.roll(x, -1, axis=-1)
+    sums, differences = turn(d) + turn(turn(d)), turn(d) - turn(turn(d))
+
+    def residual(e: Array) -> Array:
+        zeroth = jnp.sqrt(1 - jnp.sum(e**2, axis=-1, keepdims=True))
+        return 2 * zeroth * e * sums + 2 * turn(e) * turn(turn(e)) * differences - right
+
+    def linear_solve(apply: Any, r: Array) -> Array:
+        columns = jnp.stack([apply(jnp.broadcast_to(unit, r.shape)) for unit in jnp.eye(3, dtype=r.dtype)], axis=-1)
+        return jnp.linalg.solve(columns, r[..., None])[..., 0]
+
+    e, converged = newton(residual, right / (2 * sums), jnp.ones((), q.dtype), linear_solve)
+    zeroth = jnp.sqrt(1 - jnp.sum(e**2, axis=-1))[..., None, None]
+    x, y, z = e[..., 0], e[..., 1], e[..., 2]
+    zero = jnp.zeros_like(x)
+    cross = jnp.stack([jnp.stack([zero, -z, y], -1), jnp.stack([z, zero, -x], -1), jnp.stack([-y, x, zero], -1)], axis=-2)
+    rotation = jnp.eye(3, dtype=q.dtype) + 2 * zeroth * cross + 2 * cross @ cross
+    symmetric = b - rotation * d[..., None, :]
+    symmetric = 0.5 * (symmetric + jnp.swapaxes(symmetric, -1, -2))
+    # Gᵀμ = qΛ for the six equations of the upper triangle: Λ_ii = 2μ_ii, Λ_ij = μ_ij.
+    rows, columns = np.triu_indices(3)
+    return Placed((symmetric[..., rows, columns] * np.where(rows == columns, 0.5, 1.0)).reshape(-1), converged, jnp.zeros((), int))

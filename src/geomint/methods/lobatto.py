@@ -1,0 +1,112 @@
+"""Lobatto IIIA–IIIB pairs: partitioned Runge–Kutta methods that stay on the constraint manifold, of order 2s − 2.
+
+    Q_i = q₀ + h Σ_j a_ij M⁻¹P_j,      P_i = p₀ + h Σ_j â_ij F_j,      F_j = f(Q_j) − G(Q_j)ᵀΛ_j,      g(Q_i) = 0,
+    q₁ = Q_s,      p₁ = p₀ + h Σ_i b_i F_i,      G(q₁) M⁻¹p₁ = 0.
+
+IIIA has Q₁ = q₀ and IIIB has no column s, so that Λ₁ … Λ_{s−1} put Q₂ … Q_s on the manifold and Λ_s makes p₁ tangent. Symplectic
+on the manifold, symmetric; for s = 2 this is Rattle. Implicit: one nonlinear system in Q₂ … Q_s and Λ₁ … Λ_{s−1} a step.
+
+References: Jay, SIAM J. Numer. Anal. 33 (1996) 368; Hairer, Lubich, Wanner, sections II.1.4 and VII.1.4.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..arithmetic import value
+from ..errors import InputError
+from ..linalg import newton
+from ..manifold import Manifold
+from ..mechanics import Mechanics
+from .base import Carry, State, Traits, register
+from .constrained import OFF, Constrained
+
+LIMIT = 600  # unknowns of the dense Newton iteration
+
+
+@functools.cache
+def lobatto(stages: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(a, â, b): IIIA by collocation at the Lobatto nodes, and the IIIB that makes the pair symplectic, b_i â_ij + b_j a_ji = b_i b_j."""
+    inner = {2: [], 3: [0.5], 4: [0.5 - 5**0.5 / 10, 0.5 + 5**0.5 / 10]}[stages]
+    nodes = np.array([0.0, *inner, 1.0])
+    powers = np.arange(1, stages + 1)
+    vandermonde = nodes[:, None] ** (powers - 1)
+    # Row i integrates 1, x, …, x^{s−1} from 0 to c_i exactly.
+    a = np.linalg.solve(vandermonde.T, (nodes[:, None] ** powers / powers).T).T
+    b = a[-1]
+    return a, b[None, :] * (1 - a.T / b[:, None]), b
+
+
+@register({"stages": 2}, {"stages": 3}, {"stages": 4})
+class LobattoIIIAB(Constrained):
+    """The Lobatto IIIA–IIIB pair with s stages: order 2s − 2, s = 2, 3, 4. Systems with and without constraints."""
+
+    failures: ClassVar[dict[int, str]] = {OFF: "the equations of the stages were not solved"}
+    stages: int = eqx.field(static=True, default=3)
+
+    def __init__(self, stages: int = 3, *, solver: str = "auto", relaxation: float = 1.0, manifold: Manifold | None = None):
+        if stages not in (2, 3, 4):
+            raise InputError(f"LobattoIIIAB(stages={stages!r}): stages is 2, 3 or 4.")
+        self.stages, self.solver, self.relaxation, self.manifold = stages, solver, relaxation, manifold
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(2 * self.stages - 2, symplectic=True, symmetric=True, reversible=True, energy="bounded", momentum_maps="all", constrained=True)
+
+    def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
+        m = jax.eval_shape(mech.constraint, value(state.q)).size
+        unknowns = (self.stages - 1) * (value(state.q).size + m)
+        if unknowns > LIMIT:
+            raise InputError(f"LobattoIIIAB forms a dense matrix of {unknowns} unknowns here, more than {LIMIT}; use Composition(Rattle(), order={max(4, 2 * self.stages - 2)}), which needs none.")
+        return state.q, state.p, jnp.zeros((self.stages - 1, m), value(state.q).dtype), jnp.zeros((), int)
+
+    def step(self, mech: Mechanics, carry: Carry, dt: Array) -> Carry:
+        q, p, guess, status = carry
+        a, a_hat, b = (jnp.asarray(x, dt.dtype) for x in lobatto(self.stages))
+        here, moving, s, n = value(q), value(p), self.stages, value(q).size
+        weighted = lambda weights, arrays: jnp.tensordot(weights, arrays, axes=1)
+        force = lambda x, multipliers: mech.force(x) - mech.constraint_force(x, multipliers)
+
+        def split(unknown: Array) -> tuple[Array, Array]:
+            """Q₂ … Q_s relative to q₀, and Λ₁ … Λ_{s−1}; multipliers as positions, by h²."""
+            moves = unknown[: (s - 1) * n].reshape(s - 1, *here.shape)
+            return moves, unknown[(s - 1) * n :].reshape(s - 1, -1) / dt**2
+
+        def stages(unknown: Array) -> tuple[Array, Array]:
+            """Q₁ … Q_s, and F₁ … F_{s−1}."""
+            moves, multipliers = split(unknown)
+            positions = jnp.concatenate([here[None], here + moves])
+            return positions, jax.vmap(force)(positions[:-1], multipliers)
+
+        def moved(forces: Array) -> Array:
+            """Q₂ … Q_s relative to q₀."""
+            momenta = moving + dt * weighted(a_hat[:, :-1], forces)
+            return dt * weighted(a[1:], jax.vmap(mech.velocity)(momenta))
+
+        def residual(unknown: Array) -> Array:
+            positions, forces = stages(unknown)
+            on = jax.vmap(mech.constraint)(positions[1:])
+            return jnp.concatenate([(split(unknown)[0] - moved(forces)).ravel(), on.ravel()])
+
+        start = jnp.multiply.outer(jnp.sum(a, axis=1)[1:], mech.displacement(moving, dt))
+        unknown, converged = newton(residual, jnp.concatenate([start.ravel(), (guess * dt**2).ravel()]), jnp.max(jnp.abs(here)))
+        positions, forces = stages(unknown)
+        q = q + moved(forces)[-1]
+        p = p + dt * (weighted(b[:-1], forces) + b[-1] * mech.force(positions[-1]))
+        if mech.system.constraint is not None:
+            p = self.tangent(mech, q, p)
+        return q, p, split(unknown)[1], jnp.where((status == 0) & ~converged, OFF, status)
+
+    def output(self, mech: Mechanics, carry: Carry) -> State:
+        q, p, *_ = carry
+        return State(q, p) if mech.system.constraint is None else self.shown(mech, q, p)
+
+    def status(self, carry: Carry) -> Array:
+        return carry[3]

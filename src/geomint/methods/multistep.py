@@ -1,0 +1,212 @@
+"""Symmetric multistep methods for M q̈ = f(q) − G(q)ᵀλ, 0 = g(q), of order 4, 6, 8, …: one force and one constraint solve a step.
+
+In the momentum form (10) of Console, Hairer and Lubich, with ρ(ζ) = (ζ − 1)²ρ̃(ζ) and S_n = Σ ρ̃_j p_{n+j+½}:
+
+    S_{n+1} = S_n + h Σ_{j=1}^{k−1} β_j F_{n+j},      F_j = f(q_j) − G(q_j)ᵀλ_j
+    p_{n+k−½} from S_{n+1},      q_{n+k} = q_{n+k−1} + h M⁻¹p_{n+k−½},      g(q_{n+k}) = 0 for λ_{n+k−1}.
+
+S and q are sums of small increments over the whole run and are compensated; the form in positions alone (7) loses three
+digits more. Momenta at the points are differences (11), projected: p_n = Σ δ̂_j p_{n+j+½} − G(q_n)ᵀν. They look k/2 steps
+ahead, so the recursion runs k/2 steps ahead of what it shows.
+
+The method is not symplectic, but it nearly keeps energy and momentum maps over times h^{−r−1}, if (12) the roots of ρ lie on
+the unit circle and are simple but for 1, and (13) so do the non-zero roots of σ. Both are checked exactly on construction.
+
+Start: k/2 steps forward and k/2 backward from the initial data by an eighth-order composition (of Rattle on a manifold, of
+Verlet without), with the multipliers of the exact motion; a poor start stays for ever.
+
+References: Console, Hairer, Lubich, Numer. Math. 124 (2013) 517; Hairer, Lubich, Numer. Math. 97 (2004) 699.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from ..arithmetic import Compensated, value
+from ..errors import InputError
+from ..manifold import Manifold
+from ..mechanics import Mechanics
+from .base import Carry, State, Traits, register
+from .composition import Composition
+from .constrained import OFF, Constrained, Rattle
+from .multistep_coefficients import RECOMMENDED, Coefficients, construct, defects, interval_of_periodicity, smallest_gap
+from .splitting import Verlet
+
+
+@functools.lru_cache(maxsize=256)
+def _constructed(a: tuple[float, ...]) -> tuple[Coefficients, tuple[str, ...]]:
+    coefficients = construct(a)
+    return coefficients, tuple(defects(coefficients))
+
+
+class History(eqx.Module):
+    """Everything from step n − k/2 to n + k/2, for the state shown at n; the newest last."""
+
+    positions: Any  # q_{n−k/2} … q_{n+k/2−1}
+    momenta: Any  # p_{n−k/2+½} … p_{n+k/2−½}
+    forces: Any  # F_{n−k/2+1} … F_{n+k/2−1}
+    front: Compensated  # q_{n+k/2}
+    summed: Compensated  # S of the newest momenta
+    multipliers: Any  # the newest four λ
+    shown: Any  # the momentum shown at the very start, which is the given one
+    step: Any
+    status: Any
+
+
+@register({"order": 4}, {"order": 6}, {"order": 8})
+class SymmetricMultistep(Constrained):
+    """The symmetric multistep method of the given order, or with the given a = (a₁, …), ρ = (ζ − 1)² Π(ζ² + 2a_jζ + 1).
+
+    `periodicity` is the Ω up to which hω is stable, `smallest_gap` the smallest angle between parasitic roots of ρ and σ:
+    small ones make the energy noisy. Coefficients that violate (12) or (13) are refused with the reason, unless
+    unsafe=True admits them.
+    """
+
+    order: int = eqx.field(static=True, default=8)
+    a: tuple[float, ...] | None = eqx.field(static=True, default=None)
+    unsafe: bool = eqx.field(static=True, default=False)
+
+    def __init__(
+        self, order: int | None = None, a: Sequence[float] | float | None = None, unsafe: bool = False, *, solver: str = "auto",
+        relaxation: float = 1.0, manifold: Manifold | None = None,
+    ):  # fmt: skip
+        if a is None:
+            order = 8 if order is None else order
+            if order not in RECOMMENDED:
+                raise InputError(f"SymmetricMultistep(order={order!r}): order is {', '.join(map(str, RECOMMENDED))}, or give the coefficients a=(…).")
+        else:
+            a = (float(a),) if isinstance(a, (int, float)) else tuple(float(x) for x in a)
+            if order not in (None, 2 * len(a) + 2):
+                raise InputError(f"SymmetricMultistep(order={order}, a={a}): {len(a)} coefficients make a method of order {2 * len(a) + 2}.")
+            order = 2 * len(a) + 2
+            a = None if a == RECOMMENDED.get(order) else a
+        self.order, self.a, self.unsafe = order, a, unsafe
+        self.solver, self.relaxation, self.manifold = solver, relaxation, manifold
+        reasons = _constructed(self._a)[1]
+        if reasons and not unsafe:
+            raise InputError(f"SymmetricMultistep(a={self._a}) would not be stable on constrained systems: {'; '.join(r.rstrip('.') for r in reasons)}. unsafe=True admits it.")
+
+    @property
+    def _a(self) -> tuple[float, ...]:
+        return self.a if self.a is not None else RECOMMENDED[self.order]
+
+    @property
+    def coefficients(self) -> Coefficients:
+        """ρ, σ, δ̂ and what follows from them, exact."""
+        return _constructed(self._a)[0]
+
+    @property
+    def periodicity(self) -> float:
+        """Ω: the method is stable on a harmonic oscillator for hω < Ω."""
+        return interval_of_periodicity(self.coefficients)
+
+    @property
+    def smallest_gap(self) -> float:
+        """The smallest angle between roots of ρ and σ on the unit circle."""
+        return smallest_gap(self.coefficients)
+
+    @property
+    def traits(self) -> Traits:
+        bounded = "bounded" if not _constructed(self._a)[1] else None
+        return Traits(
+            self.order, symplectic=False, symmetric=True, reversible=False, energy=bounded, momentum_maps="linear",
+            constrained=True, steps=self.order, forces=1,
+        )  # fmt: skip
+
+    # --- start ------------------------------------------------------------------------------------------------------
+    def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
+        half = self.order // 2
+        q, p = value(state.q), value(state.p)
+        free = mech.system.constraint is None
+        base = Verlet(form="drift") if free else Rattle(manifold=self.held(mech, q))
+        starter = Composition(base, order=8)
+        start = State(Compensated.of(q), Compensated.of(p), state.t, state.key)
+
+        def walk(h: Array) -> tuple[Compensated, Array, Array]:
+            """q, p and the status after 1, …, k/2 steps of length h."""
+
+            def step(carry: Carry, _: None) -> tuple[Carry, tuple[Compensated, Array, Array]]:
+                carry = starter.step(mech, carry, h)
+                failed = starter.status(carry)
+                return carry, (carry[0], value(carry[1]), jnp.zeros((), int) if failed is None else failed)
+
+            return jax.lax.scan(step, starter.init(mech, start, h), None, length=half)[1]
+
+        (q_after, p_after, failed_after), (q_before, p_before, failed_before) = walk(dt), walk(-dt)
+        joined = lambda before, middle, after: jnp.concatenate([before[::-1], middle[None], after])  # −k/2 … k/2
+        positions = joined(q_before.value, q, q_after.value)
+        lost = joined(q_before.lost, jnp.zeros_like(q), q_after.lost)
+        velocities = joined(p_before, p, p_after)
+        # Dividing by h magnifies rounding, and a wrong start stays: the differences are taken with what rounding took.
+        momenta = jax.vmap(mech.momentum)(jnp.diff(positions, axis=0) + jnp.diff(lost, axis=0)) / dt
+        if free:
+            multipliers = jnp.zeros((self.order + 1, 0), q.dtype)
+            forces = jax.vmap(mech.force)(positions)
+        else:
+            manifold = self.held(mech, q)
+            multipliers = jax.vmap(lambda x, y: manifold.multipliers(mech, x, y))(positions, velocities)
+            forces = jax.vmap(lambda x, y: mech.force(x) - mech.constraint_force(x, y))(positions, multipliers)
+        newest = jnp.concatenate([jnp.zeros_like(multipliers[:3]), multipliers])[-5:-1]
+        status = jnp.maximum(failed_after[-1], failed_before[-1])
+        summed = Compensated.of(self._weighted(self.coefficients.rho_tilde, momenta[1:]))
+        return History(positions[:-1], momenta, forces[1:-1], Compensated(positions[-1], lost[-1]), summed, newest, p, jnp.zeros((), int), status)
+
+    @staticmethod
+    def _weighted(weights: Any, arrays: Array) -> Array:
+        """Σ w_j x_j."""
+        weights = jnp.asarray([float(w) for w in weights], arrays.dtype)
+        return jnp.tensordot(weights, arrays, axes=1) if len(weights) else jnp.zeros(arrays.shape[1:], arrays.dtype)
+
+    # --- one step ---------------------------------------------------------------------------------------------------
+    def step(self, mech: Mechanics, carry: History, dt: Array) -> History:
+        sigma, rho_tilde = self.coefficients.sigma, self.coefficients.rho_tilde
+        here, last = value(carry.front), float(sigma[-2])
+        # Without the newest multiplier: the sum S, and the momentum that it leaves for the newest place.
+        known = self._weighted(sigma[1:-2], carry.forces[1:]) + last * (force := mech.force(here))
+        summed = carry.summed + dt * known
+        others = self._weighted(rho_tilde[:-1], carry.momenta[2:])
+        status, multipliers = carry.status, carry.multipliers
+        if mech.system.constraint is not None:
+            free = here + mech.displacement(value(summed) - others, dt)
+            guess = self._weighted((-1, 4, -6, 4), multipliers)
+            placed = self.held(mech, here).place(mech, here, free, guess * (last * dt**2))
+            impulse = mech.constraint_force(here, placed.multipliers / dt)
+            summed, force = summed - impulse, force - impulse / (last * dt)
+            newest = placed.multipliers / (last * dt**2)
+            multipliers = jnp.concatenate([multipliers[1:], newest[None]])
+            status = jnp.where((status == 0) & ~placed.converged, OFF, status)
+        p = value(summed) - others
+        front = carry.front + mech.displacement(p, dt)
+        if mech.system.constraint is not None:
+            front = front + self.held(mech, here).polish(value(front))
+        follow = lambda old, new: jnp.concatenate([old[1:], new[None]])
+        return History(
+            follow(carry.positions, here), follow(carry.momenta, p), follow(carry.forces, force), front, summed, multipliers, carry.shown, carry.step + 1, status
+        )  # fmt: skip
+
+    # --- what is shown ----------------------------------------------------------------------------------------------
+    def output(self, mech: Mechanics, carry: History) -> State:
+        q = carry.positions[self.order // 2]
+        p = self._weighted(self.coefficients.delta_hat, carry.momenta)
+        if mech.system.constraint is not None:
+            p = self.tangent(mech, q, p)
+        p = jnp.where(carry.step == 0, carry.shown, p)
+        return State(q, p) if mech.system.constraint is None else self.shown(mech, q, p)
+
+    def reverse(self, carry: History) -> History:
+        positions = jnp.concatenate([carry.positions, carry.front.value[None]])[::-1]
+        momenta = carry.momenta[::-1]
+        summed = Compensated.of(self._weighted(self.coefficients.rho_tilde, momenta[1:]))
+        return History(
+            positions[:-1], momenta, carry.forces[::-1], Compensated.of(positions[-1]), summed, carry.multipliers[::-1], carry.shown, carry.step, carry.status
+        )  # fmt: skip
+
+    def status(self, carry: History) -> Array:
+        return carry.status

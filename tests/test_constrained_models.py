@@ -1,0 +1,326 @@
+"""The constrained models: they start where they may, with the energies, momenta and symmetries that a hand computes."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+from scipy.optimize import minimize
+from scipy.spatial.transform import Rotation as Turn
+
+import geomint as gm
+from geomint.measure import Point, independent_reference
+from geomint.models import rigid
+from geomint.models.sphere import from_spherical
+
+MODELS = [
+    "double_pendulum", "triple_pendulum", "chain", "chain(n=1, dimension=3)", "chain(dimension=3)", "sphere_bodies", "sphere_bodies(n=7)",
+    "sphere_bodies(n=3, pair_potential='gravity', seed=2)", "heavy_top", "heavy_top(inertia=[1, 1, 0.5], momentum=[0.2, 0.1, 2])", "rigid_water",
+    "rigid_water(n=2)", "rigid_water(n=8, temperature=300, seed=1)", "slider_crank", "slider_crank(crank=1.3, rod=0.7, speed=0.5)", "slider_crank(rod=1)",
+]  # fmt: skip
+each = pytest.mark.parametrize("text", MODELS)
+random = np.random.default_rng(5)
+
+
+@functools.cache
+def start(text):
+    """A model, its mechanics and its first momenta."""
+    model = gm.models.named(text)
+    mech = gm.Mechanics(model.system, model.q0.shape)
+    return model, mech, np.asarray(mech.momentum(model.v0))
+
+
+def energy(text):
+    model, mech, p = start(text)
+    return float(mech.energy(model.q0, p))
+
+
+def test_every_constrained_model_is_here():
+    constrained = {name for name in gm.models.all() if gm.models.named(name).system.constraint is not None}
+    assert constrained == {text.partition("(")[0] for text in MODELS}
+
+
+@each
+def test_the_start_is_on_the_manifold_and_tangent_to_it(text):
+    model, mech, _ = start(text)
+    assert np.max(np.abs(mech.constraint(model.q0))) < 1e-14
+    assert np.max(np.abs(mech.constraint_rate(model.q0, model.v0))) < 1e-14
+    singular = np.linalg.svd(mech.constraint_jacobian(model.q0), compute_uv=False)
+    assert len(singular) <= model.q0.size
+    assert singular[-1] > 0.3
+
+
+@each
+def test_the_same_start_every_time(text):
+    one, other = gm.models.named(text), gm.models.named(text)
+    np.testing.assert_array_equal(one.q0, other.q0)
+    np.testing.assert_array_equal(one.v0, other.v0)
+    again = gm.models.named(one.system.origin)
+    np.testing.assert_array_equal(one.v0, again.v0)
+
+
+@each
+def test_stated_symmetries_leave_energy_and_constraint_alone(text):
+    model, mech, _ = start(text)
+    q, v = model.q0 + 0.05 * random.normal(size=model.q0.shape), random.normal(size=model.q0.shape)
+    for symmetry in model.system.symmetries:
+        for direction in symmetry.generators(jnp.asarray(q)):
+            gradient = np.asarray(mech.gradient(q))
+            assert abs(np.sum(gradient * direction)) < 1e-13 * max(1, np.max(np.abs(gradient)))
+        for direction in symmetry.generators(jnp.asarray(model.q0)):  # on the manifold, which moves into itself
+            np.testing.assert_allclose(mech.constraint_rate(model.q0, direction), 0, atol=1e-13)
+        if symmetry.degree == 1:  # the kinetic energy of a velocity that is turned along
+            np.testing.assert_allclose(symmetry.momentum_map(jnp.asarray(v), mech.momentum(v)), 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("text", [text for text in MODELS if not any(part in text for part in ("1.3", "n=7", "n=8", "rod=1"))])
+def test_the_motion_keeps_energy_momenta_and_constraint(text):
+    model, mech, p = start(text)
+    spans = {"rigid_water": 10.0, "slider_crank": 5.0}  # a tenth of a picosecond, and once round
+    times = np.linspace(0, spans.get(model.name, 2.0), 5)[1:]
+    path = independent_reference(model.system, Point(model.q0, p), times)
+    np.testing.assert_allclose(jax.vmap(mech.energy)(path.q, path.p), mech.energy(model.q0, p), rtol=0, atol=1e-10)
+    np.testing.assert_allclose(jax.vmap(mech.constraint)(path.q), 0, atol=1e-10)
+    for name, values in jax.vmap(mech.momentum_maps)(path.q, path.p).items():
+        np.testing.assert_allclose(values, np.tile(mech.momentum_maps(model.q0, p)[name], (4, 1)), rtol=0, atol=1e-10)
+
+
+# --- pendula --------------------------------------------------------------------------------------------------------
+def test_triple_pendulum_as_printed():
+    model = gm.models.triple_pendulum()
+    a, b, c = np.sqrt(3) / 2, np.sqrt(2) / 2, 0.5
+    np.testing.assert_allclose(model.q0.ravel(), [c, -a, c + b, -a - b, c + b + 1, -a - b], rtol=1e-15)
+    assert energy("triple_pendulum") == pytest.approx(-(1.5 * np.sqrt(3) + np.sqrt(2)), abs=1e-14)
+    assert energy("double_pendulum") == -3
+
+
+def test_chain_in_the_plane_is_what_it_was():
+    model = gm.models.chain(4)
+    np.testing.assert_array_equal(model.q0, [[1, -2], [2, -4], [3, -6], [4, -8]])
+    np.testing.assert_array_equal(model.v0, np.zeros((4, 2)))
+    assert (model.name, model.description, model.system.origin, model.system.symmetries) == ("chain", "a rope of 4 links", "chain(n=4)", ())
+    assert energy("chain") == -110
+
+
+def test_chain_in_space():
+    model, mech, p = start("chain(dimension=3)")
+    np.testing.assert_allclose(model.v0, np.cross([0, 0.1, 0], model.q0))
+    assert energy("chain(dimension=3)") == pytest.approx(-110 + 0.5 * 0.01 * 385, abs=1e-12)
+    np.testing.assert_allclose(mech.momentum_maps(model.q0, p)["rotation[0.0, 1.0, 0.0]"], 38.5, rtol=1e-14)
+    turn = Turn.from_rotvec([0, 1.1, 0]).as_matrix()
+    assert mech.potential(model.q0 @ turn.T) == pytest.approx(float(mech.potential(model.q0)), rel=1e-14)
+    # Out of the plane it starts in: the binormal of the path of the last link does not vanish.
+    acceleration = np.asarray(mech.acceleration(model.q0, model.v0))
+    assert np.linalg.norm(np.cross(model.v0[-1], acceleration[-1])) > 0.1
+
+
+@pytest.mark.parametrize("dimension", [1, 4, 2.0, "3"])
+def test_chain_elsewhere(dimension):
+    with pytest.raises(gm.InputError, match="dimension"):
+        gm.models.chain(3, dimension=dimension)
+
+
+# --- sphere ---------------------------------------------------------------------------------------------------------
+def test_two_bodies_on_the_sphere_as_printed():
+    model, mech, p = start("sphere_bodies")
+
+    def point(t):
+        phi, theta = np.array([0.8, 0.5]) + t * np.array([1.1, -0.8]), np.array([0.6, 1.5]) + t * np.array([-0.2, 0.0])
+        return np.stack([np.cos(phi) * np.sin(theta), np.sin(phi) * np.sin(theta), np.cos(theta)], axis=1)
+
+    np.testing.assert_allclose(model.q0, point(0), rtol=1e-15)
+    np.testing.assert_allclose(model.v0, (point(1e-5) - point(-1e-5)) / 2e-5, atol=1e-9)
+    # The law of cosines on the sphere gives the distance without the points.
+    cosine = np.cos(0.6) * np.cos(1.5) + np.sin(0.6) * np.sin(1.5) * np.cos(0.8 - 0.5)
+    kinetic = 0.5 * (1.1**2 * np.sin(0.6) ** 2 + 0.2**2) + 0.5 * 0.8**2 * np.sin(1.5) ** 2
+    assert energy("sphere_bodies") == pytest.approx(kinetic - 1 / np.tan(np.arccos(cosine)), abs=1e-14)
+    assert energy("sphere_bodies") == pytest.approx(-0.2118233569098, abs=1e-12)
+    momentum = np.asarray(mech.momentum_maps(model.q0, p)["rotation"])
+    np.testing.assert_allclose(momentum, np.cross(model.q0, model.v0).sum(0), rtol=1e-13)
+    # About the polar axis: Σ φ̇ sin²θ.
+    assert momentum[2] == pytest.approx(1.1 * np.sin(0.6) ** 2 - 0.8 * np.sin(1.5) ** 2, abs=1e-14)
+
+
+@pytest.mark.parametrize("text", ["sphere_bodies", "sphere_bodies(n=7)"])
+def test_rotations_of_the_sphere(text):
+    model, mech, _ = start(text)
+    turn = Turn.from_rotvec([0.3, -1.2, 0.7]).as_matrix()
+    assert mech.potential(model.q0 @ turn.T) == pytest.approx(float(mech.potential(model.q0)), rel=1e-13)
+
+
+def test_many_bodies_on_the_sphere():
+    model, mech, _ = start("sphere_bodies(n=7)")
+    pairs = [np.linalg.norm(model.q0[i] - model.q0[j]) for i in range(7) for j in range(i)]
+    assert mech.potential(model.q0) == pytest.approx(sum(1 / r for r in pairs), rel=1e-14)
+    # Nearly as far apart as they can be: Thomson's seven electrons have the energy 14.452977.
+    assert 14.452977 < sum(1 / r for r in pairs) < 15.2
+    assert np.any(gm.models.sphere_bodies(7, seed=1).v0 != model.v0)
+
+
+def test_any_pair_potential():
+    square = gm.models.sphere_bodies(4, pair_potential=lambda c: (1 - c) ** 2)
+    mech = gm.Mechanics(square.system, square.q0.shape)
+    cosines = [square.q0[i] @ square.q0[j] for i in range(4) for j in range(i)]
+    assert mech.potential(square.q0) == pytest.approx(sum((1 - c) ** 2 for c in cosines), rel=1e-14)
+    assert square.system.origin is None
+    repelled = gm.models.sphere_bodies(2, "coulomb")
+    apart = np.linalg.norm(repelled.q0[0] - repelled.q0[1])
+    assert gm.Mechanics(repelled.system).potential(repelled.q0) == pytest.approx(1 / apart, rel=1e-14)
+    with pytest.raises(gm.InputError, match="coulomb"):
+        gm.models.sphere_bodies(2, "columb")
+    with pytest.raises(gm.InputError, match="function of the cosine"):
+        gm.models.sphere_bodies(2, 3.0)
+
+
+def test_spherical_coordinates_of_one_point():
+    q, v = from_spherical(0.0, np.pi / 2, 2.0, 3.0)
+    np.testing.assert_allclose(q, [1, 0, 0], atol=1e-16)
+    np.testing.assert_allclose(v, [0, 2, -3], atol=1e-15)
+
+
+# --- top ------------------------------------------------------------------------------------------------------------
+INERTIA, MOMENTUM = np.array([0.6, 0.8, 1.0]), np.array([1.8, 0.4, -0.9])
+
+
+def test_heavy_top():
+    model, mech, p = start("heavy_top")
+    np.testing.assert_allclose(model.system.mass, [0.6, 0.4, 0.2], rtol=1e-15)
+    omega = MOMENTUM / INERTIA
+    assert energy("heavy_top") == pytest.approx(0.5 * MOMENTUM @ omega + 1, abs=1e-14)
+    assert energy("heavy_top") == pytest.approx(4.205, abs=1e-14)
+    np.testing.assert_allclose(model.v0 @ [1, 2, 3], np.cross(omega, [1, 2, 3]), rtol=1e-15)
+    np.testing.assert_allclose(p, model.v0 @ np.diag([0.6, 0.4, 0.2]), rtol=1e-15)
+    np.testing.assert_allclose(mech.momentum_maps(model.q0, p)["generator"], -0.9, rtol=1e-14)
+    # Anywhere else: the vertical component of Q m.
+    q = Turn.from_rotvec([0.4, -0.8, 1.5]).as_matrix()
+    np.testing.assert_allclose(mech.momentum_maps(q, mech.momentum(q @ model.v0))["generator"], (q @ MOMENTUM)[2], rtol=1e-13)
+    assert mech.energy(q, mech.momentum(q @ model.v0)) == pytest.approx(0.5 * MOMENTUM @ omega + q[2, 2], abs=1e-14)
+    # Space may be turned about the vertical, not about another axis.
+    turned = lambda axis: float(mech.potential(Turn.from_rotvec(axis).as_matrix() @ q))
+    assert turned([0, 0, 1.1]) == pytest.approx(q[2, 2], abs=1e-15)
+    assert abs(turned([1.1, 0, 0]) - q[2, 2]) > 0.1
+
+
+def test_the_top_moves_by_the_equations_of_euler_and_poisson():
+    model, _, p = start("heavy_top")
+    path = independent_reference(model.system, Point(model.q0, p), np.array([1.0, 2.0]))
+    # ṁ = m × Ω + γ × e₃ and γ̇ = γ × Ω, with γ = Qᵀe₃ the vertical seen from the body.
+    right = lambda t, y: np.concatenate([np.cross(y[:3], y[:3] / INERTIA) + np.cross(y[3:], [0, 0, 1]), np.cross(y[3:], y[:3] / INERTIA)])
+    body = solve_ivp(right, (0, 2), [*MOMENTUM, 0, 0, 1], method="DOP853", t_eval=[1.0, 2.0], rtol=1e-13, atol=1e-14).y.T
+    skew = np.einsum("tki,tkj->tij", path.q, path.p / model.system.mass)
+    omega = np.stack([skew[:, 2, 1], skew[:, 0, 2], skew[:, 1, 0]], axis=1)
+    np.testing.assert_allclose(INERTIA * omega, body[:, :3], atol=1e-10)
+    np.testing.assert_allclose(path.q[:, 2], body[:, 3:], atol=1e-10)
+
+
+def test_lagranges_top_has_a_second_symmetry():
+    model, mech, _ = start("heavy_top(inertia=[1, 1, 0.5], momentum=[0.2, 0.1, 2])")
+    q = Turn.from_rotvec([0.4, -0.8, 1.5]).as_matrix()
+    maps = mech.momentum_maps(q, mech.momentum(q @ model.v0))
+    np.testing.assert_allclose(maps["generator"], (q @ [0.2, 0.1, 2])[2], rtol=1e-13)
+    np.testing.assert_allclose(maps["rotation[0, 1]"], -2, rtol=1e-13)
+    assert len(gm.models.heavy_top().system.symmetries) == 1
+
+
+@pytest.mark.parametrize("inertia", [(1, 1, 2), (1, 1, 3), (-1, 1, 1), (1, 1)])
+def test_no_body_has_these_moments_of_inertia(inertia):
+    with pytest.raises(gm.InputError, match="inertia"):
+        gm.models.heavy_top(inertia)
+
+
+# --- water ----------------------------------------------------------------------------------------------------------
+def rigid_motion(q, v):
+    """Velocity of the centre of mass, ω, and the tensor of inertia of one molecule."""
+    masses = rigid.MASSES
+    centre, drift = masses @ q / masses.sum(), masses @ v / masses.sum()
+    r = q - centre
+    to_velocity = np.concatenate([np.cross(np.eye(3), x).T for x in r])  # ω ↦ ω × r, each column a unit ω
+    omega, _, _, _ = np.linalg.lstsq(to_velocity, (v - drift).ravel(), rcond=None)
+    np.testing.assert_allclose(to_velocity @ omega, (v - drift).ravel(), atol=1e-15)
+    inertia = sum(m * (x @ x * np.eye(3) - np.outer(x, x)) for m, x in zip(masses, r, strict=True))
+    return centre, drift, omega, inertia
+
+
+def test_one_molecule_is_a_free_rigid_body():
+    model, mech, p = start("rigid_water")
+    centre, drift, omega, inertia = rigid_motion(model.q0, model.v0)
+    total = rigid.MASSES.sum()
+    assert energy("rigid_water") == pytest.approx(0.5 * total * drift @ drift + 0.5 * omega @ inertia @ omega, rel=1e-13)
+    maps = mech.momentum_maps(model.q0, p)
+    np.testing.assert_allclose(maps["translation"], total * drift, rtol=1e-13)
+    np.testing.assert_allclose(maps["rotation"], np.cross(centre, total * drift) + inertia @ omega, rtol=1e-12)
+    assert np.min(np.abs(omega)) > 1e-3
+    assert np.min(np.abs(drift)) > 1e-4
+    oh, other, hh = (np.linalg.norm(model.q0[i] - model.q0[j]) for i, j in ((0, 1), (0, 2), (1, 2)))
+    assert (oh, other) == (pytest.approx(0.9572, abs=1e-15), pytest.approx(0.9572, abs=1e-15))
+    assert np.rad2deg(2 * np.arcsin(hh / 2 / oh)) == pytest.approx(104.52, abs=1e-12)
+
+
+def test_the_interaction_of_water_pair_by_pair():
+    """In kcal/mol, by loops: A = 582e3, C = 595, 332.064 e_i e_j / r."""
+    n = 8
+    model, mech, p = start("rigid_water(n=8, temperature=300, seed=1)")
+    total = 0.0
+    for a in range(n):
+        for b in range(a):
+            r = lambda i, j: np.linalg.norm(model.q0[3 * a + i] - model.q0[3 * b + j])  # noqa: B023
+            total += sum(332.064 * [-0.834, 0.417, 0.417][i] * [-0.834, 0.417, 0.417][j] / r(i, j) for i in range(3) for j in range(3))
+            total += 582e3 / r(0, 0) ** 12 - 595 / r(0, 0) ** 6
+    assert mech.potential(model.q0) == pytest.approx(total / 23.0605478, rel=1e-8)  # 1 eV = 23.06 kcal/mol
+    assert total / n < -4  # the cluster is bound
+    turn = Turn.from_rotvec([0.3, -1.2, 0.7]).as_matrix()
+    assert mech.potential(model.q0 @ turn.T + [1, 2, 3]) == pytest.approx(total / 23.0605478, rel=1e-8)
+    np.testing.assert_allclose(mech.momentum_maps(model.q0, p)["translation"], 0, atol=1e-14)
+    np.testing.assert_allclose(mech.momentum_maps(model.q0, p)["rotation"], np.cross(model.q0, p).sum(0), atol=1e-14)
+
+
+def test_the_dimer_of_tip3p():
+    """Jorgensen and others (1983), table IV: −6.50 kcal/mol at a distance of 2.74 Å between the oxygens."""
+    half = np.deg2rad(104.52 / 2)
+    directions = lambda angle: 0.9572 * np.stack([np.cos(angle), np.sin(angle), np.zeros(2)], 1)
+    donor = np.concatenate([np.zeros((1, 3)), directions(np.array([0.0, 2 * half]))])
+    across = 0.9572 * np.array([[0, 0, 0], [np.cos(half), 0, np.sin(half)], [np.cos(half), 0, -np.sin(half)]])
+    lean = lambda tilt: across @ np.array([[np.cos(tilt), np.sin(tilt), 0], [-np.sin(tilt), np.cos(tilt), 0], [0, 0, 1]])
+    potential = jax.jit(rigid.tip3p(2))
+    dimer = lambda x: np.concatenate([donor, lean(x[1]) + np.array([x[0], 0, 0])])
+    best = minimize(lambda x: float(potential(dimer(x))), [2.9, -0.5], method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-12})
+    assert best.fun * 23.0605478 == pytest.approx(-6.5, abs=0.1)
+    assert best.x[0] == pytest.approx(2.74, abs=0.03)
+
+
+def test_temperature_of_water():
+    n = 125
+    model = gm.models.rigid_water(n, temperature=250.0)
+    motions = [rigid_motion(model.q0[3 * a : 3 * a + 3], model.v0[3 * a : 3 * a + 3]) for a in range(n)]
+    translation = sum(0.5 * rigid.MASSES.sum() * drift @ drift for _, drift, _, _ in motions)
+    rotation = sum(0.5 * omega @ inertia @ omega for _, _, omega, inertia in motions)
+    # ½ kT for each of 3n − 3 and 3n degrees of freedom; the spread of such a mean is 7 %.
+    thermal = 0.5 * 250.0 / 11604.518  # one electronvolt is 11,604.5 K
+    assert translation / (3 * n - 3) == pytest.approx(thermal, rel=0.2)
+    assert rotation / (3 * n) == pytest.approx(thermal, rel=0.2)
+    assert not gm.models.rigid_water(3, temperature=0.0).v0.any()
+    with pytest.raises(gm.InputError, match="temperature"):
+        gm.models.rigid_water(3, temperature=-1.0)
+
+
+# --- slider crank ---------------------------------------------------------------------------------------------------
+def test_slider_crank():
+    model, _, p = start("slider_crank")
+    assert energy("slider_crank") == 2
+    # By its one angle: x_s = cos α + √(4 − sin²α), H = ½(1 + x_s'²)α̇² + sin α.
+    path = independent_reference(model.system, Point(model.q0, p), np.linspace(0, 5, 41)[1:])
+    angle = np.unwrap(np.arctan2(path.q[:, 0, 1], path.q[:, 0, 0]))
+    slope = -np.sin(angle) - np.sin(angle) * np.cos(angle) / np.sqrt(4 - np.sin(angle) ** 2)
+    rate = np.einsum("ti,ti->t", path.p[:, 0], np.stack([-np.sin(angle), np.cos(angle)], 1))
+    np.testing.assert_allclose(0.5 * (1 + slope**2) * rate**2 + np.sin(angle), 2, atol=1e-10)
+    np.testing.assert_allclose(path.q[:, 1], np.stack([np.cos(angle) + np.sqrt(4 - np.sin(angle) ** 2), 0 * angle], 1), atol=1e-10)
+    assert angle[-1] > 2 * np.pi  # once round, over the top
+
+
+def test_equal_lengths_have_a_singular_position():
+    _, mech, _ = start("slider_crank(rod=1)")
+    assert np.linalg.matrix_rank(mech.constraint_jacobian(np.array([[0.0, 1.0], [0.0, 0.0]]))) == 2
+    with pytest.raises(gm.InputError, match="rod"):
+        gm.models.slider_crank(rod=0.0)
