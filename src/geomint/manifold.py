@@ -38,6 +38,7 @@ from .system import mass_is_matrix
 CHORDS = 6  # rounds with one matrix
 MATRICES = 8  # matrices in one solve
 SWEEPS = 200_000
+DONE, POOR = 1, 2
 
 
 class Placed(NamedTuple):
@@ -85,38 +86,33 @@ class Manifold(eqx.Module):
             return self.plan.factor(lambda d: jax.jvp(mech.constraint, (q,), (shift(d),))[1], free.dtype)
 
         def rounds_with_one(s):
-            multipliers, q, size, _, count, _ = s
+            multipliers, q, size, _, total, matrices = s
             factored = matrix(q)
 
-            def unfinished(s):
-                *_, rounds, done, poor = s
-                return ~done & ~poor & (rounds < CHORDS)
-
             def advance(s):
-                multipliers, q, size, total, rounds, _, _ = s
+                multipliers, q, size, rounds, _ = s
                 multipliers = multipliers + factored.solve(mech.constraint(q))
                 moved = at(multipliers)
                 change = jnp.max(jnp.abs(moved - q))
-                rate = change / size
                 # At round-off; or the next correction would be far below it; or as small as rounding lets it become.
-                next_is_lost = (rounds > 0) & (rate * change <= 0.1 * tiny)
-                stalled = (change >= 0.5 * size) & (change <= 1e3 * tiny)
+                next_is_lost = (rounds > 0) & (10 * change * change <= tiny * size)
+                stalled = (2 * change >= size) & (1e-3 * change <= tiny)
                 done = (change <= tiny) | next_is_lost | stalled
-                poor = (rounds > 0) & (rate > 0.3)
-                return multipliers, moved, change, total + 1, rounds + 1, done, poor | ~jnp.isfinite(change)
+                # Slower than this, a new matrix pays; NaN ends it.
+                poor = ((rounds > 0) & ~(3 * change <= size)) | (rounds + 1 >= CHORDS)
+                return multipliers, moved, change, rounds + 1, jnp.where(done, DONE, jnp.where(poor, POOR, 0))
 
-            begin = (multipliers, q, size, count, 0, jnp.asarray(False), jnp.asarray(False))
-            multipliers, q, size, total, _, done, _ = jax.lax.while_loop(unfinished, advance, begin)
-            return multipliers, q, size, done, total, s[5] + 1
+            begin = (multipliers, q, size, 0, jnp.zeros((), int))
+            multipliers, q, size, rounds, verdict = jax.lax.while_loop(lambda s: s[4] == 0, advance, begin)
+            return multipliers, q, size, verdict, total + rounds, matrices + 1
 
         def unfinished(s):
-            _, _, size, done, _, matrices = s
-            return ~done & (matrices < MATRICES) & ~jnp.isnan(size)
+            _, _, size, verdict, _, matrices = s
+            return (verdict != DONE) & (matrices < MATRICES) & ~jnp.isnan(size)
 
-        infinite = jnp.asarray(jnp.inf, free.dtype)
-        begin = (start, at(start), infinite, jnp.asarray(False), 0, 0)
-        multipliers, _, _, done, total, _ = jax.lax.while_loop(unfinished, rounds_with_one, begin)
-        return Placed(multipliers, done, total)
+        begin = (start, at(start), jnp.asarray(jnp.inf, free.dtype), jnp.zeros((), int), 0, 0)
+        multipliers, _, _, verdict, total, _ = jax.lax.while_loop(unfinished, rounds_with_one, begin)
+        return Placed(multipliers, verdict == DONE, total)
 
     def _sweeps(self, mech: Mechanics, free: Array, shift: Any, start: Array) -> Placed:
         """ΔΛ_i = ω g_i(Q)/(G_i(Q) M⁻¹G_i(q)ᵀ), one constraint after another until all are at round-off. Constraints that

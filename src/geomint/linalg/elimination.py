@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.lax.linalg import tridiagonal_solve
 from jaxtyping import Array
 
+from . import native
 from .cholesky import UNROLLED
 
 Solve = Callable[[Array], Array]
@@ -71,10 +71,8 @@ def factor_block_tridiagonal(diagonal: Array, lower: Array, upper: Array) -> Fac
     n = len(diagonal)
     if n == 1:
         return factor_blocks(diagonal)
-    if diagonal.shape[-1] == 1 and jax.default_backend() == "cpu":
-        # One number a block, one processor: LAPACK's elimination from end to end takes the same time, and compiles at once.
-        below, through, above = jnp.pad(lower[:-1, 0, 0], (1, 0)), diagonal[:, 0, 0], upper[:, 0, 0]
-        return Factored(lambda right: tridiagonal_solve(below, through, above, right), jnp.min(through))
+    if diagonal.shape[-1] == 1 and native.available():
+        return factor_tridiagonal(jnp.pad(lower[:-1, 0, 0], (1, 0)), diagonal[:, 0, 0], upper[:, 0, 0])
     # Odd block j: K_{j,j−1} = from_below, K_{j,j+1} = from_above; it enters row j−1 by to_below, row j+1 by to_above.
     from_below, from_above = lower[0::2], upper[1::2]
     to_below, to_above = upper[0::2], lower[1::2]
@@ -92,3 +90,20 @@ def factor_block_tridiagonal(diagonal: Array, lower: Array, upper: Array) -> Fac
         return jnp.stack([even, odd], axis=1).reshape(right.shape)
 
     return Factored(solve, jnp.minimum(pivot, inner.pivot))
+
+
+def factor_tridiagonal(lower: Array, through: Array, upper: Array) -> Factored:
+    """K x = r for K with rows (lower_i, through_i, upper_i), by machine code; differentiated as a linear solve."""
+    fixed = jax.lax.stop_gradient
+    factors = native.eliminate(fixed(lower), fixed(through), fixed(upper))
+    down, up = lambda x: jnp.pad(x[:-1], (1, 0)), lambda x: jnp.pad(x[1:], (0, 1))
+    product = lambda x: down(x) * lower + through * x + up(x) * upper
+
+    def transposed(_: Solve, r: Array) -> Array:
+        return native.substitute(native.eliminate(fixed(down(upper)), fixed(through), fixed(up(lower))), r)
+
+    def solve(right: Array) -> Array:
+        x = jax.lax.custom_linear_solve(product, right[..., 0], lambda _, r: native.substitute(factors, r), transposed)
+        return x[:, None]
+
+    return Factored(solve, jnp.min(1 / factors[0]))

@@ -26,9 +26,10 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from ..errors import InputError, nearest
+from . import native
 from .cholesky import block_tridiagonal_solve, factor_solve
 from .conjugate import conjugate_gradients
-from .elimination import Factored, factor_block_tridiagonal, factor_blocks
+from .elimination import Factored, factor_block_tridiagonal, factor_blocks, factor_tridiagonal
 from .sparsity import Pattern, Products, column_colours, pattern
 
 KINDS = ("auto", "blocks", "banded", "dense", "matrix-free", "least-squares")
@@ -103,6 +104,9 @@ class Plan:
         if self.kind == "dense":
             blocks = factor_blocks(self._matrix(apply, dtype).T[None])
             return Factored(lambda right: blocks.solve(right[None])[0], blocks.pivot)
+        if self.kind == "banded" and self._tridiagonal and native.available():
+            found = factor_tridiagonal(*self._rows(apply, dtype))
+            return Factored(lambda right: found.solve(right[:, None])[:, 0], found.pivot)
         products, diagonal = self._assembled(apply, dtype)
         if self.kind == "blocks":
             found = factor_blocks(diagonal)
@@ -122,6 +126,23 @@ class Plan:
         products = jax.vmap(apply)(jnp.asarray(seeds, dtype))
         padding = (self.order == self.n)[..., None] * np.eye(self.order.shape[1])
         return products, self._gather(products, self.order, self.order, self.diagonal) + padding
+
+    @property
+    def _tridiagonal(self) -> bool:
+        assert self.order is not None
+        return self.order.shape[1] == 1 and self._in_turn
+
+    def _rows(self, apply: Apply, dtype: Any) -> tuple[Array, Array, Array]:
+        """A tridiagonal K by its three diagonals, each as long as K. The entries are picked out of the products by masked
+        sums, which the compiler fuses, as it does not a gather."""
+        assert self.colours is not None
+        assert self.lower is not None
+        seeds = self.colours[None, :] == np.arange(self.colours.max() + 1)[:, None]
+        products = jax.vmap(apply)(jnp.asarray(seeds, dtype))
+        coupled = self.lower[: self.n - 1, 0, 0]
+        before, after = np.roll(seeds, 1, axis=1) & np.append(False, coupled), np.roll(seeds, -1, axis=1) & np.append(coupled, False)
+        picked = lambda mask: jnp.sum(jnp.where(mask, products, 0.0), axis=0)
+        return picked(before), picked(seeds), picked(after)
 
     def _next(self) -> np.ndarray:
         assert self.order is not None

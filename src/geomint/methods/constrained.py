@@ -7,8 +7,8 @@ A kick is the exact flow of U on the tangent bundle {g(q) = 0, G M⁻¹p = 0}; a
     p ← p − G(q)ᵀμ,   q ← q + τ M⁻¹p   with μ such that g(q) = 0,
 
 followed by a projection of p onto the tangent space. Both are symplectic there, the drift is symmetric and of order 2; so is
-every palindromic sequence of them. A projection before a kick or a drift is never needed: what it removes is absorbed by
-the next μ; one at the end of a step does.
+every palindromic sequence of them. What a projection removes from p would be absorbed by the next μ: positions do not depend
+on it. It is therefore left until the state is shown, and a step costs what it does in SHAKE.
 
 References: Ryckaert, Ciccotti, Berendsen, J. Comput. Phys. 23 (1977) 327; Andersen, J. Comput. Phys. 52 (1983) 24;
 Leimkuhler, Skeel, J. Comput. Phys. 112 (1994) 117; Fernández-Pendás, Akhmatskaya, Sanz-Serna, J. Comput. Phys. 327 (2016)
@@ -41,6 +41,7 @@ from .planning import concrete, plan_for, start_key
 from .splitting import KickDrift, Verlet, in_turn
 
 OFF = 1
+SMALL = 32  # coordinates up to which a force is evaluated twice rather than carried
 TINY = 6  # constraints up to which a dense matrix is written out; beyond, a band pays
 DEPENDENT = 1e-12  # smallest eigenvalue of G M⁻¹Gᵀ, relative to the largest, below which constraints count as dependent
 SOLVERS = (*KINDS, "sweep", "newton")
@@ -170,6 +171,18 @@ def _named(among: list[int]) -> str:
 
 
 # --- the methods ----------------------------------------------------------------------------------------------------
+class Moving(eqx.Module):
+    """What Rattle carries."""
+
+    q: Any
+    p: Any  # not yet projected
+    last: Any  # impulses of the constraint in the last step, by drift: a first guess for the next
+    before: Any  # and in the one before
+    lengths: tuple[Any, Any]  # of the last two steps, where lengths vary
+    status: Any
+    force: tuple[Any, ...]
+
+
 @register({}, {"base": Verlet(form="drift")}, {"base": "two-stage"})
 class Rattle(Constrained):
     """RATTLE: a splitting on the constraint manifold, constrained after every drift. Order 2, symmetric, symplectic.
@@ -197,51 +210,56 @@ class Rattle(Constrained):
     def _drifts(self) -> int:
         return sum(kind == "drift" for kind, _ in self.base.stages)
 
-    @property
-    def _carries_force(self) -> bool:
-        return self.base.stages[0][0] == "kick"
+    def _carries_force(self, q: Array) -> bool:
+        return self.base.stages[0][0] == "kick" and q.size > SMALL
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
         q = value(state.q)
         m = jax.eval_shape(mech.constraint, q).size
-        # One guess of the multipliers for every drift of a step, from the last two steps, per unit of dt.
-        last = jnp.zeros((self._drifts, m), q.dtype)
-        force = (mech.force(q),) if self._carries_force else ()
-        return state.q, state.p, (last, last), jnp.zeros((), int), force
+        none = jnp.zeros((self._drifts, m), q.dtype)
+        force = (mech.force(q),) if self._carries_force(q) else ()
+        length = jnp.zeros((), q.dtype)
+        return Moving(state.q, state.p, none, none, (length, length), jnp.zeros((), int), force)
 
-    def rescale(self, mech: Mechanics, carry: Carry, dt: Array) -> Carry:
-        q, p, (last, _), *rest = carry
-        return q, p, (last, last), *rest  # no trend can be read from steps of different lengths
+    def rescale(self, mech: Mechanics, carry: Moving, dt: Array) -> Moving:
+        # The first impulse of a step also holds what the projection at the end of the step before would have removed: it
+        # goes with half the sum of two lengths. No trend can be read from steps of different lengths.
+        last, before = carry.lengths
+        whole = last + before
+        usable = jnp.abs(whole) > 1e-3 * jnp.abs(last)
+        factor = jnp.where(usable, (dt + last) / jnp.where(usable, whole, 1.0), 1.0)
+        impulses = carry.last.at[0].multiply(factor)
+        return dataclasses.replace(carry, last=impulses, before=impulses, lengths=(jnp.asarray(dt, last.dtype), last))
 
-    def step(self, mech: Mechanics, carry: Carry, dt: Array) -> Carry:
-        q, p, (last, before), status, force = carry
-        manifold = self.held(mech, q)
+    def step(self, mech: Mechanics, carry: Moving, dt: Array) -> Moving:
+        manifold = self.held(mech, carry.q)
 
         def kick(moving: Carry, h: Array) -> Carry:
-            q, p, multipliers, i, status, force = moving
-            return q, p + h * (force[0] if force else mech.force(q)), multipliers, i, status, force
+            q, p, impulses, i, status, force = moving
+            return q, p + h * (force[0] if force else mech.force(q)), impulses, i, status, force
 
         def drift(moving: Carry, h: Array) -> Carry:
-            q, p, multipliers, i, status, force = moving
+            q, p, impulses, i, status, force = moving
             here = value(q)
-            guess = multipliers[i] * (h * dt)
-            placed = manifold.place(mech, here, here + mech.displacement(p, h), guess)
-            p = p - mech.constraint_force(here, placed.multipliers / h)
+            placed = manifold.place(mech, here, here + mech.displacement(p, h), impulses[i] * h)
+            impulse = placed.multipliers / h
+            p = p - mech.constraint_force(here, impulse)
             q = q + mech.displacement(p, h)
-            q = q + manifold.polish(value(q))
-            multipliers = jax.lax.dynamic_update_index_in_dim(multipliers, placed.multipliers / (h * dt), i, 0)
+            q = q + manifold.polish(value(q)) if manifold.way == "rotation" else q
+            impulses = impulse[None] if self._drifts == 1 else jax.lax.dynamic_update_index_in_dim(impulses, impulse, i, 0)
             force = (mech.force(q),) if force else ()
-            return q, p, multipliers, i + 1, jnp.where((status == 0) & ~placed.converged, OFF, status), force
+            return q, p, impulses, i + 1, jnp.where((status == 0) & ~placed.converged, OFF, status), force
 
-        moving = (q, p, 2 * last - before, jnp.zeros((), int), status, force)
-        q, p, found, _, status, force = in_turn(self.base.stages, kick, drift, moving, dt, cheap_drift=False)
-        return q, self.tangent(mech, q, p), (found, last), status, force
+        guess = 2 * carry.last - carry.before
+        moving = (carry.q, carry.p, guess, jnp.zeros((), int), carry.status, carry.force)
+        q, p, impulses, _, status, force = in_turn(self.base.stages, kick, drift, moving, dt, cheap_drift=False)
+        return Moving(q, p, impulses, carry.last, carry.lengths, status, force)
 
-    def output(self, mech: Mechanics, carry: Carry) -> State:
-        return self.shown(mech, carry[0], carry[1])
+    def output(self, mech: Mechanics, carry: Moving) -> State:
+        return self.shown(mech, carry.q, self.tangent(mech, carry.q, carry.p))
 
-    def status(self, carry: Carry) -> Array:
-        return carry[3]
+    def status(self, carry: Moving) -> Array:
+        return carry.status
 
 
 @register()

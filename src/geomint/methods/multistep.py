@@ -134,8 +134,8 @@ class SymmetricMultistep(Constrained):
 
             def step(carry: Carry, _: None) -> tuple[Carry, tuple[Compensated, Array, Array]]:
                 carry = starter.step(mech, carry, h)
-                failed = starter.status(carry)
-                return carry, (carry[0], value(carry[1]), jnp.zeros((), int) if failed is None else failed)
+                failed, shown = starter.status(carry), starter.output(mech, carry)
+                return carry, (shown.q, value(shown.p), jnp.zeros((), int) if failed is None else failed)
 
             return jax.lax.scan(step, starter.init(mech, start, h), None, length=half)[1]
 
