@@ -27,8 +27,22 @@ class Constraint(eqx.Module):
     def __call__(self, q: Array, params: Any = None) -> Array:
         return self.residual(q)
 
-    def __and__(self, other: Constraint) -> Both:
-        return Both(self, other)
+    def __and__(self, other: Any) -> Both:
+        return Both(self, other if isinstance(other, Constraint) else Plain(other))
+
+
+class Plain(Constraint):
+    """Any function g(q) as a constraint that can be added to others."""
+
+    function: Any = eqx.field(static=True)
+
+    def __init__(self, function: Any):
+        if not callable(function):
+            raise InputError(f"a constraint is a function of q, not {type(function).__name__}.")
+        self.function = function
+
+    def residual(self, q: Array) -> Array:
+        return jnp.ravel(self.function(q))
 
 
 class Both(Constraint):

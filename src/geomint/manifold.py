@@ -38,6 +38,7 @@ from .system import mass_is_matrix
 CHORDS = 6  # rounds with one matrix
 MATRICES = 8  # matrices in one solve
 SWEEPS = 200_000
+QUIET = 20  # sweeps in a row without a smaller correction than ever, before they count as ended
 DONE, POOR = 1, 2
 
 
@@ -130,14 +131,16 @@ class Manifold(eqx.Module):
         def sweep(s):
             q, multipliers, _, before, quiet, count = s
             (moved, multipliers), _ = jax.lax.scan(correct, (q, multipliers), groups)
+            moved = free - shift(multipliers)  # anew, or the rounding of thousands of sweeps adds up
             change = jnp.max(jnp.abs(moved - q))
-            quiet = jnp.where((change >= before) & (change <= 1e3 * tiny), quiet + 1, quiet)
-            return moved, multipliers, change, jnp.minimum(change, before), jnp.where(change <= tiny, 3, quiet), count + 1
+            # Sweeps converge slowly: a small correction does not mean that the root is near, only one that no longer shrinks.
+            quiet = jnp.where((change >= before) & (change <= 30 * tiny), quiet + 1, 0)
+            return moved, multipliers, change, jnp.minimum(change, before), jnp.where(change == 0, QUIET, quiet), count + 1
 
-        unfinished = lambda s: (s[4] < 3) & (s[5] < SWEEPS) & jnp.isfinite(s[2])
+        unfinished = lambda s: (s[4] < QUIET) & (s[5] < SWEEPS) & jnp.isfinite(s[2])
         begin = (free - shift(start), start, jnp.zeros((), free.dtype), jnp.asarray(jnp.inf, free.dtype), 0, 0)
         _, multipliers, _, _, quiet, count = jax.lax.while_loop(unfinished, sweep, begin)
-        return Placed(multipliers, quiet >= 3, count)
+        return Placed(multipliers, quiet >= QUIET, count)
 
     def polish(self, q: Array) -> Array:
         """What brings q back onto the manifold where a closed form leaves rounding to add up: ½Q(I − QᵀQ) for rotations."""

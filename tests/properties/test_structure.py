@@ -22,7 +22,8 @@ def test_every_method_has_a_problem():
 def test_claims(method, problem):
     traits, dt = method.traits, problem.step(method)
     slope = measure.order(method, problem.system, problem.at, max(2, traits.order / 2) * dt)  # room above round-off
-    assert slope.order == pytest.approx(traits.order, abs=0.15), slope
+    # A multistep method nears its order from above, and late: the term of order r + 2 still shows where rounding begins.
+    assert traits.order - 0.15 < slope.order < traits.order + (0.15 if traits.steps <= 2 else 0.6), slope
     if traits.symplectic:
         assert measure.symplecticity(method, problem.system, problem.at, 2 * dt) < ROUND_OFF
     if traits.symmetric:

@@ -215,11 +215,12 @@ class Rattle(Constrained):
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
         q = value(state.q)
-        m = jax.eval_shape(mech.constraint, q).size
-        none = jnp.zeros((self._drifts, m), q.dtype)
+        multipliers = self.held(mech, q).multipliers(mech, q, value(state.p))
+        shares = jnp.asarray([0.5] + [1.0] * (self._drifts - 1), q.dtype) / self._drifts
+        impulses = jnp.multiply.outer(shares * dt, multipliers)
         force = (mech.force(q),) if self._carries_force(q) else ()
         length = jnp.zeros((), q.dtype)
-        return Moving(state.q, state.p, none, none, (length, length), jnp.zeros((), int), force)
+        return Moving(state.q, state.p, impulses, impulses, (length, length), jnp.zeros((), int), force)
 
     def rescale(self, mech: Mechanics, carry: Moving, dt: Array) -> Moving:
         # The first impulse of a step also holds what the projection at the end of the step before would have removed: it
@@ -286,9 +287,10 @@ class Shake(Constrained):
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
         q = state.q
-        none = jnp.zeros(jax.eval_shape(mech.constraint, value(q)).shape, value(q).dtype)
-        before, _, first = self._half(mech, q, state.p, -0.5 * dt, -dt, none)
-        after, multipliers, second = self._half(mech, q, before, dt, dt, none)
+        # Of two roots, as on a sphere, the one near the exact multipliers is meant.
+        near = self.held(mech, q).multipliers(mech, value(q), value(state.p))
+        before, _, first = self._half(mech, q, state.p, -0.5 * dt, -dt, near)
+        after, multipliers, second = self._half(mech, q, before, dt, dt, near)
         status = jnp.where(first & second, 0, OFF)
         return q, before, after, (multipliers, multipliers), status
 

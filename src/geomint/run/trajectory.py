@@ -92,6 +92,24 @@ class Trajectory:
         return self.columns.get("multipliers", np.zeros((*self.energy.shape, 0)))
 
     @property
+    def constraint_forces(self) -> Any:
+        """−G(q)ᵀλ at the saved points: the force with which the constraint acts, of the shape of q."""
+        system = self.system
+        if system is None:
+            raise AttributeError("constraint forces need the constraint: load with gm.load(path, system=system).")
+        if "multipliers" not in self.columns:
+            return np.zeros_like(self.q)
+        q_shape = self.q.shape[2:] if self.members else self.q.shape[1:]
+        over_time = lambda stated, q, x: -jax.vmap(derive(stated, q_shape).constraint_force)(q, x)
+        if self.spread == "states and params":
+            force = jax.vmap(lambda k, q, x: over_time(system.with_params(k), q, x))(system.params, self.q, self.multipliers)
+        elif self.members:
+            force = jax.vmap(lambda q, x: over_time(system, q, x))(self.q, self.multipliers)
+        else:
+            force = over_time(system, self.q, self.multipliers)
+        return force if isinstance(self.q, jax.Array) else np.asarray(force)
+
+    @property
     def failed_at(self) -> np.ndarray:
         """For each member of an ensemble the first saved index that is not good, or −1."""
         energy = np.atleast_2d(self.energy)
