@@ -78,7 +78,7 @@ def test_without_beta_it_is_verlet():
 def test_linear_stability_limit(beta):
     """On V = ½q² the step is stable up to h = 2/√(1−4β)."""
     system = gm.System(lambda q: 0.5 * jnp.sum(q**2))
-    trace = lambda h: np.trace(np.asarray(measure._jacobian(1, gm.ZhangSkeel(beta), system, jnp.ones(1), jnp.ones(1), jnp.asarray(h))))
+    trace = lambda h: np.trace(np.asarray(measure.step_jacobian(gm.ZhangSkeel(beta), system, jnp.ones(1), jnp.ones(1), jnp.asarray(h))))
     stable, unstable = 1.0, 20.0
     for _ in range(40):
         middle = 0.5 * (stable + unstable)
@@ -90,7 +90,7 @@ def test_linear_stability_limit(beta):
 def test_no_linear_limit_from_a_quarter_on(beta):
     system = gm.System(lambda q: 0.5 * jnp.sum(q**2))
     for h in np.geomspace(0.1, 1e4, 60):
-        assert abs(np.trace(np.asarray(measure._jacobian(1, gm.ZhangSkeel(beta), system, jnp.ones(1), jnp.ones(1), jnp.asarray(h))))) <= 2 + 1e-9
+        assert abs(np.trace(np.asarray(measure.step_jacobian(gm.ZhangSkeel(beta), system, jnp.ones(1), jnp.ones(1), jnp.asarray(h))))) <= 2 + 1e-9
 
 
 def test_structure_is_found_and_reported():

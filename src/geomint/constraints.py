@@ -142,15 +142,21 @@ class OnSphere(Constraint):
         return jnp.sum((points - self.centre) ** 2, axis=-1) - self.radius**2
 
 
+UPPER = np.triu_indices(3)
+WEIGHTS = np.where(UPPER[0] == UPPER[1], 1.0, np.sqrt(2.0))
+
+
 class Orthogonal(Constraint):
-    """Rotation matrices: QᵀQ = I for q of shape (3, 3) or (bodies, 3, 3); six equations each, the upper triangle by rows."""
+    """Rotation matrices: QᵀQ = I for q of shape (3, 3) or (bodies, 3, 3); six equations each, the upper triangle by rows.
+
+    Entries off the diagonal are weighted by √2: then Σg² = |QᵀQ − I|², which no rotation changes (for gm.penalize).
+    """
 
     def residual(self, q: Array) -> Array:
         if q.shape[-2:] != (3, 3):
             raise InputError(f"Orthogonal holds matrices in q of shape (3, 3) or (bodies, 3, 3), not {q.shape}.")
-        rows, columns = np.triu_indices(3)
         gram = jnp.einsum("...ki,...kj->...ij", q, q) - jnp.eye(3, dtype=q.dtype)
-        return gram[..., rows, columns].reshape(-1)
+        return (gram[..., *UPPER] * WEIGHTS).reshape(-1)
 
 
 def _lengths(lengths: Any, count: int) -> Array:

@@ -27,8 +27,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
+from scipy import sparse
 
-from .constraints import OnSphere, Orthogonal
+from .constraints import UPPER, WEIGHTS, OnSphere, Orthogonal
 from .linalg import Plan, newton
 from .linalg.sparsity import greedy_colours
 from .linalg.structure import dense
@@ -154,14 +155,15 @@ class Manifold(eqx.Module):
         if self.way == "sphere":
             arm = q - mech.system.constraint.centre
             return jnp.atleast_1d(jnp.sum(arm * p, axis=-1) / (2 * jnp.sum(arm**2, axis=-1)))
-        return self._gram_solve(mech, q, mech.constraint_rate(q, mech.velocity(p)))
+        return self.gram_solve(mech, q, mech.constraint_rate(q, mech.velocity(p)))
 
     def multipliers(self, mech: Mechanics, q: Array, p: Array) -> Array:
         """λ of the exact motion: (G M⁻¹Gᵀ) λ = G M⁻¹f + g''(v, v)."""
         right = mech.constraint_rate(q, mech.velocity(mech.force(q))) + mech.constraint_curvature(q, mech.velocity(p))
-        return self._gram_solve(mech, q, right)
+        return self.gram_solve(mech, q, right)
 
-    def _gram_solve(self, mech: Mechanics, q: Array, right: Array) -> Array:
+    def gram_solve(self, mech: Mechanics, q: Array, right: Array) -> Array:
+        """x with (G M⁻¹Gᵀ) x = right."""
         apply = lambda d: mech.constraint_rate(q, mech.velocity(mech.constraint_force(q, d)))
         if self.plan.kind in ("matrix-free", "least-squares"):
             return self.plan.solve(apply, right).x
@@ -172,8 +174,6 @@ def _sweep_colours(plan: Plan) -> np.ndarray:
     """Constraints of one colour do not meet in G M⁻¹Gᵀ; all differ where its pattern is not known."""
     if plan.order is None or plan.diagonal is None:
         return np.arange(plan.n)
-    from scipy import sparse
-
     block, a, b = np.nonzero(plan.diagonal)
     pairs = [(plan.order[block, a], plan.order[block, b])]
     if plan.lower is not None:
@@ -242,6 +242,6 @@ def _rotation(mech: Mechanics, q: Array, free: Array) -> Placed:
     rotation = jnp.eye(3, dtype=q.dtype) + 2 * zeroth * cross + 2 * cross @ cross
     symmetric = b - rotation * d[..., None, :]
     symmetric = 0.5 * (symmetric + jnp.swapaxes(symmetric, -1, -2))
-    # Gᵀμ = qΛ for the six equations of the upper triangle: Λ_ii = 2μ_ii, Λ_ij = μ_ij.
-    rows, columns = np.triu_indices(3)
-    return Placed((symmetric[..., rows, columns] * np.where(rows == columns, 0.5, 1.0)).reshape(-1), converged, jnp.zeros((), int))
+    # Gᵀμ = qΛ for the six equations of the upper triangle: Λ_ii = 2μ_ii, Λ_ij = √2 μ_ij.
+    multipliers = symmetric[..., *UPPER] * np.where(WEIGHTS == 1, 0.5, 1 / WEIGHTS)
+    return Placed(multipliers.reshape(-1), converged, jnp.zeros((), int))

@@ -162,8 +162,11 @@ def _slope(steps: list[float], errors: list[float], floor: float) -> float:
 
 
 # --- symplecticity, symmetry, reversibility -------------------------------------------------------------------------
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _jacobian(n: int, steps: int, method: Method, system: Stated, q: Array, p: Array, dt: Array) -> Array:
+@functools.partial(jax.jit, static_argnames="steps")
+def step_jacobian(method: Method, system: Stated, q: Array, p: Array, dt: Array, steps: int = 1) -> Array:
+    """The derivative of (q, p) after so many steps with respect to (q, p) before, (2n, 2n)."""
+    n = q.size
+
     def step(x: Array) -> Array:
         mech = derive(system, q.shape)
         begun = _begun(method, mech, x[:n].reshape(q.shape), x[n:].reshape(q.shape), dt)
@@ -195,7 +198,8 @@ def symplecticity(method: Method, system: Stated, at: Point, dt: float) -> float
     """max |JᵀΩJ − Ω| on the tangent space, relative to max |J|², J the derivative of one step; of a multistep method, of as
     many steps as leave its start behind."""
     n, method = at.q.size, method.prepare([(system, at.q)])
-    jacobian = np.asarray(_jacobian(n, 1 if method.traits.steps <= 2 else 2 * method.traits.steps, method, system, jnp.asarray(at.q, float), jnp.asarray(at.p, float), jnp.asarray(dt, float)))
+    steps = 1 if method.traits.steps <= 2 else 2 * method.traits.steps
+    jacobian = np.asarray(step_jacobian(method, system, *(jnp.asarray(x, float) for x in (at.q, at.p, dt)), steps=steps))
     omega = np.block([[np.zeros((n, n)), np.eye(n)], [-np.eye(n), np.zeros((n, n))]])
     basis = _tangent(system, at)
     moved = jacobian @ basis

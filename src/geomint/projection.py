@@ -10,20 +10,26 @@ import numpy as np
 from jaxtyping import Array
 
 from .errors import InputError
+from .manifold import Manifold
 from .mechanics import Mechanics
+from .methods.constrained import find_manifold
 from .run.inputs import as_array
 from .system import System, check_mass
 
 
 @jax.jit
-def _corrections(system: System, q: Array, v: Array) -> tuple[Array, Array, Array]:
-    """M⁻¹Gᵀ(G M⁻¹Gᵀ)⁻¹ applied to g(q) and to G v, by least squares where constraints depend on each other; and max |g|."""
+def _correction(manifold: Manifold, system: System, q: Array) -> tuple[Array, Array]:
+    """M⁻¹Gᵀ(G M⁻¹Gᵀ)⁻¹ g(q), and max |g|."""
     mech = Mechanics(system, q.shape)
-    jacobian = mech.constraint_jacobian(q)
-    weighted = jax.vmap(lambda row: mech.velocity(row.reshape(q.shape)).ravel(), out_axes=1)(jacobian)
-    solve = lambda r: (weighted @ jnp.linalg.lstsq(jacobian @ weighted, r)[0]).reshape(q.shape)
     g = mech.constraint(q)
-    return solve(g), solve(mech.constraint_rate(q, v)), jnp.max(jnp.abs(g))
+    return mech.velocity(mech.constraint_force(q, manifold.gram_solve(mech, q, g))), jnp.max(jnp.abs(g))
+
+
+@jax.jit
+def _tangent(manifold: Manifold, system: System, q: Array, v: Array) -> Array:
+    mech = Mechanics(system, q.shape)
+    normal = manifold.gram_solve(mech, q, mech.constraint_rate(q, v))
+    return v - mech.velocity(mech.constraint_force(q, normal))
 
 
 def project(system: System, q0: Any, v0: Any = None) -> tuple[np.ndarray, np.ndarray]:
@@ -35,15 +41,16 @@ def project(system: System, q0: Any, v0: Any = None) -> tuple[np.ndarray, np.nda
     if v.shape != q.shape:
         raise InputError(f"v0 has shape {v.shape}, but q0 has shape {q.shape}; they must be the same.")
     check_mass(system, q.shape)
+    manifold = find_manifold("newton", 1.0, [(system, q)])
     size = max(1.0, float(np.max(np.abs(q)))) ** 2
     for _ in range(50):
-        step, _, residual = _corrections(system, q, v)
+        step, residual = _correction(manifold, system, q)
         if not np.isfinite(residual):
             break
         q = q - np.asarray(step)
         if residual < 1e-15 * size or np.max(np.abs(step)) < 1e-15 * size:
             break
-    residual = float(_corrections(system, q, v)[2])
+    residual = float(_correction(manifold, system, q)[1])
     if not residual < 1e-10 * size:
         raise InputError(f"project found no point with g(q) = 0 near q0: |g| = {residual:.3g} after 50 Newton steps. Start nearer to the constraint.")
-    return q, v - np.asarray(_corrections(system, q, v)[1])
+    return q, np.asarray(_tangent(manifold, system, q, v))

@@ -282,7 +282,8 @@ def _banded(found: Pattern, n: int, tiny: int) -> Plan | None:
     order = order.reshape(count, size)
     below = np.concatenate([order[1:], np.full_like(order[:1], n)])
     colours = column_colours(found)
-    return Plan("banded", n, f"cyclic reduction of {-(-n // size)} blocks of {size} unknowns in a band, {colours.max() + 1} products",
+    what = f"elimination in a tridiagonal band of {n}" if size == 1 else f"cyclic reduction of {-(-n // size)} blocks of {size}"
+    return Plan("banded", n, f"{what} unknowns{' in a band' if size > 1 else ''}, {colours.max() + 1} products",
                 colours, order, _masks(found, order, order, n), _masks(found, order, below, n))  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
+from ..constraints import Distances
 from ..errors import InputError
 from ..lagrange import LagrangianSystem
 from ..symmetries import Rotation
@@ -12,15 +13,9 @@ from ..system import System
 from .base import Model, at_least, model
 
 
-def links(lengths: np.ndarray):
+def links(lengths: np.ndarray) -> Distances:
     """g_i = |x_i − x_{i−1}|² − L_i², the first link from the origin."""
-    squares = np.asarray(lengths, float) ** 2
-
-    def constraint(q):
-        step = jnp.diff(q, axis=0, prepend=jnp.zeros((1, q.shape[1]), q.dtype))
-        return jnp.sum(step**2, axis=1) - squares
-
-    return constraint
+    return Distances([(None if i == 0 else i - 1, i) for i in range(len(lengths))], lengths)
 
 
 def hanging(q):

@@ -144,7 +144,7 @@ def structure(quick: bool) -> Outcome:
 def half_traces(beta: Any, steps: jax.Array) -> jax.Array:
     """½ |trace| of the matrix of one step on V = ½q², for steps hω: above 1 powers of it grow."""
     oscillator, zero = System(lambda q: 0.5 * jnp.sum(q**2)), jnp.zeros(1)
-    one = lambda h: measure._jacobian(1, ZhangSkeel(beta=beta), oscillator, zero, zero, h)
+    one = lambda h: measure.step_jacobian(ZhangSkeel(beta=beta), oscillator, zero, zero, h)
     return 0.5 * jnp.abs(jnp.trace(jax.vmap(one)(steps), axis1=1, axis2=2))
 
 
