@@ -47,8 +47,8 @@ class Placed(NamedTuple):
     """A root of the position equation."""
 
     multipliers: Array  # μ
-    converged: Array
-    rounds: Array  # iterations or sweeps it took
+    converged: Any
+    rounds: Any  # iterations or sweeps it took
 
 
 class Manifold(eqx.Module):

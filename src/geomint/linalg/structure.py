@@ -17,6 +17,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,7 +30,7 @@ from ..errors import InputError, nearest
 from . import native
 from .cholesky import block_tridiagonal_solve, factor_solve
 from .conjugate import conjugate_gradients
-from .elimination import Factored, factor_block_tridiagonal, factor_blocks, factor_tridiagonal
+from .elimination import Blocks, Factored, Reduction, Tridiagonal
 from .sparsity import Pattern, Products, column_colours, pattern
 
 KINDS = ("auto", "blocks", "banded", "dense", "matrix-free", "least-squares")
@@ -96,23 +97,17 @@ class Plan:
     def factor(self, apply: Apply, dtype: Any) -> Factored:
         """K made ready for many solves, where apply(v) = K v and K need not be symmetric, only close to positive definite."""
         if self.kind == "matrix-free":
-            # Inexact: what calls this iterates until its own residual vanishes.
-            return Factored(lambda right: bicgstab(apply, right, tol=1e-10, maxiter=500)[0], jnp.ones((), dtype))
+            return _Iterated(jax.tree_util.Partial(apply))
         if self.kind == "least-squares":
-            inverse = jnp.linalg.pinv(self._matrix(apply, dtype).T, rtol=RANK)
-            return Factored(lambda right: inverse @ right, jnp.ones((), dtype))
+            return _Planned(self, Blocks(jnp.linalg.pinv(self._matrix(apply, dtype).T, rtol=RANK)[None]))
         if self.kind == "dense":
-            blocks = factor_blocks(self._matrix(apply, dtype).T[None])
-            return Factored(lambda right: blocks.solve(right[None])[0], blocks.pivot)
+            return _Planned(self, Blocks.of(self._matrix(apply, dtype).T[None]))
         if self.kind == "banded" and self._tridiagonal and native.available():
-            found = factor_tridiagonal(*self._rows(apply, dtype))
-            return Factored(lambda right: found.solve(right[:, None])[:, 0], found.pivot)
+            return Tridiagonal.of(*self._rows(apply, dtype))
         products, diagonal = self._assembled(apply, dtype)
         if self.kind == "blocks":
-            found = factor_blocks(diagonal)
-        else:
-            found = factor_block_tridiagonal(diagonal, self._lower(products), self._upper(products))
-        return Factored(lambda right: self._flat(found.solve(self._in_blocks(right))), found.pivot)
+            return _Planned(self, Blocks.of(diagonal))
+        return _Planned(self, Reduction.of(diagonal, self._lower(products), self._upper(products)))
 
     def _matrix(self, apply: Apply, dtype: Any) -> Array:
         """Kᵀ: row i is K e_i."""
@@ -158,13 +153,15 @@ class Plan:
         return self._gather(products, self.order, self._next(), np.swapaxes(self.lower, -1, -2))
 
     def _in_blocks(self, right: Array) -> Array:
-        assert self.order is not None
+        if self.order is None:
+            return right[None]
         if self._in_turn:
             return jnp.pad(right, (0, self.order.size - self.n)).reshape(self.order.shape)
         return jnp.concatenate([right, jnp.zeros(1, right.dtype)])[self.order]
 
     def _flat(self, x: Array) -> Array:
-        assert self.order is not None
+        if self.order is None:
+            return x[0]
         if self._in_turn:
             return x.ravel()[: self.n]
         place = np.empty(self.n + 1, int)
@@ -185,6 +182,25 @@ class Plan:
         row = np.minimum(rows, self.n - 1)
         entries = products[colour[:, None, :], row[:, :, None]]
         return jnp.where(mask, entries, 0.0)
+
+
+class _Planned(Factored):
+    """Factors of the matrix with its rows in the order of a plan."""
+
+    plan: Plan = eqx.field(static=True)
+    factored: Factored
+
+    def solve(self, right: Array) -> Array:
+        return self.plan._flat(self.factored.solve(self.plan._in_blocks(right)))
+
+
+class _Iterated(Factored):
+    """No factors at all. Inexact: what calls this iterates until its own residual vanishes."""
+
+    apply: Any
+
+    def solve(self, right: Array) -> Array:
+        return bicgstab(self.apply, right, tol=1e-10, maxiter=500)[0]
 
 
 def _matrix_free(apply: Apply, right: Array) -> Solved:

@@ -154,11 +154,11 @@ def _inverse_iteration(plan: Plan, system: System, q: Array, start: Array) -> tu
 def dependence(system: System, q: np.ndarray, plan: Plan | None) -> tuple[float, list[int]]:
     """How far the constraints are from depending on each other at q, and which ones come nearest to it."""
     with jax.ensure_compile_time_eval():
-        q = jnp.asarray(q, float)
-        m = Mechanics(system, q.shape).constraint(q).size
+        here = jnp.asarray(q, float)
+        m = Mechanics(system, here.shape).constraint(here).size
         if plan is None or plan.kind == "least-squares":
             plan = fallback(m)
-        smallest, vector = _inverse_iteration(plan, system, q, jnp.asarray(np.random.default_rng(5).normal(size=m)))
+        smallest, vector = _inverse_iteration(plan, system, here, jnp.asarray(np.random.default_rng(5).normal(size=m)))
         size = np.abs(np.asarray(vector))
     if not np.all(np.isfinite(size)):
         return 0.0, list(range(m))
