@@ -1,7 +1,7 @@
-"""Draws the figures of the documentation: python docs/figures.py [first] [work-precision].
+"""Draws the figures of the documentation: python docs/figures.py [first] [work-precision] [console] [fernandez] [tao].
 
 They are committed; run this again when a method changes what they show. The second one takes a minute or two, since it
-measures times.
+measures times; so do the others, the experiments of the papers, since they compile much. `tao/chain` draws one of them.
 """
 
 import sys
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
+from PIL import Image
 
 import geomint as gm
 
@@ -82,8 +83,27 @@ def work_precision():
     figure.savefig(IMAGES / "work-precision.png", dpi=100)
 
 
+PAPERS = {"console": "console-hairer-lubich-2013", "fernandez": "fernandez-pendas-2019", "tao": "tao-owhadi-2015"}
+
+
+def experiments(prefix, one=""):
+    """The experiments of a paper at full size, or one of them."""
+    from geomint import papers
+
+    for experiment in papers.find(f"{PAPERS[prefix]}/{one}" if one else PAPERS[prefix]):
+        outcome = experiment()
+        for check in outcome.checks:
+            print(f"{check.name:85s} {check.measured:<12.6g} {'ok' if check.ok else 'OUT OF RANGE'}")
+        path = IMAGES / f"{prefix}-{experiment.name}.png"
+        outcome.figure.savefig(path, dpi=1400 / outcome.figure.get_figwidth())
+        with Image.open(path) as picture:
+            small = picture.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        small.save(path, optimize=True)
+
+
 if __name__ == "__main__":
     IMAGES.mkdir(exist_ok=True)
     drawn = {"first": first, "work-precision": work_precision}
-    for name in sys.argv[1:] or drawn:
-        drawn[name]()
+    for name in sys.argv[1:] or (*drawn, *PAPERS):
+        prefix, _, one = name.partition("/")
+        drawn[name]() if name in drawn else experiments(prefix, one)

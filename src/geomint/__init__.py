@@ -17,10 +17,15 @@ from .errors import ArchiveError, GeomintError, InputError, Interrupted, RunStop
 from .lagrange import LagrangianSystem
 from .mechanics import Mechanics
 from .methods import (
+    IMEX,
+    RESPA,
     Composition,
     Gauss,
+    Gautschi,
     ImplicitMidpoint,
+    Impulse,
     LobattoIIIAB,
+    MollifiedImpulse,
     Newmark,
     PushforwardNewmark,
     Rattle,
@@ -31,6 +36,7 @@ from .methods import (
     StiffZhangSkeel,
     SymmetricMultistep,
     SymplecticEuler,
+    Trigonometric,
     Variational,
     Verlet,
     ZhangSkeel,

@@ -54,7 +54,8 @@ class _Moving:
         method, system, clock = self.runner.method, self.runner.system, self.runner.clock
         turned = Xla(method, system, Clock(clock.t0, -clock.dt))
         turned.layout, turned.rows, turned.buffer_shape = self.runner.layout, self.runner.rows, self.runner.buffer_shape
-        self.runner, self.carry = turned, method.reverse(self.carry)
+        mech = derive(system, self.at.q.shape)
+        self.runner, self.carry = turned, method.rescale(mech, method.reverse(self.carry), jnp.asarray(turned.clock.dt))
         return self
 
 

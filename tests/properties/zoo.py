@@ -79,6 +79,20 @@ def trimer() -> Problem:
     return Problem("trimer", system, Point(q, masses[:, None] * v), 0.03)
 
 
+def harmonic_bonds() -> Problem:
+    """Three particles of unequal mass on harmonic springs of no length, a fast part that is quadratic and not diagonal, with
+    a soft attraction that is neither; the whole moves and turns freely."""
+    masses = np.array([1.0, 0.6, 1.7])
+    i, j = np.array([0, 1]), np.array([1, 2])
+    system = gm.System(
+        newtonian(masses, 1.0, softening=0.7), mass=masses[:, None], fast=lambda q: 2.5 * jnp.sum((q[i] - q[j]) ** 2),
+        symmetries=(gm.Translation(), gm.Rotation((0, 1))),
+    )  # fmt: skip
+    q = np.array([[0.5, 0.1], [-0.4, 0.3], [0.1, -0.6]])
+    v = np.array([[0.1, 0.6], [-0.5, -0.4], [0.4, -0.1]])
+    return Problem("harmonic-bonds", system, Point(q, masses[:, None] * v), 0.05)
+
+
 def linked() -> Problem:
     """Two rods of unequal length in the plane, a full mass matrix, a potential without symmetry."""
     mass = np.array([[1.0, 0.2, 0.1, 0.0], [0.2, 0.8, 0.0, -0.1], [0.1, 0.0, 0.6, 0.1], [0.0, -0.1, 0.1, 1.3]])
@@ -116,7 +130,7 @@ def bent_molecule() -> Problem:
     return Problem("bent-molecule", system, Point(q, masses[:, None] * v), 0.05)
 
 
-PROBLEMS = (coupled_quartic(), three_bodies(), springs(), pendula(), trimer(), linked(), sphere_pair(), bent_molecule())
+PROBLEMS = (coupled_quartic(), three_bodies(), springs(), pendula(), trimer(), harmonic_bonds(), linked(), sphere_pair(), bent_molecule())
 
 
 def fitting(method: gm.methods.Method) -> list[Problem]:
@@ -125,6 +139,7 @@ def fitting(method: gm.methods.Method) -> list[Problem]:
     def fits(problem: Problem) -> bool:
         try:
             method.check(problem.system)
+            method.prepare([(problem.system, problem.at.q)])
         except gm.InputError:
             return False
         return True

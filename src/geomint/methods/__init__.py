@@ -10,6 +10,7 @@ from .filtered import Filtered, Newmark, PushforwardNewmark, SimplifiedZhangSkee
 from .gauss import Gauss, ImplicitMidpoint
 from .lobatto import LobattoIIIAB
 from .multistep import SymmetricMultistep
+from .oscillatory import FILTERS, IMEX, RESPA, Gautschi, Impulse, MollifiedImpulse, Trigonometric
 from .runge_kutta import RungeKutta4
 from .splitting import TABLES, KickDrift, Splitting, SymplecticEuler, Verlet
 from .variational import Variational
@@ -21,6 +22,6 @@ def named(text: str) -> Method:
 
 
 __all__ = [
-    "SCHEMES", "TABLES", "Carry", "Composition", "Filtered", "Gauss", "ImplicitMidpoint", "KickDrift", "LobattoIIIAB", "Method", "Newmark", "PushforwardNewmark", "Rattle",
-    "RungeKutta4", "Shake", "SimplifiedZhangSkeel", "Splitting", "State", "StiffZhangSkeel", "SymmetricMultistep", "SymplecticEuler", "Traits", "Variational", "Verlet", "ZhangSkeel", "all", "as_method", "classes", "named", "register",
+    "FILTERS", "IMEX", "RESPA", "SCHEMES", "TABLES", "Carry", "Composition", "Filtered", "Gauss", "Gautschi", "ImplicitMidpoint", "Impulse", "KickDrift", "LobattoIIIAB", "Method", "MollifiedImpulse", "Newmark", "PushforwardNewmark", "Rattle",
+    "RungeKutta4", "Shake", "SimplifiedZhangSkeel", "Splitting", "State", "StiffZhangSkeel", "SymmetricMultistep", "SymplecticEuler", "Traits", "Trigonometric", "Variational", "Verlet", "ZhangSkeel", "all", "as_method", "classes", "named", "register",
 ]  # fmt: skip

@@ -3,11 +3,20 @@
 A module or two per paper; importing it registers its experiments.
 """
 
-from . import console_hairer_lubich_2013, console_hairer_lubich_2013_systems, fernandez_pendas_2019, fernandez_pendas_2019_solvers, stern_grinspun_2009, tao_owhadi_2015, tao_owhadi_2015_systems
+from . import (
+    console_hairer_lubich_2013,
+    console_hairer_lubich_2013_systems,
+    fernandez_pendas_2019,
+    fernandez_pendas_2019_solvers,
+    stern_grinspun_2009,
+    tao_owhadi_2015,
+    tao_owhadi_2015_penalty,
+    tao_owhadi_2015_systems,
+)
 from .base import Check, Experiment, Outcome, Reproduction, all, experiment, find, reproduce
 
 __all__ = [
     "Check", "Experiment", "Outcome", "Reproduction", "all", "console_hairer_lubich_2013", "console_hairer_lubich_2013_systems", "experiment",
     "fernandez_pendas_2019", "fernandez_pendas_2019_solvers", "find", "reproduce",
-    "stern_grinspun_2009", "tao_owhadi_2015", "tao_owhadi_2015_systems",
+    "stern_grinspun_2009", "tao_owhadi_2015", "tao_owhadi_2015_penalty", "tao_owhadi_2015_systems",
 ]  # fmt: skip

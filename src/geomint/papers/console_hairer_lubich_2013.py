@@ -112,9 +112,9 @@ def draw_coefficients() -> Figure:
     from ..plots import new_figure  # matplotlib is loaded only when something is drawn
 
     figure = new_figure(12.5, 4.6)
-    region, *circles = figure.subplots(1, 3, width_ratios=(1.12, 1, 1))
+    region, *circles = figure.subplots(1, 3)
     draw_region(region)
-    region.set_title("Fig. 1: where (13) holds, order 6")
+    region.set_title("Fig. 1: in the grey, (13) holds for order 6", fontsize=10)
     for axes, label, a in zip(circles, ("(A)", "(B)"), (A, B), strict=True):
         method = construct(a)
         angle = np.linspace(0, 2 * np.pi, 400)
@@ -124,7 +124,7 @@ def draw_coefficients() -> Figure:
         axes.plot(np.real(rho), np.imag(rho), "o", ms=7, mfc="none", color="C0", label="roots of ρ (1 is double)")
         axes.plot(np.real(sigma), np.imag(sigma), "x", ms=7, mew=1.8, color="C3", label="non-zero roots of σ")
         axes.set(xlim=(-1.55, 1.55), ylim=(-1.55, 1.55), aspect="equal", xlabel="Re ζ", ylabel="Im ζ")
-        axes.set_title(f"{label}: a = ({a[0]:g}, {a[1]:g}), largest |ζ| of σ {max(abs(sigma)):.4f}", fontsize=10)
+        axes.set_title(f"{label}: a = (−{-a[0]:g}, {a[1]:g}), largest |ζ| of σ: {max(abs(sigma)):.4f}", fontsize=10)
         axes.grid(alpha=0.25)
     figure.legend(*circles[0].get_legend_handles_labels(), loc="outside lower right", ncols=2, frameon=False)
     return figure
@@ -139,16 +139,18 @@ def draw_region(axes: Axes, fill: bool = True) -> None:
     axes.contour(line, line, value, levels=[0], colors="k", linewidths=1.2)
     axes.plot([], [], color="k", lw=1.2, label="β² = 4α(γ − 2α)")
     axes.plot([-1, 1], [-1, 1], color="0.4", lw=0.8, ls=":", label="a₁ = a₂: ρ has double roots")
-    marks = (("(A)", A, "o", "C0"), ("(B)", B, "X", "C3"), ("largest Ω", WIDEST, "*", "C1"))
-    for name, (a_1, a_2), marker, color in marks:
-        axes.plot(a_1, a_2, marker, ms=10 if marker == "*" else 8, color=color, mec="w", mew=0.8)
-        axes.annotate(name, (a_1, a_2), (8, 6), textcoords="offset points", fontsize=9, bbox={"boxstyle": "round,pad=0.15", "fc": "w", "ec": "none", "alpha": 0.75})
-    axes.set(xlim=(-1, 1), ylim=(-1, 1), aspect="equal", xlabel="a₁", ylabel="a₂")
+    marks = (("(A)", A, "o", "C0", (8, 6)), ("(B)", B, "X", "C3", (8, 6)), ("largest Ω", WIDEST, "*", "C1", (-24, 9)))
+    for name, (a_1, a_2), marker, color, shift in marks:
+        axes.plot(a_1, a_2, marker, ms=13 if marker == "*" else 8, color=color, mec="k" if marker == "*" else "w", mew=0.6)
+        axes.annotate(name, (a_1, a_2), shift, textcoords="offset points", fontsize=9, bbox={"boxstyle": "round,pad=0.15", "fc": "w", "ec": "none", "alpha": 0.75})
+    ticks = [-1, -0.5, 0, 0.5, 1]
+    axes.set(xlim=(-1, 1), ylim=(-1, 1), aspect="equal", xlabel="a₁", ylabel="a₂", xticks=ticks, yticks=ticks)
     axes.legend(frameon=True, framealpha=0.9, edgecolor="none", fontsize=8, loc="upper right")
 
 
 # --- periodicity ------------------------------------------------------------------------------------------------------
 STEPS = 20_000
+BEYOND = 1e12  # drawn no higher
 METHODS = {"r = 4, a = 0.5": FOUR, "r = 6, (A)": A, "r = 6, largest Ω": WIDEST, "r = 8": EIGHT}
 
 
@@ -202,18 +204,24 @@ def draw_periodicity(width: float, offsets: np.ndarray, swings: dict[str, np.nda
     region, runs = figure.subplots(1, 2, width_ratios=(1.1, 1))
     line = np.arange(-1 + width / 2, 1, width)  # centres of cells
     omega = np.full((len(line), len(line)), np.nan)
+    corners = 0.5 * width * np.array([(-1, -1), (-1, 1), (1, -1), (1, 1)])
     for i, j in itertools.combinations(range(len(line)), 2):
-        if discriminant(line[i], line[j]) > 0:
-            omega[i, j] = omega[j, i] = interval_of_periodicity(construct((round(float(line[i]), 6), round(float(line[j]), 6))))
+        a_1, a_2 = float(line[i]), float(line[j])
+        if any(discriminant(a_1 + x, a_2 + y) > 0 for x, y in corners):  # cells on the curve too; what is beyond it is covered
+            omega[i, j] = omega[j, i] = interval_of_periodicity(construct((round(a_1, 6), round(a_2, 6))))
     image = region.pcolormesh(line, line, omega, cmap="viridis", vmin=0, vmax=1.05, rasterized=True)
     figure.colorbar(image, ax=region, label="Ω")
+    fine = np.linspace(-1, 1, 801)
+    region.contourf(fine, fine, discriminant(*np.meshgrid(fine, fine)), levels=[-np.inf, 0], colors=["w"])
     draw_region(region, fill=False)
-    region.set_title("Ω of the methods of order 6 that satisfy (13)")
+    region.set_title("Ω of the methods of order 6 that satisfy (13)", fontsize=11)
     by_size = np.argsort(offsets)
     for k, (label, swing) in enumerate(swings.items()):
-        runs.semilogy(1 + offsets[by_size], np.minimum(swing[by_size], 1e30), "o-", ms=3.5, lw=1, color=f"C{k}", label=label)
-    runs.axvline(1, color="0.5", lw=0.8, ls="--")
-    runs.set(ylim=(0.5, 1e30), xlabel="hω / Ω", ylabel=f"largest |q| in {STEPS:,} steps", title="Harmonic oscillator from q = 1 at rest")
+        runs.semilogy(offsets[by_size], np.minimum(swing[by_size], BEYOND), ("o-", "s-", "^-", "D-")[k], ms=4, lw=1, color=f"C{k}", label=label)
+    runs.axvline(0, color="0.5", lw=0.8, ls="--")
+    runs.set_xscale("symlog", linthresh=1e-4, linscale=0.6)
+    runs.set(ylim=(0.5, 10 * BEYOND), xlim=(-0.04, 0.04), xlabel="hω/Ω − 1", ylabel=f"largest |q| in {STEPS:,} steps")
+    runs.set_title("Harmonic oscillator from q = 1 at rest\n(what grows beyond 10¹² is drawn there)", fontsize=11)
     runs.legend(frameon=False, fontsize=9, loc="upper left")
     runs.grid(alpha=0.25)
     return figure

@@ -67,9 +67,9 @@ def zigzag(n: int) -> np.ndarray:
     return np.cumsum(np.where(np.arange(n)[:, None] % 2, [1.0, -2.0], [2.0, 1.0]), axis=0)
 
 
-def sweeps(q: np.ndarray, relaxation: float = 1.0, tolerance: float = 1e-12) -> int:
+def sweeps(q: np.ndarray, relaxation: float = 1.0, tolerance: float = 1e-10) -> int:
     """For the first step of .01 from rest, to a tolerance relative to the square of the length of a link, 5."""
-    return count_sweeps(q, q + [0.0, -0.5 * STEP**2], relaxation, 5 * tolerance, 3_000_000)
+    return count_sweeps(q, q + np.array([0.0, -0.5 * STEP**2]), relaxation, 5 * tolerance, 3_000_000)
 
 
 def best_relaxation(n: int) -> float:
@@ -98,14 +98,15 @@ class Cost(NamedTuple):
     n: int
     microseconds: float  # a step, best of three
     rounds: int  # of Newton's method in the first step
-    residual: float  # max |g| over ε L max |q|, in 200 steps
+    residual: float  # max |g| over ε L max |q|, in a thousand steps or more
 
 
-def cost(n: int, steps: int = 200) -> Cost:
+def cost(n: int) -> Cost:
     model, times, run = chain(n), [], None
+    steps = max(1000, 60_000 // n // 20 * 20)  # long enough that starting up does not count
     for _ in range(4):  # the first one compiles
         began = time.perf_counter()
-        run = simulate(model.system, model.q0, model.v0, method=Rattle(), dt=STEP, t_end=steps * STEP, save_every=20)
+        run = simulate(model.system, model.q0, model.v0, method=Rattle(), dt=STEP, t_end=steps * STEP, save_every=steps // 20)
         times.append(time.perf_counter() - began)
     assert run is not None
     residual = np.max(np.abs(run.constraint_residual)) / (EPS * np.sqrt(5) * np.max(np.abs(run.q)))
@@ -116,22 +117,22 @@ def cost(n: int, steps: int = 200) -> Cost:
 def chain_of_links(quick: bool) -> Outcome:
     """Sweeps are counted in the first step from a straight chain at rest, by the slides' rule: until all residuals are below a
     tolerance. Times are for information."""
-    lengths = (3, 30, 300) if quick else (3, 10, 30, 100, 300, 1000)
+    lengths = (10, 300) if quick else (3, 10, 30, 100, 300, 1000)
     costs = [cost(n) for n in lengths]
     swept = (3, 10, 30, 100) if quick else (3, 10, 30, 100, 300)
     far = swept if quick else (*swept, 1000)
     plain, best, bent = {n: sweeps(straight(n)) for n in swept}, {n: sweeps(straight(n), best_relaxation(n)) for n in far}, {n: sweeps(zigzag(n)) for n in far}
-    digit = {n: (plain[n] - sweeps(straight(n), tolerance=1e-8)) / 4 for n in (30, 100)}
-    relaxed = (best[100] - sweeps(straight(100), best_relaxation(100), 1e-8)) / 4
-    roots = {n: float(np.max(np.abs(place(n, "sweep", best_relaxation(n))[0] - place(n, "newton")[0]))) for n in (10, 30)}
+    digit = {n: (plain[n] - sweeps(straight(n), tolerance=1e-8)) / 2 for n in (30, 100)}
+    relaxed = (best[100] - sweeps(straight(100), best_relaxation(100), 1e-8)) / 2
+    roots = {n: float(np.max(np.abs(place(n, "sweep", best_relaxation(n))[0] - place(n, "newton")[0]))) for n in ((10,) if quick else (10, 30, 100))}
     checks = [Check(f"sweeps for a digit over n², {n} links", x / n**2, 0.9, 0.97, "4 ln 10/π² = 0.933") for n, x in digit.items()]
     checks += [
         Check("the same over n, 100 links, best relaxation", relaxed / 100, 0.65, 0.85, "about ln 10/π = 0.733"),
-        Check("sweeps of a straight chain of 100 links, |g| ≤ 5e-12", plain[100], 40_000, 80_000, "about 58,000"),
-        Check("the same at the best relaxation", best[100], 400, 1000, "about 660"),
+        Check("sweeps of a straight chain of 100 links, |g| ≤ 5e-10", plain[100], 30_000, 50_000, "about 39,000"),
+        Check("the same at the best relaxation", best[100], 300, 800, "about 530"),
         Check("most sweeps of a chain with right angles", max(bent.values()), None, 5, "at most 5, of any length"),
         Check("most rounds of Newton's method in the first step", max(x.rounds for x in costs), None, 5, "at most 5"),
-        Check("largest |g| over ε L max |q|, 200 steps", max(x.residual for x in costs), None, 30, "below 30: at round-off"),
+        Check("largest |g| over ε L max |q|", max(x.residual for x in costs), None, 30, "below 30: at round-off"),
     ]
     checks += [Check(f"Rattle(solver='sweep') against Newton, {n} links", x, None, 1e-12 * n, f"below {1e-12 * n:.0e}") for n, x in roots.items()]
     checks += [Check(f"µs a step, {x.n} links", x.microseconds, expected="for information") for x in costs]
@@ -153,16 +154,16 @@ def draw_chain(costs: list[Cost], plain: dict[int, int], best: dict[int, int], b
         counts.loglog(list(found), list(found.values()), style[:-2], ms=4, color=style[-2:], label=label)
     counts.loglog(n, [x.rounds for x in costs], "D-", ms=4, color="C0", label="Newton")
     far = np.array(list(best))
-    counts.loglog(far, 0.933 * 9 * far**2, "k:", lw=1, label="∝ n², ∝ n")
-    counts.loglog(far, 0.733 * 9 * far, "k:", lw=1)
-    counts.set(ylim=(1, 1e8), xlabel="links n", ylabel="rounds in the first step", title="Until |g| ≤ 10⁻¹² L²")
+    counts.loglog(far, 8 * far**2, "k:", lw=1, label="∝ n², ∝ n")
+    counts.loglog(far, 8 * far, "k:", lw=1)
+    counts.set(ylim=(1, 1e8), xlabel="links n", ylabel="rounds in the first step", title="Until |g| ≤ 10⁻¹⁰ L²")
     for k, (length, found) in enumerate(each.items()):
         r, y = np.array(sorted(found.items())).T
         relaxations.semilogy(r, y, ".-", ms=4, lw=1, color=f"C{k}", label=f"{length} links")
         relaxations.plot(best_relaxation(length), found[best_relaxation(length)], "o", ms=7, mfc="none", color=f"C{k}")
     relaxations.set(xlabel="relaxation ω", ylabel="sweeps", title="Over-relaxation, straight chain (rings: 2/(1 + sin(π/2n)))")
     residuals.semilogx(n, [x.residual for x in costs], "o-", ms=4, color="C0")
-    residuals.set(ylim=(0, None), xlabel="links n", ylabel="largest |g| / (ε L max |q|)", title="What is left of the constraint, 200 steps")
+    residuals.set(ylim=(0, None), xlabel="links n", ylabel="largest |g| / (ε L max |q|)", title="What is left of the constraint")
     for axes in (times, counts, relaxations, residuals):
         axes.grid(alpha=0.25)
         if axes is not residuals:
@@ -186,7 +187,7 @@ class Particles:
         for _ in range(3):
             for solver, taken in times.items():
                 began = time.perf_counter()
-                run = go(solver, t_end, 20)
+                run = go(solver, t_end, 5)
                 taken.append(time.perf_counter() - began)
                 if solver == "auto":
                     self.run = run
@@ -212,12 +213,12 @@ def sphere_particles(quick: bool) -> Outcome:
     both = [Particles(n, 40.0 if quick else 400.0) for n in (2, 7)]
     checks = []
     for x in both:
-        error, halves = np.abs(x.energy), np.array_split(np.abs(x.energy), 2)
+        first, second = np.array_split(x.energy, 2)
         checks += [
             Check(f"N = {x.n}: closed form against Newton, 100 steps", x.apart.max(), None, 1e-13, "below 1e-13"),
             Check(f"N = {x.n}: against the formula in NumPy, a step", x.steps, None, 5e-15, "below 5e-15"),
-            Check(f"N = {x.n}: largest energy error over H", error.max() / x.run.energy[0], None, 5e-5, "below 5e-5"),
-            Check(f"N = {x.n}: largest energy error, second half over first", halves[1].max() / halves[0].max(), None, 2.0, "below 2: no drift"),
+            Check(f"N = {x.n}: largest energy error over H", np.max(np.abs(x.energy)) / x.run.energy[0], None, 5e-5, "below 5e-5"),
+            Check(f"N = {x.n}: mean energy, second half − first, over its spread", abs(second.mean() - first.mean()) / x.energy.std(), None, 0.3, "below 0.3: no drift"),
             Check(f"N = {x.n}: angular momentum", x.momentum.max(), None, 1e-12, "below 1e-12"),
             Check(f"N = {x.n}: largest ||q|² − 1|", np.max(np.abs(x.run.constraint_residual)), None, 2e-15, "below 2e-15"),
             Check(f"N = {x.n}: time of Newton over the closed form", x.ratio, expected="for information"),
@@ -235,8 +236,9 @@ def draw_spheres(both: list[Particles]) -> Figure:
         draw_paths(paths, x)
         energy.plot(*envelope(x.run.t, 1e6 * x.energy), lw=0.7, color="C0")
         energy.set(ylabel="10⁶ (H − H(0))", title=f"N = {x.n}: energy, H = {x.run.energy[0]:.3f}")
-        momentum.semilogy(x.run.t[1:], np.maximum(x.momentum[1:], 1e-17), ".", ms=3, color="C1", label="angular momentum")
-        momentum.semilogy(x.run.t, np.maximum(np.max(np.abs(x.run.constraint_residual), axis=1), 1e-17), ".", ms=3, color="C2", label="||q|² − 1|")
+        seen = lambda y: np.where(y > 0, y, np.nan)
+        momentum.semilogy(x.run.t, seen(x.momentum), ".", ms=3, color="C1", label="angular momentum")
+        momentum.semilogy(x.run.t, seen(np.max(np.abs(x.run.constraint_residual), axis=1)), ".", ms=3, color="C2", label="||q|² − 1|")
         momentum.axhline(x.apart.max(), color="k", lw=0.9, ls="--", label="closed form − Newton, 100 steps")
         momentum.set(ylim=(1e-17, 1e-11), ylabel="largest deviation", title=f"N = {x.n}: kept to round-off")
         momentum.legend(frameon=False, fontsize=8, loc="upper left")
