@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -16,7 +16,7 @@ from .arithmetic import value
 from .linalg import newton
 from .mechanics import Derived, Mechanics, Position, scalar
 from .symmetries import Symmetry
-from .system import Stated, System, as_floats, as_function, checked_symmetries
+from .system import Stated, System, as_floats, as_function, checked_symmetries, checked_watch
 
 
 class LagrangianSystem(Stated):
@@ -25,19 +25,21 @@ class LagrangianSystem(Stated):
     lagrangian:  L(q, v) -> scalar, or L(q, v, params); ∂²L/∂v² must be invertible.
     constraint:  g(q) -> (m,), holonomic.
     force:       f(q, v, t) -> an array like q: friction, drives, controls. Work is done, energy is not conserved.
-    symmetries, params: as for System.
+    symmetries, params, watch: as for System.
     """
 
     lagrangian: Any
     force: Any
 
     def __init__(self, lagrangian: Callable, constraint: Callable | None = None, force: Callable | None = None,
-                 symmetries: Sequence[Symmetry] | Symmetry = (), params: PyTree = None, origin: str | None = None):  # fmt: skip
+                 symmetries: Sequence[Symmetry] | Symmetry = (), params: PyTree = None, watch: Mapping[str, Callable] | None = None,
+                 origin: str | None = None):  # fmt: skip
         self.lagrangian = as_function("lagrangian", lagrangian)
         self.constraint = as_function("constraint", constraint)
         self.force = as_function("force", force)
         self.symmetries = checked_symmetries(symmetries)
         self.params = as_floats(params)
+        self.watch = checked_watch(watch)
         self.origin = origin
 
 

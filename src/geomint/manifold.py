@@ -59,7 +59,7 @@ class Manifold(eqx.Module):
     relaxation: Any = 1.0
 
     # --- positions --------------------------------------------------------------------------------------------------
-    def place(self, mech: Mechanics, q: Array, free: Array, guess: Array) -> Placed:
+    def place(self, mech: Any, q: Array, free: Array, guess: Array) -> Placed:
         """μ with g(free − M⁻¹G(q)ᵀμ) = 0."""
         if self.way == "sphere":
             return _on_sphere(mech, q, free)

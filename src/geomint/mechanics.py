@@ -72,6 +72,11 @@ class Derived(eqx.Module):
         return {name: symmetry.momentum_map(value(q), value(p)) for name, symmetry in self.system.named_symmetries.items()}
 
 
+    def watched(self, q: Position, p: Position) -> dict[str, Array]:
+        """What the system asks to be watched, by name."""
+        return {name: jnp.asarray(self.system.call(f, value(q), value(p)), value(q).dtype) for name, f in self.system.watch.items()}
+
+
 class Mechanics(Derived):
     """The derived quantities of a system."""
 

@@ -55,6 +55,7 @@ class Stated(eqx.Module):
     constraint: Any
     symmetries: tuple[Symmetry, ...]
     params: PyTree
+    watch: dict[str, Any]
     origin: str | None = eqx.field(static=True)  # the model expression that made it, for archives
 
     @property
@@ -107,6 +108,7 @@ class System(Stated):
     symmetries:  their momentum maps are watched in every run.
     params:      a pytree handed to potential, fast and constraint as second argument; traced, so that a sweep
                  over it does not recompile and a gradient reaches it.
+    watch:       {name: f(q, p)}, further quantities kept at every saved point, as run.watched[name].
     overrides:   derivatives by hand, {"gradient": ∇V, "fast_gradient": ∇W}; compared with automatic differentiation
                  at q0 when a run starts.
     """
@@ -125,6 +127,7 @@ class System(Stated):
         symmetries: Sequence[Symmetry] | Symmetry = (),
         params: PyTree = None,
         overrides: Mapping[str, Callable] | None = None,
+        watch: Mapping[str, Callable] | None = None,
         origin: str | None = None,
     ):
         self.potential = as_function("potential", potential)
@@ -133,6 +136,7 @@ class System(Stated):
         self.mass = _checked_mass(mass)
         self.symmetries = checked_symmetries(symmetries)
         self.params = as_floats(params)
+        self.watch = checked_watch(watch)
         for name in overrides or {}:
             if name not in OVERRIDES:
                 raise InputError(f"overrides has no entry {name!r}." + nearest(name, OVERRIDES))
@@ -162,6 +166,13 @@ def checked_symmetries(symmetries: Any) -> tuple[Symmetry, ...]:
             hint = f"{s.__name__}()" if isinstance(s, type) else "gm.Translation(), gm.Rotation(...) or gm.Generator(A)"
             raise InputError(f"symmetries takes instances of symmetries, such as {hint}; got {s!r}.")
     return symmetries
+
+
+def checked_watch(watch: Mapping[str, Callable] | None) -> dict[str, Any]:
+    for name in watch or {}:
+        if not isinstance(name, str) or "/" in name or not name:
+            raise InputError(f"watch: a name is a text without '/', not {name!r}.")
+    return {name: as_function(f"watch[{name!r}]", f) for name, f in sorted((watch or {}).items())}
 
 
 def mass_is_matrix(mass_shape: tuple[int, ...], q_shape: tuple[int, ...]) -> bool:

@@ -45,6 +45,8 @@ def observe(method: Method, mech: Any, carry: Carry, t: Array) -> Observed:
     seen: Observed = {"q": q, "p": p, "energy": mech.energy(q, p), **state.extras}
     if mech.system.symmetries:
         seen["momentum_maps"] = mech.momentum_maps(q, p)
+    if mech.system.watch:
+        seen["watched"] = mech.watched(q, p)
     if mech.system.constraint is not None:
         seen["constraint_residual"] = mech.constraint(q)
         seen["velocity_residual"] = mech.constraint_rate(q, mech.velocity_at(q, p))

@@ -37,8 +37,9 @@ from ..manifold import Manifold, closed_form, closed_plan
 from ..mechanics import Mechanics
 from ..system import System
 from .base import Carry, Method, State, Traits, as_method, register
+from .oscillatory import IMEX, Heavier
 from .planning import concrete, plan_for, start_key
-from .splitting import KickDrift, Verlet, in_turn
+from .splitting import KickDrift, Splitting, Stages, Verlet, in_turn
 
 OFF = 1
 SMALL = 32  # coordinates up to which a force is evaluated twice rather than carried
@@ -181,46 +182,68 @@ class Moving(eqx.Module):
     lengths: tuple[Any, Any]  # of the last two steps, where lengths vary
     status: Any
     force: tuple[Any, ...]
+    inertia: Any  # factors of the heavier mass, for IMEX
 
 
-@register({}, {"base": Verlet(form="drift")}, {"base": "two-stage"})
+@register({}, {"base": Verlet(form="drift")}, {"base": "two-stage"}, {"base": IMEX()})
 class Rattle(Constrained):
     """RATTLE: a splitting on the constraint manifold, constrained after every drift. Order 2, symmetric, symplectic.
 
     base: any symmetric splitting (Verlet(), Verlet(form="drift"), Splitting("two-stage"), …) or the name of one. A
     two-stage base gains 1.3 to 1.5 in energy error for the same number of forces; none gives a higher order, for which
     there is Composition(Rattle(), order=8).
+
+    base=IMEX() moves a quadratic fast part implicitly on the manifold: drifts with the mass M + (h²/4) Hess W.
     """
 
-    base: KickDrift = Verlet()
+    base: KickDrift | IMEX = Verlet()
 
     def __init__(self, base: Any = None, *, solver: str = "auto", relaxation: float = 1.0, manifold: Manifold | None = None):
-        from .splitting import Splitting
-
         base = Verlet() if base is None else Splitting(base) if isinstance(base, str) else as_method(base)
-        if not isinstance(base, KickDrift) or not base.traits.symmetric:
-            raise InputError(f"Rattle(base={base.name}): base is a symmetric splitting, such as Verlet() or Splitting('two-stage').")
+        if not isinstance(base, (KickDrift, IMEX)) or not base.traits.symmetric:
+            raise InputError(f"Rattle(base={base.name}): base is a symmetric splitting, such as Verlet() or Splitting('two-stage'), or IMEX().")
         self.base, self.solver, self.relaxation, self.manifold = base, solver, relaxation, manifold
 
     @property
     def traits(self) -> Traits:
-        return dataclasses.replace(self.base.traits, order=2, constrained=True, free=False, needs=("constraint",))
+        return dataclasses.replace(self.base.traits, order=2, constrained=True, free=False, needs=("constraint", *self.base.traits.needs))
+
+    def prepare(self, starts: Sequence[tuple[Any, Any]]) -> Rattle:
+        if not isinstance(self.base, IMEX):
+            return super().prepare(starts)
+        base = self.base.prepare(starts)
+        if not base.quadratic:
+            raise InputError(f"{self.name} needs a quadratic fast part, and this one is not; use Rattle() with shorter steps.")
+        # The inverse of the heavier mass has no structure, nor has G M⁻¹Gᵀ with it.
+        kind = "dense" if self.solver in ("auto", "newton") else self.solver
+        return Rattle(base, solver=self.solver, relaxation=self.relaxation, manifold=self.manifold or find_manifold(kind, self.relaxation, starts))
+
+    @property
+    def _stages(self) -> Stages:
+        return Verlet().stages if isinstance(self.base, IMEX) else self.base.stages
 
     @property
     def _drifts(self) -> int:
-        return sum(kind == "drift" for kind, _ in self.base.stages)
+        return sum(kind == "drift" for kind, _ in self._stages)
 
     def _carries_force(self, q: Array) -> bool:
-        return self.base.stages[0][0] == "kick" and q.size > SMALL
+        return self._stages[0][0] == "kick" and q.size > SMALL
+
+    def _inertia(self, mech: Mechanics, q: Array, dt: Array) -> Any:
+        """Factors of the heavier mass where the base is IMEX."""
+        return self.base.heavier(mech, q, dt).factored if isinstance(self.base, IMEX) else None
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
-        q = value(state.q)
-        multipliers = self.held(mech, q).multipliers(mech, q, value(state.p))
+        q, manifold = value(state.q), self.held(mech, state.q)
+        if manifold.way in ("sphere", "rotation"):  # which need no guess
+            multipliers = jnp.zeros(jax.eval_shape(mech.constraint, q).shape, q.dtype)
+        else:
+            multipliers = manifold.multipliers(mech, q, value(state.p))
         shares = jnp.asarray([0.5] + [1.0] * (self._drifts - 1), q.dtype) / self._drifts
         impulses = jnp.multiply.outer(shares * dt, multipliers)
         force = (mech.force(q),) if self._carries_force(q) else ()
         length = jnp.zeros((), q.dtype)
-        return Moving(state.q, state.p, impulses, impulses, (length, length), jnp.zeros((), int), force)
+        return Moving(state.q, state.p, impulses, impulses, (length, length), jnp.zeros((), int), force, self._inertia(mech, q, dt))
 
     def rescale(self, mech: Mechanics, carry: Moving, dt: Array) -> Moving:
         # The first impulse of a step also holds what the projection at the end of the step before would have removed: it
@@ -230,10 +253,12 @@ class Rattle(Constrained):
         usable = jnp.abs(whole) > 1e-3 * jnp.abs(last)
         factor = jnp.where(usable, (dt + last) / jnp.where(usable, whole, 1.0), 1.0)
         impulses = carry.last.at[0].multiply(factor)
-        return dataclasses.replace(carry, last=impulses, before=impulses, lengths=(jnp.asarray(dt, last.dtype), last))
+        lengths = (jnp.asarray(dt, last.dtype), last)
+        return dataclasses.replace(carry, last=impulses, before=impulses, lengths=lengths, inertia=self._inertia(mech, value(carry.q), dt))
 
     def step(self, mech: Mechanics, carry: Moving, dt: Array) -> Moving:
         manifold = self.held(mech, carry.q)
+        moved = mech if carry.inertia is None else Heavier(mech, carry.inertia)
 
         def kick(moving: Carry, h: Array) -> Carry:
             q, p, impulses, i, status, force = moving
@@ -242,10 +267,10 @@ class Rattle(Constrained):
         def drift(moving: Carry, h: Array) -> Carry:
             q, p, impulses, i, status, force = moving
             here = value(q)
-            placed = manifold.place(mech, here, here + mech.displacement(p, h), impulses[i] * h)
+            placed = manifold.place(moved, here, here + moved.displacement(p, h), impulses[i] * h)
             impulse = placed.multipliers / h
             p = p - mech.constraint_force(here, impulse)
-            q = q + mech.displacement(p, h)
+            q = q + moved.displacement(p, h)
             q = q + manifold.polish(value(q)) if manifold.way == "rotation" else q
             impulses = impulse[None] if self._drifts == 1 else jax.lax.dynamic_update_index_in_dim(impulses, impulse, i, 0)
             force = (mech.force(q),) if force else ()
@@ -253,8 +278,8 @@ class Rattle(Constrained):
 
         guess = 2 * carry.last - carry.before
         moving = (carry.q, carry.p, guess, jnp.zeros((), int), carry.status, carry.force)
-        q, p, impulses, _, status, force = in_turn(self.base.stages, kick, drift, moving, dt, cheap_drift=False)
-        return Moving(q, p, impulses, carry.last, carry.lengths, status, force)
+        q, p, impulses, _, status, force = in_turn(self._stages, kick, drift, moving, dt, cheap_drift=False)
+        return Moving(q, p, impulses, carry.last, carry.lengths, status, force, carry.inertia)
 
     def output(self, mech: Mechanics, carry: Moving) -> State:
         return self.shown(mech, carry.q, self.tangent(mech, carry.q, carry.p))

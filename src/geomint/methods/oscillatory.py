@@ -289,13 +289,18 @@ class Trigonometric(Oscillatory):
         lower = jnp.linalg.cholesky(mass)
         half = jax.scipy.linalg.solve_triangular(lower, matrix, lower=True)
         squares, modes = jnp.linalg.eigh(jax.scipy.linalg.solve_triangular(lower, half.T, lower=True))
-        omega = jnp.sqrt(jnp.maximum(squares, 0.0))
+        # A motion without force has no frequency at all, or rounding would hold it by a weak spring.
+        squares = jnp.where(squares > 1e-12 * jnp.max(squares), squares, 0.0)
+        omega = jnp.sqrt(squares)
         # Ω = L⁻ᵀ V ω Vᵀ Lᵀ on positions and velocities.
         left = jax.scipy.linalg.solve_triangular(lower, modes, lower=True, trans=1)
         right = (lower @ modes).T
-        stiff = jnp.where(squares > 1e-12 * jnp.max(squares), 1 / jnp.where(squares > 0, squares, 1.0), 0.0)
+        stiff = jnp.where(squares > 0, 1 / jnp.where(squares > 0, squares, 1.0), 0.0)
         shift = -(left * stiff) @ (left.T @ pull.ravel())
-        return Flow({name: (left * f(h * omega)) @ right for name, f in table.items()}, shift.reshape(q.shape))
+        origin = jnp.zeros((), q.dtype)
+        # f(0) apart: what a force does not reach is then moved exactly.
+        function = lambda f: f(origin) * jnp.eye(n, dtype=q.dtype) + (left * (f(h * omega) - f(origin))) @ right
+        return Flow({name: function(f) for name, f in table.items()}, shift.reshape(q.shape))
 
     def _slow(self, mech: Mechanics, flow: Flow, q: Any) -> Array:
         """g(Φq)."""

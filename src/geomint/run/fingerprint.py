@@ -83,7 +83,7 @@ def fingerprint(system: Stated, q_shape: tuple[int, ...], spread: str = "one") -
     def stated(q: Any, leaves: list) -> Any:
         mech = derive(traced, q_shape)
         kinds = (mech.potential(q), mech.fast_potential(q)) if isinstance(mech, Mechanics) else (mech.lagrangian(q, 2 * q), mech.outer_force(q, 2 * q, 3.0))
-        return *kinds, mech.constraint(q), mech.momentum_maps(q, q)
+        return *kinds, mech.constraint(q), mech.momentum_maps(q, q), mech.watched(q, q)
 
     closed = jax.make_jaxpr(stated)(q, leaves)
     walker.program(closed.jaxpr, closed.consts)

@@ -17,7 +17,7 @@ def to_xarray(run: Trajectory) -> Any:
     the method saved, over `time` (for an ensemble over `member` and `time`).
 
     The axes of q are `axis_0`, `axis_1`, …; a map with several components has an axis of its own. The attribute
-    `long_name` of a momentum map is the name it has in `run.momentum_maps`.
+    `long_name` of a momentum map or watched quantity is the name it has in `run.momentum_maps` or `run.watched`.
     """
     try:
         import xarray
@@ -27,7 +27,7 @@ def to_xarray(run: Trajectory) -> Any:
 
     leading = ("member", "time") if run.members else ("time",)
     variables: dict[str, Any] = {name: (dims, x) for name, dims, x in _stated(run, leading)}
-    for name, values in run.momentum_maps.items():
+    for name, values in (*run.momentum_maps.items(), *run.watched.items()):
         x = np.asarray(values)
         x = x[..., 0] if x.shape[len(leading):] == (1,) else x
         key = _free_name(clean(name), variables)

@@ -62,15 +62,19 @@ class Trajectory:
         system = self.system
         if system is None:
             raise AttributeError("velocities need the mass: load with gm.load(path, system=system).")
+        return self._at_every_point(system, lambda mech, q, p: mech.velocity_at(q, p), self.p)
+
+    def _at_every_point(self, system: Stated, function: Any, other: Any) -> Any:
+        """function(mech, q, x) of the saved q and of another saved array, with each member's own params."""
         q_shape = self.q.shape[2:] if self.members else self.q.shape[1:]
-        over_time = lambda stated, q, p: jax.vmap(derive(stated, q_shape).velocity_at)(q, p)
+        over_time = lambda stated, q, x: jax.vmap(lambda a, b: function(derive(stated, q_shape), a, b))(q, x)
         if self.spread == "states and params":
-            v = jax.vmap(lambda k, q, p: over_time(system.with_params(k), q, p))(system.params, self.q, self.p)
+            y = jax.vmap(lambda k, q, x: over_time(system.with_params(k), q, x))(system.params, self.q, other)
         elif self.members:
-            v = jax.vmap(lambda q, p: over_time(system, q, p))(self.q, self.p)
+            y = jax.vmap(lambda q, x: over_time(system, q, x))(self.q, other)
         else:
-            v = over_time(system, self.q, self.p)
-        return v if isinstance(self.q, jax.Array) else np.asarray(v)
+            y = over_time(system, self.q, other)
+        return y if isinstance(self.q, jax.Array) else np.asarray(y)
 
     @property
     def energy_error(self) -> Any:
@@ -80,6 +84,11 @@ class Trajectory:
     @property
     def momentum_maps(self) -> dict[str, Any]:
         return self.columns.get("momentum_maps", {})
+
+    @property
+    def watched(self) -> dict[str, Any]:
+        """The quantities of System(watch={name: f(q, p)}), by name."""
+        return self.columns.get("watched", {})
 
     @property
     def constraint_residual(self) -> Any:
@@ -99,15 +108,7 @@ class Trajectory:
             raise AttributeError("constraint forces need the constraint: load with gm.load(path, system=system).")
         if "multipliers" not in self.columns:
             return np.zeros_like(self.q)
-        q_shape = self.q.shape[2:] if self.members else self.q.shape[1:]
-        over_time = lambda stated, q, x: -jax.vmap(derive(stated, q_shape).constraint_force)(q, x)
-        if self.spread == "states and params":
-            force = jax.vmap(lambda k, q, x: over_time(system.with_params(k), q, x))(system.params, self.q, self.multipliers)
-        elif self.members:
-            force = jax.vmap(lambda q, x: over_time(system, q, x))(self.q, self.multipliers)
-        else:
-            force = over_time(system, self.q, self.multipliers)
-        return force if isinstance(self.q, jax.Array) else np.asarray(force)
+        return self._at_every_point(system, lambda mech, q, x: -mech.constraint_force(q, x), self.multipliers)
 
     @property
     def failed_at(self) -> np.ndarray:

@@ -1,0 +1,289 @@
+"""Linear stability, computed from a method's own step on the harmonic oscillator.
+
+A method moves a linear system by a matrix. Where all its eigenvalues lie in the unit disc, the motion stays bounded; where one
+leaves, it grows like ρⁿ. The matrix is the derivative of the step that a run makes, not a formula for it.
+
+    without a fast part    q̈ = −q, over the step h, which is hω
+    with one               V = ½q², W = ½ω²q², over hω at a fixed h, or over h at a fixed ω
+
+One-step methods: the 2×2 derivative of (q, p). Where its determinant is 1, as it is for symplectic and for symmetric methods, the
+test is |trace| ≤ 2, which is smooth in hω: narrow windows of resonance between the points of the grid are found as its maxima.
+Methods with a history: the derivative of the whole carry, whose eigenvalues are the roots of ρ(ζ) + (hω)²σ(ζ), and zeros and ones
+of what is only stored.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array
+
+from .errors import InputError
+from .lagrange import derive
+from .measure import step_jacobian
+from .methods import Method, State, as_method
+from .system import System
+
+BATCH = 1024  # steps and frequencies at a time: one shape, so that a method is compiled once
+PARTS = 8  # into which an interval is cut in each round of a search
+ROUNDS = 14  # 8¹⁴ cuts an interval of the grid down to round-off
+TRACE = 1e-10  # |trace|/2 may exceed 1 by this
+RADIUS = 1e-7  # a spectral radius may, since double eigenvalues are known to √eps only
+
+Interval = tuple[float, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class StabilityDiagram:
+    """Where a method is stable. str() tells it, `plot` draws it.
+
+    method:       its name
+    frequencies:  hω (with `omega`: h), ascending
+    growth:       the spectral radius there, the factor by which the motion grows in a step
+    unstable:     the intervals in which it grows, with ends known to about 1e-9; the last one may be cut by the largest frequency
+    h, omega:     of a method with a fast part: the step, or the frequency, that was held fixed
+    """
+
+    method: str
+    frequencies: np.ndarray
+    growth: np.ndarray
+    unstable: tuple[Interval, ...]
+    h: float | None = None
+    omega: float | None = None
+
+    @property
+    def limit(self) -> float:
+        """Up to where it is stable from 0 on; inf where no end was found up to the largest frequency."""
+        return self.unstable[0][0] if self.unstable else math.inf
+
+    @property
+    def resonances(self) -> tuple[Interval, ...]:
+        """The unstable intervals beyond which it is stable again."""
+        return tuple(i for i in self.unstable if i[1] < self.frequencies[-1])
+
+    @property
+    def last(self) -> float:
+        """Beyond which it is not stable again: the limit, but for resonances; inf where there is none."""
+        return self.unstable[-1][0] if self.unstable and self.unstable[-1][1] >= self.frequencies[-1] else math.inf
+
+    @property
+    def variable(self) -> str:
+        """What the frequencies are."""
+        return "hω" if self.omega is None else "h"
+
+    def __str__(self) -> str:
+        held = f" at h = {self.h:g}" if self.h is not None else f" at ω = {self.omega:g}" if self.omega is not None else ""
+        if not self.unstable:
+            return f"{self.method}{held}: stable for every {self.variable} up to {self.frequencies[-1]:.6g}"
+        lines = [f"{self.method}{held}: stable for {self.variable} up to {self.limit:.6g}"]
+        lines += [f"  resonance {a:.6g} … {b:.6g} (width {b - a:.2g}, growth up to {self._worst(a, b):.6g} a step)" for a, b in self.resonances]
+        return "\n".join([*lines, f"  unstable from {self.last:.6g} on"] if self.resonances and math.isfinite(self.last) else lines)
+
+    def _worst(self, low: float, high: float) -> float:
+        inside = (self.frequencies >= low) & (self.frequencies <= high)
+        return float(np.max(self.growth[inside], initial=1.0))
+
+    def plot(self, path: str | Path | None = None) -> Any:
+        """The growth factor, with the unstable intervals shaded; written to `path` where one is given."""
+        from .plots import checked_path, new_figure, save_figure  # matplotlib is loaded only when something is drawn
+
+        path = None if path is None else checked_path(path)
+        figure = new_figure(8.0, 3.4)
+        axes = figure.subplots()
+        top = min(2.0, max(1.001, 1.05 * float(np.nanmax(np.where(np.isfinite(self.growth), self.growth, 2.0))) - 0.05))
+        low = min(1.0, float(np.nanmin(self.growth)))
+        for a, b in self.unstable:
+            axes.axvspan(a, b, color="C3", alpha=0.18, lw=0.8)
+        axes.plot(self.frequencies, np.minimum(self.growth, 10.0), color="C0", lw=1.4)
+        axes.set(xlim=(0, self.frequencies[-1]), ylim=(low - 0.08 * (top - low), top), xlabel=self.variable, ylabel="growth a step", title=str(self).splitlines()[0])
+        axes.title.set_fontsize(10)
+        axes.grid(alpha=0.25)
+        if path is not None:
+            save_figure(figure, path)
+        return figure
+
+
+def stability_diagram(
+    method: Method, *, largest: float | None = None, points: int = 2000, h: float | None = None, omega: float | None = None
+) -> StabilityDiagram:  # fmt: skip
+    """Where a method is stable on the harmonic oscillator, from its own step.
+
+    largest:  the largest hω (with `omega`: h) looked at; 20, 4π for methods with a fast part, and 4 over h
+    points:   of the grid; narrower windows of a one-step method are found too
+    h:        of a method with a fast part: the step, in units of the slow frequency, held fixed while ω varies (.1)
+    omega:    instead: the fast frequency held fixed while h varies
+    """
+    method = as_method(method)
+    traits = method.traits
+    if not traits.free:
+        raise InputError(f"{method.name} moves constrained systems only, and the linear test problem has no constraint. Its limit for small oscillations along the manifold is that of the splitting it is built on: ask for that one, such as Verlet().")
+    if traits.event_driven:
+        raise InputError(f"{method.name} chooses its own times; there is no step whose stability could be asked for.")
+    fast = "fast" in traits.needs
+    if not fast and (h is not None or omega is not None):
+        raise InputError(f"h and omega are for methods with a fast part, and {method.name} has none: its diagram is over hω.")
+    if h is not None and omega is not None:
+        raise InputError("give h or omega, not both: the other one varies.")
+    h = 0.1 if fast and h is None and omega is None else h
+    largest = (4.0 if omega is not None else 4 * math.pi if fast else 20.0) if largest is None else largest
+    for name, number in (("largest", largest), ("h", h), ("omega", omega)):
+        if number is not None and not (isinstance(number, (int, float)) and 0 < number < math.inf):
+            raise InputError(f"{name}={number!r} must be a positive number.")
+    if not isinstance(points, int) or points < 3:
+        raise InputError(f"points={points!r}: a whole number, at least 3.")
+
+    grid = np.linspace(0, largest, points + 1)[1:]
+    if fast and omega is None:  # where resonance is expected
+        grid = np.union1d(grid, np.pi * np.arange(1, int(largest / np.pi) + 1))
+    growth = functools.partial(_growth, *_problem(method, fast), h, omega)
+    x, excess, radius = _with_peaks(growth, grid, *growth(grid))
+    return StabilityDiagram(method.name, x, radius, _intervals(growth, x, excess > 0), h, omega)
+
+
+# --- the linear problem and the matrix of a step ------------------------------------------------------------------------
+def _slow(q: Array, square: Array) -> Array:
+    return 0.5 * jnp.sum(q**2)
+
+
+def _fast(q: Array, square: Array) -> Array:
+    return 0.5 * square * jnp.sum(q**2)
+
+
+def _problem(method: Method, fast: bool) -> tuple[Method, System]:
+    system = System(potential=_slow, fast=_fast if fast else None, params=jnp.asarray(1.0))
+    method.check(system)
+    return method.prepare([(system, np.ones(1))]), system
+
+
+@jax.jit
+def _one_step(method: Method, system: System, h: Array, omega: Array) -> Array:
+    """The derivative of a step, for each h and ω."""
+    at = jnp.ones(1)
+    return jax.vmap(lambda h, w: step_jacobian(method, system.with_params(w**2), at, 0.5 * at, h))(h, omega)
+
+
+@jax.jit
+def _of_history(method: Method, system: System, h: Array, omega: Array) -> Array:
+    """The derivative of a step with respect to all floats of the carry."""
+
+    def matrix(h: Array, w: Array) -> Array:
+        mech = derive(system.with_params(w**2), (1,))
+        # From rest: there the derivative by tables that the carry may hold vanishes.
+        carry = method.init(mech, State(jnp.zeros(1), jnp.zeros(1), jnp.zeros(()), jnp.zeros(2, jnp.uint32)), h)
+        floats, others = _parted(carry)
+        flat, unravel = ravel_pytree(floats)
+        step = lambda y: ravel_pytree(_parted(method.step(mech, _joined(unravel(y), others), h))[0])[0]
+        return jax.jacfwd(step)(flat)
+
+    return jax.vmap(matrix)(h, omega)
+
+
+def _parted(tree: Any) -> tuple[list[Any], Any]:
+    leaves, structure = jax.tree.flatten(tree)
+    is_float = [jnp.issubdtype(jnp.result_type(x), jnp.floating) for x in leaves]
+    return [x for x, yes in zip(leaves, is_float, strict=True) if yes], (leaves, is_float, structure)
+
+
+def _joined(floats: list[Any], others: Any) -> Any:
+    leaves, is_float, structure = others
+    new = iter(floats)
+    return jax.tree.unflatten(structure, [next(new) if yes else x for x, yes in zip(leaves, is_float, strict=True)])
+
+
+def _growth(method: Method, system: System, h: float | None, omega: float | None, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(by how much stability is violated, above 0 where unstable; the spectral radius) at each x."""
+    if h is not None:
+        steps, frequencies = np.full_like(x, h), x / h
+    else:
+        steps, frequencies = x, np.full_like(x, 1.0 if omega is None else omega)
+    make = _one_step if method.traits.steps <= 2 else _of_history
+    padded = lambda y: jnp.asarray(np.pad(y, (0, -len(y) % BATCH), mode="edge"))
+    batches = zip(*(np.split(padded(y), len(padded(y)) // BATCH) for y in (steps, frequencies)), strict=True)
+    matrices = np.concatenate([np.asarray(make(method, system, *batch)) for batch in batches])[: len(x)]
+    return _planar(matrices) if matrices.shape[-1] == 2 else _general(matrices)
+
+
+def _planar(j: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """By trace and determinant; of determinant 1, by the trace alone."""
+    with np.errstate(all="ignore"):
+        straight, crossed = j[:, 0, 0] * j[:, 1, 1], j[:, 0, 1] * j[:, 1, 0]
+        det, half = straight - crossed, 0.5 * (j[:, 0, 0] + j[:, 1, 1])
+        size = np.maximum(1.0, np.maximum(np.abs(straight), np.abs(crossed)))
+        preserved = np.abs(det - 1) < 1e-9 * size
+        det = np.where(preserved, 1.0, det)
+        apart = half**2 - det
+        radius = np.where(apart > 0, np.abs(half) + np.sqrt(np.maximum(apart, 0)), np.sqrt(np.abs(det)))
+        excess = np.where(preserved, np.abs(half) - 1 - TRACE - 1e-14 * np.sqrt(size), radius - 1 - RADIUS)
+        radius = np.where(preserved & (excess <= 0), 1.0, radius)
+    lost = ~np.isfinite(j).all(axis=(1, 2))
+    return np.where(lost, np.inf, excess), np.where(lost, np.inf, radius)
+
+
+def _general(j: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    lost = ~np.isfinite(j).all(axis=(1, 2))
+    radius = np.max(np.abs(np.linalg.eigvals(np.where(lost[:, None, None], 0.0, j))), axis=1)
+    radius = np.where(lost, np.inf, radius)
+    return radius - 1 - RADIUS, radius
+
+
+# --- the search ---------------------------------------------------------------------------------------------------------
+Growth = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+
+def _between(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """(intervals, PARTS + 1) points of each."""
+    return low[:, None] + (high - low)[:, None] * np.linspace(0, 1, PARTS + 1)
+
+
+def _with_peaks(growth: Growth, x: np.ndarray, excess: np.ndarray, radius: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The grid with those maxima of the excess between its points that are unstable, though the points around are not."""
+    peak = (excess[1:-1] <= 0) & (excess[1:-1] >= excess[:-2]) & (excess[1:-1] >= excess[2:]) & (excess[1:-1] > -0.1)
+    peak &= (excess[:-2] <= 0) & (excess[2:] <= 0) & (excess[1:-1] + RADIUS > 1e-12 - TRACE - 0.1)
+    low, high = x[:-2][peak], x[2:][peak]
+    if len(low) > BATCH:  # noise, not maxima
+        return x, excess, radius
+    found: list[np.ndarray] = []
+    for _ in range(ROUNDS // 2):
+        if not len(low):
+            break
+        trial = _between(low, high)
+        value = growth(trial.ravel())[0].reshape(trial.shape)
+        best = np.argmax(value, axis=1)
+        rows = np.arange(len(trial))
+        done = value[rows, best] > 0
+        found.append(trial[rows, best][done])
+        low, high = (trial[rows, np.clip(best + side, 0, PARTS)][~done] for side in (-1, 1))
+    more = np.concatenate(found) if found else np.zeros(0)
+    if not len(more):
+        return x, excess, radius
+    more_excess, more_radius = growth(more)
+    x, excess, radius = (np.concatenate(pair) for pair in ((x, more), (excess, more_excess), (radius, more_radius)))
+    order = np.argsort(x)
+    return x[order], excess[order], radius[order]
+
+
+def _intervals(growth: Growth, x: np.ndarray, grows: np.ndarray) -> tuple[Interval, ...]:
+    """The unstable stretches of the grid, their ends found by cutting the intervals in which stability changes."""
+    change = np.flatnonzero(grows[1:] != grows[:-1])
+    low, high, before = x[change], x[change + 1], grows[change]
+    for _ in range(ROUNDS):
+        if not len(low):
+            break
+        trial = _between(low, high)
+        state = growth(trial[:, 1:-1].ravel())[0].reshape(len(low), PARTS - 1) > 0
+        flipped = np.concatenate([state != before[:, None], np.ones((len(low), 1), bool)], axis=1)
+        first = np.argmax(flipped, axis=1)
+        rows = np.arange(len(low))
+        low, high = trial[rows, first], trial[rows, first + 1]
+    ends = [float(e) for e in 0.5 * (low + high)]
+    ends = [0.0] * bool(grows[0]) + ends + [float(x[-1])] * bool(grows[-1])
+    return tuple(zip(ends[::2], ends[1::2], strict=True))
