@@ -14,6 +14,7 @@ from . import methods, models
 from .certify import Certificate, certify
 from .constraints import Constraint, Distances, OnSphere, Orthogonal
 from .errors import ArchiveError, GeomintError, InputError, Interrupted, RunStopped
+from .fast_slow import adaptive_splitting, split_quadratic, watch_oscillations
 from .lagrange import LagrangianSystem
 from .mechanics import Mechanics
 from .methods import (
@@ -26,6 +27,7 @@ from .methods import (
     Impulse,
     LobattoIIIAB,
     MollifiedImpulse,
+    MultiStage,
     Newmark,
     PushforwardNewmark,
     Rattle,
@@ -44,6 +46,7 @@ from .methods import (
 from .penalty import penalize, recover_multipliers
 from .projection import project
 from .run import Trajectory, ensemble, load, resume, simulate
+from .stability import StabilityDiagram, stability_diagram
 from .symmetries import Generator, Rotation, Translation
 from .system import System
 

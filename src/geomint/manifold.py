@@ -38,8 +38,8 @@ from .system import mass_is_matrix
 
 CHORDS = 6  # rounds with one matrix
 MATRICES = 8  # matrices in one solve
-SWEEPS = 200_000
-QUIET = 20  # sweeps in a row without a smaller correction than ever, before they count as ended
+SWEEPS = 5_000_000
+QUIET = 20  # sweeps in a row that come no nearer, before they count as ended at round-off
 DONE, POOR = 1, 2
 
 
@@ -123,24 +123,29 @@ class Manifold(eqx.Module):
         groups = jnp.asarray(colours[None, :] == np.arange(colours.max() + 1)[:, None])
         tiny = jnp.finfo(free.dtype).eps * jnp.max(jnp.abs(free))
 
+        lightest = jnp.sqrt(jnp.max(mech.velocity(jnp.ones_like(free))))
+
         def correct(q_and_multipliers, group):
             q, multipliers = q_and_multipliers
             value, rate = jax.jvp(mech.constraint, (q,), (shift(group.astype(q.dtype)),))
-            change = jnp.where(group, self.relaxation * value / jnp.where(group, rate, 1.0), 0.0)
-            return (q - shift(change), multipliers + change), None
+            rate = jnp.where(group, rate, 1.0)
+            change = jnp.where(group, self.relaxation * value / rate, 0.0)
+            # How far the constraints of this group are away, as lengths.
+            off = lightest * jnp.max(jnp.where(group, jnp.abs(value) / jnp.sqrt(jnp.abs(rate)), 0.0))
+            return (q - shift(change), multipliers + change), off
 
         def sweep(s):
-            q, multipliers, _, before, quiet, count = s
-            (moved, multipliers), _ = jax.lax.scan(correct, (q, multipliers), groups)
-            moved = free - shift(multipliers)  # anew, or the rounding of thousands of sweeps adds up
-            change = jnp.max(jnp.abs(moved - q))
-            # Sweeps converge slowly: a small correction does not mean that the root is near, only one that no longer shrinks.
-            quiet = jnp.where((change >= before) & (change <= 30 * tiny), quiet + 1, 0)
-            return moved, multipliers, change, jnp.minimum(change, before), jnp.where(change == 0, QUIET, quiet), count + 1
+            multipliers, _, least, quiet, count = s
+            # From μ anew, or the rounding of thousands of sweeps adds up. Small corrections do not mean that the root is
+            # near, so slowly do sweeps converge: what is left of g tells, down to its own rounding.
+            (_, multipliers), offs = jax.lax.scan(correct, (free - shift(multipliers), multipliers), groups)
+            off = jnp.max(offs)
+            quiet = jnp.where((off >= least) & (off <= 100 * tiny), quiet + 1, 0)
+            return multipliers, off, jnp.minimum(off, least), jnp.where(off <= 2 * tiny, QUIET, quiet), count + 1
 
-        unfinished = lambda s: (s[4] < QUIET) & (s[5] < SWEEPS) & jnp.isfinite(s[2])
-        begin = (free - shift(start), start, jnp.zeros((), free.dtype), jnp.asarray(jnp.inf, free.dtype), 0, 0)
-        _, multipliers, _, _, quiet, count = jax.lax.while_loop(unfinished, sweep, begin)
+        unfinished = lambda s: (s[3] < QUIET) & (s[4] < SWEEPS) & jnp.isfinite(s[1])
+        begin = (start, jnp.zeros((), free.dtype), jnp.asarray(jnp.inf, free.dtype), 0, 0)
+        multipliers, _, _, quiet, count = jax.lax.while_loop(unfinished, sweep, begin)
         return Placed(multipliers, quiet >= QUIET, count)
 
     def polish(self, q: Array) -> Array:

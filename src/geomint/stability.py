@@ -7,9 +7,9 @@ leaves, it grows like ρⁿ. The matrix is the derivative of the step that a run
     with one               V = ½q², W = ½ω²q², over hω at a fixed h, or over h at a fixed ω
 
 One-step methods: the 2×2 derivative of (q, p). Where its determinant is 1, as it is for symplectic and for symmetric methods, the
-test is |trace| ≤ 2, which is smooth in hω: narrow windows of resonance between the points of the grid are found as its maxima.
+test is |trace| ≤ 2, which is smooth in hω: windows of resonance between the points of the grid are found as its maxima.
 Methods with a history: the derivative of the whole carry, whose eigenvalues are the roots of ρ(ζ) + (hω)²σ(ζ), and zeros and ones
-of what is only stored.
+of what is only stored; their windows are found if the grid sees them.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ PARTS = 8  # into which an interval is cut in each round of a search
 ROUNDS = 14  # 8¹⁴ cuts an interval of the grid down to round-off
 TRACE = 1e-10  # |trace|/2 may exceed 1 by this
 RADIUS = 1e-7  # a spectral radius may, since double eigenvalues are known to √eps only
+LISTED = 8  # resonances named by str()
 
 Interval = tuple[float, float]
 
@@ -85,8 +86,12 @@ class StabilityDiagram:
         if not self.unstable:
             return f"{self.method}{held}: stable for every {self.variable} up to {self.frequencies[-1]:.6g}"
         lines = [f"{self.method}{held}: stable for {self.variable} up to {self.limit:.6g}"]
-        lines += [f"  resonance {a:.6g} … {b:.6g} (width {b - a:.2g}, growth up to {self._worst(a, b):.6g} a step)" for a, b in self.resonances]
-        return "\n".join([*lines, f"  unstable from {self.last:.6g} on"] if self.resonances and math.isfinite(self.last) else lines)
+        lines += [f"  resonance {a:.6g} … {b:.6g} (width {b - a:.2g}, growth up to {self._worst(a, b):.6g} a step)" for a, b in self.resonances[:LISTED]]
+        if len(self.resonances) > LISTED:
+            lines.append(f"  and {len(self.resonances) - LISTED} more")
+        if self.resonances and math.isfinite(self.last):
+            lines.append(f"  unstable from {self.last:.6g} on")
+        return "\n".join(lines)
 
     def _worst(self, low: float, high: float) -> float:
         inside = (self.frequencies >= low) & (self.frequencies <= high)
@@ -117,8 +122,8 @@ def stability_diagram(
 ) -> StabilityDiagram:  # fmt: skip
     """Where a method is stable on the harmonic oscillator, from its own step.
 
-    largest:  the largest hω (with `omega`: h) looked at; 20, 4π for methods with a fast part, and 4 over h
-    points:   of the grid; narrower windows of a one-step method are found too
+    largest:  the largest hω (with `omega`: h) looked at; 20; 4.5π for methods with a fast part, or 4 where h varies
+    points:   of the grid; one-step methods show narrower windows too
     h:        of a method with a fast part: the step, in units of the slow frequency, held fixed while ω varies (.1)
     omega:    instead: the fast frequency held fixed while h varies
     """
@@ -134,7 +139,7 @@ def stability_diagram(
     if h is not None and omega is not None:
         raise InputError("give h or omega, not both: the other one varies.")
     h = 0.1 if fast and h is None and omega is None else h
-    largest = (4.0 if omega is not None else 4 * math.pi if fast else 20.0) if largest is None else largest
+    largest = (4.0 if omega is not None else 4.5 * math.pi if fast else 20.0) if largest is None else largest
     for name, number in (("largest", largest), ("h", h), ("omega", omega)):
         if number is not None and not (isinstance(number, (int, float)) and 0 < number < math.inf):
             raise InputError(f"{name}={number!r} must be a positive number.")
@@ -142,11 +147,19 @@ def stability_diagram(
         raise InputError(f"points={points!r}: a whole number, at least 3.")
 
     grid = np.linspace(0, largest, points + 1)[1:]
+    grid = np.concatenate([grid[0] * 0.5 ** np.arange(20, 0, -1), grid])  # a limit may lie before the first point
     if fast and omega is None:  # where resonance is expected
         grid = np.union1d(grid, np.pi * np.arange(1, int(largest / np.pi) + 1))
     growth = functools.partial(_growth, *_problem(method, fast), h, omega)
-    x, excess, radius = _with_peaks(growth, grid, *growth(grid))
-    return StabilityDiagram(method.name, x, radius, _intervals(growth, x, excess > 0), h, omega)
+    x, excess, radius = grid, *growth(grid)
+    if traits.steps <= 2:
+        x, excess, radius = _with_peaks(growth, x, excess, radius)
+    unstable = _intervals(growth, x, excess > 0)
+    inner = _between(*(np.array([i[end] for i in unstable if i[1] - i[0] < 20 * largest / points]) for end in (0, 1))).ravel()
+    if len(inner):  # narrow windows are shown in full
+        x, kept = np.unique(np.concatenate([x, inner]), return_index=True)
+        radius = np.concatenate([radius, growth(inner)[1]])[kept]
+    return StabilityDiagram(method.name, x, radius, unstable, h, omega)
 
 
 # --- the linear problem and the matrix of a step ------------------------------------------------------------------------
@@ -206,9 +219,8 @@ def _growth(method: Method, system: System, h: float | None, omega: float | None
     else:
         steps, frequencies = x, np.full_like(x, 1.0 if omega is None else omega)
     make = _one_step if method.traits.steps <= 2 else _of_history
-    padded = lambda y: jnp.asarray(np.pad(y, (0, -len(y) % BATCH), mode="edge"))
-    batches = zip(*(np.split(padded(y), len(padded(y)) // BATCH) for y in (steps, frequencies)), strict=True)
-    matrices = np.concatenate([np.asarray(make(method, system, *batch)) for batch in batches])[: len(x)]
+    batches = np.pad(np.stack([steps, frequencies]), ((0, 0), (0, -len(x) % BATCH)), mode="edge").reshape(2, -1, BATCH)
+    matrices = np.concatenate([np.asarray(make(method, system, *pair)) for pair in batches.swapaxes(0, 1)])[: len(x)]
     return _planar(matrices) if matrices.shape[-1] == 2 else _general(matrices)
 
 
@@ -246,11 +258,10 @@ def _between(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 def _with_peaks(growth: Growth, x: np.ndarray, excess: np.ndarray, radius: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The grid with those maxima of the excess between its points that are unstable, though the points around are not."""
-    peak = (excess[1:-1] <= 0) & (excess[1:-1] >= excess[:-2]) & (excess[1:-1] >= excess[2:]) & (excess[1:-1] > -0.1)
-    peak &= (excess[:-2] <= 0) & (excess[2:] <= 0) & (excess[1:-1] + RADIUS > 1e-12 - TRACE - 0.1)
-    low, high = x[:-2][peak], x[2:][peak]
-    if len(low) > BATCH:  # noise, not maxima
-        return x, excess, radius
+    left, right, grows = np.append(x[0], x[:-1]), np.append(x[1:], x[-1]), np.pad(excess > 0, 1)
+    around = np.pad(excess, 1, constant_values=-np.inf)
+    peak = (excess >= around[:-2]) & (excess >= around[2:]) & ~grows[:-2] & ~grows[1:-1] & ~grows[2:]
+    low, high = left[peak], right[peak]
     found: list[np.ndarray] = []
     for _ in range(ROUNDS // 2):
         if not len(low):

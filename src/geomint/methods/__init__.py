@@ -12,7 +12,7 @@ from .lobatto import LobattoIIIAB
 from .multistep import SymmetricMultistep
 from .oscillatory import FILTERS, IMEX, RESPA, Gautschi, Impulse, MollifiedImpulse, Trigonometric
 from .runge_kutta import RungeKutta4
-from .splitting import TABLES, KickDrift, Splitting, SymplecticEuler, Verlet
+from .splitting import TABLES, KickDrift, MultiStage, Splitting, SymplecticEuler, Verlet
 from .variational import Variational
 
 
@@ -22,6 +22,6 @@ def named(text: str) -> Method:
 
 
 __all__ = [
-    "FILTERS", "IMEX", "RESPA", "SCHEMES", "TABLES", "Carry", "Composition", "Filtered", "Gauss", "Gautschi", "ImplicitMidpoint", "Impulse", "KickDrift", "LobattoIIIAB", "Method", "MollifiedImpulse", "Newmark", "PushforwardNewmark", "Rattle",
+    "FILTERS", "IMEX", "RESPA", "SCHEMES", "TABLES", "Carry", "Composition", "Filtered", "Gauss", "Gautschi", "ImplicitMidpoint", "Impulse", "KickDrift", "LobattoIIIAB", "Method", "MollifiedImpulse", "MultiStage", "Newmark", "PushforwardNewmark", "Rattle",
     "RungeKutta4", "Shake", "SimplifiedZhangSkeel", "Splitting", "State", "StiffZhangSkeel", "SymmetricMultistep", "SymplecticEuler", "Traits", "Trigonometric", "Variational", "Verlet", "ZhangSkeel", "all", "as_method", "classes", "named", "register",
 ]  # fmt: skip

@@ -158,7 +158,7 @@ class Filtered(Method):
             warnings.warn(f"h²ω = {dt**2 * float(omega):.2g} is above .3: on a penalised system {self.name} becomes unstable there. Take dt < {np.sqrt(0.3 / float(omega)):.2g}, a smaller omega, or PushforwardNewmark.", stacklevel=4)
         if self.beta >= 0.25:
             return
-        highest = float(_highest_frequency(system, jnp.asarray(q, float), jnp.asarray(np.random.default_rng(0).normal(size=np.shape(q)))))
+        highest = float(highest_frequency(system, jnp.asarray(q, float), jnp.asarray(np.random.default_rng(0).normal(size=np.shape(q)))))
         limit = 2 / np.sqrt(1 - 4 * self.beta)
         if dt * highest > limit:
             warnings.warn(f"hω = {dt * highest:.3g} for the fastest linear motion at q0, above the limit 2/√(1−4β) = {limit:.3g} of {self.name}. Take dt < {limit / highest:.2g}, or beta ≥ ¼.", stacklevel=4)
@@ -196,7 +196,7 @@ class _Flat:
 
 
 @jax.jit
-def _highest_frequency(system: System, q: Array, v: Array) -> Array:
+def highest_frequency(system: System, q: Array, v: Array) -> Array:
     """The square root of the largest eigenvalue of M⁻¹H at q, by thirty rounds of the power method from v."""
     mech = Mechanics(system, q.shape)
 

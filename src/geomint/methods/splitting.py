@@ -160,7 +160,7 @@ def _min_error_two_stage() -> float:
     return 0.5 - z / 12 + 1 / (6 * z)
 
 
-def _three_stage(a: float) -> tuple[float, float]:
+def three_stage(a: float) -> tuple[float, float]:
     """(b, a) on the curve 6ab − 2a − b + ½ = 0, where the three-stage family has no [A,[A,B]]-type error at leading order
     in the linear problem (Blanes, Casas, Sanz-Serna 2014)."""
     return (2 * a - 0.5) / (6 * a - 1), a
@@ -195,8 +195,8 @@ def _tables() -> dict[str, tuple[Stages, int, bool, str]]:
         "two-stage-minimum-error": (two(_min_error_two_stage()), 2, False, "b = .193183…: McLachlan 1995; Omelyan, Mryglod, Folk 2002"),
         "two-stage-linear": (two((3 - 3**0.5) / 6), 2, False, "b = (3−√3)/6 = .211325, fourth order on linear problems up to a processor: Predescu et al. 2012"),
         "two-stage-drift": (two(_min_error_two_stage(), "drift"), 2, False, "the drift form with .193183…"),
-        "three-stage": (_palindrome("kick", _three_stage(0.29619504261126)), 2, False, "a = .296195…, b = .118880…: Blanes, Casas, Sanz-Serna 2014"),
-        "three-stage-minimum-error": (_palindrome("kick", _three_stage(0.290485609075128726)), 2, False, "a = .290486…, b = .108991…: Fernández-Pendás, Akhmatskaya, Sanz-Serna 2016"),
+        "three-stage": (_palindrome("kick", three_stage(0.29619504261126)), 2, False, "a = .296195…, b = .118880…: Blanes, Casas, Sanz-Serna 2014"),
+        "three-stage-minimum-error": (_palindrome("kick", three_stage(0.290485609075128726)), 2, False, "a = .290486…, b = .108991…: Fernández-Pendás, Akhmatskaya, Sanz-Serna 2016"),
         "forest-ruth": (_palindrome("drift", _forest_ruth()), 4, False, "Forest, Ruth 1990: three Verlet steps"),
         "pefrl": (_palindrome("drift", (0.1786178958448091, 0.5 * (1 - 2 * -0.2123418310626054), -0.06626458266981849)), 4, False, "Omelyan, Mryglod, Folk, Comput. Phys. Commun. 146 (2002)"),
         "blanes-moan": (_palindrome("drift", (0.0792036964311957, 0.209515106613362, 0.353172906049774, -0.143851773179818, -0.0420650803577195)), 4, False, "6 stages: Blanes, Moan, J. Comput. Appl. Math. 142 (2002), S6"),
@@ -234,3 +234,26 @@ class Splitting(KickDrift):
     @property
     def traits(self) -> Traits:
         return _traits(self.stages, TABLES[self.scheme][1])
+
+
+@register({"half": (0.22,)}, {"half": (0.11, 0.29)})
+class MultiStage(KickDrift):
+    """A palindromic splitting of order 2 by its own coefficients: `half` lists the first ones, for kick and drift in turn; the
+    middle follows from consistency. half=(b,) has two stages, half=(b, a) three. `gm.adaptive_splitting` finds good ones."""
+
+    half: tuple[float, ...] = eqx.field(static=True, default=(0.22,))
+    first: str = eqx.field(static=True, default="kick")
+
+    def __check_init__(self):
+        if self.first not in ("kick", "drift"):
+            raise InputError(f"MultiStage(first={self.first!r}): first is 'kick' or 'drift'.")
+        if not isinstance(self.half, tuple) or not self.half or not all(isinstance(c, float) for c in self.half):
+            raise InputError(f"MultiStage(half={self.half!r}): half is a tuple of numbers, such as (0.22,).")
+
+    @property
+    def stages(self) -> Stages:
+        return _palindrome(self.first, self.half)
+
+    @property
+    def traits(self) -> Traits:
+        return _traits(self.stages, 2)

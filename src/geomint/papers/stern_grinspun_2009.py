@@ -1,6 +1,9 @@
 """Stern, Grinspun: Implicit-explicit variational integration of highly oscillatory problems, Multiscale Model. Simul. 7
 (2009) 1779.
 
+IMEX takes the slow potential V at the ends of a step and the fast W in the middle. With a quadratic W it is Verlet with the
+mass M + (hΩ/2)², and has no resonances.
+
 The Fermi–Pasta–Ulam chain hands the energy of its stiff springs
 
     I_j = ½ (p₁ⱼ² + ω² q₁ⱼ²),     I = I₁ + I₂ + I₃,
@@ -13,20 +16,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from .. import models
-from ..methods import Composition, ImplicitMidpoint, Method, Verlet
-from ..run import simulate
+from ..errors import RunStopped
+from ..mechanics import Mechanics
+from ..methods import IMEX, RESPA, Composition, Gautschi, ImplicitMidpoint, Impulse, Method, MollifiedImpulse, Trigonometric, Verlet
+from ..run import ensemble, simulate
+from ..system import System
 from .base import Check, Outcome, experiment
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 PAPER = "stern-grinspun-2009"
 OMEGA = 50.0
 
 
+# --- the energies of the stiff springs ------------------------------------------------------------------------------
 class OscillatoryEnergies:
     """I_j and I of a run of the chain over time."""
 
@@ -54,25 +64,36 @@ class OscillatoryEnergies:
         return float(self.t[before] + (self.t[after] - self.t[before]) * self.lead[before] / (self.lead[before] - self.lead[after]))
 
 
-def draw_exchange(panels: list[OscillatoryEnergies]) -> Figure:
-    """I₁, I₂, I₃ and I over time, one panel for each run."""
-    from ..plots import envelope, new_figure  # matplotlib is loaded only when something is drawn
+def draw_energies(axes: Axes, x: OscillatoryEnergies) -> None:
+    """I₁, I₂, I₃ and I over time."""
+    from ..plots import envelope  # matplotlib is loaded only when something is drawn
 
-    figure = new_figure(4.2 * len(panels), 3.6)
-    top = max(1.2, *(1.05 * float(np.nanmax(x.total)) for x in panels))
-    first: Any = None
-    for k, x in enumerate(panels):
-        axes = first = figure.add_subplot(1, len(panels), k + 1, sharey=first)
-        lines = {"I = I₁ + I₂ + I₃": x.total, "I₁": x.parts[:, 0], "I₂": x.parts[:, 1], "I₃": x.parts[:, 2]}  # the sum behind its parts
-        for (name, y), color in zip(lines.items(), ("0.6", "C0", "C1", "C2"), strict=True):
-            axes.plot(*envelope(x.t, y), lw=0.8, color=color, label=name)
-        axes.set(xlim=(x.t[0], x.t[-1]), ylim=(0, min(top, 2.2)), xlabel="time", title=x.label)
-        axes.grid(alpha=0.25)
-        axes.tick_params(labelleft=k == 0)
-        if k == 0:
-            axes.set_ylabel("oscillatory energy")
-            handles = axes.get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", ncols=4, frameon=False)
+    lines = {"I = I₁ + I₂ + I₃": x.total, "I₁": x.parts[:, 0], "I₂": x.parts[:, 1], "I₃": x.parts[:, 2]}  # the sum behind its parts
+    for (name, y), color in zip(lines.items(), ("0.6", "C0", "C1", "C2"), strict=True):
+        axes.plot(*envelope(x.t, y), lw=0.8, color=color, label=name)
+    axes.set(xlim=(x.t[0], x.t[-1]))
+    axes.set_title(x.label, fontsize=10)
+    axes.grid(alpha=0.25)
+
+
+def draw_exchange(panels: list[OscillatoryEnergies], columns: int = 3, panel: tuple[float, float] = (4.2, 3.2), most: float = 2.2) -> Figure:
+    """A panel for each run."""
+    from ..plots import new_figure
+
+    rows = -(-len(panels) // columns)
+    figure = new_figure(panel[0] * columns, panel[1] * rows + 0.6)
+    top = min(most, max(1.2, *(1.05 * float(np.nanmax(x.total)) for x in panels)))
+    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    for axes, x in zip(grid.flat, panels, strict=False):
+        draw_energies(axes, x)
+    for axes in grid.flat[len(panels) :]:
+        axes.set_axis_off()
+    grid[0, 0].set_ylim(0, top)
+    for axes in grid[:, 0]:
+        axes.set_ylabel("oscillatory energy")
+    for axes in grid[-1]:
+        axes.set_xlabel("time")
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     figure.suptitle(f"Fermi–Pasta–Ulam chain, three stiff springs, ω = {OMEGA:g}", fontsize=11)
     return figure
 
@@ -93,3 +114,189 @@ def fpu_baselines(quick: bool) -> Outcome:
         Check("midpoint, h = 0.1: smallest I₁ − I₃", midpoint.lead.min(), 0.0, None, "above 0: no exchange"),
     ]
     return Outcome(checks, draw_exchange([exact, verlet, midpoint]))
+
+
+@experiment(PAPER, "fpu", "FPU chain: IMEX keeps invariant and exchange at steps that do not resolve the stiff springs", "FPU: reference, Störmer/Verlet and IMEX at nine steps")
+def fpu(quick: bool) -> Outcome:
+    """The nine panels of the slides, to t = 200; the first is Verlet at a twentieth of the fast period."""
+    verlet = {h: OscillatoryEnergies(f"Störmer/Verlet, h = {h:g}" + (" (reference)" if h == 0.001 else ""), Verlet(), h, 200.0, max(1, round(0.02 / h))) for h in ((0.001, 0.03) if quick else (0.001, 0.01, 0.03))}
+    imex = {h: OscillatoryEnergies(f"IMEX, h = {h:g}", IMEX(), h, 200.0) for h in ((0.1, 0.3) if quick else (0.03, 0.1, 0.15, 0.2, 0.25, 0.3))}
+    checks = [
+        Check("Verlet, h = 0.001: first time I₁ = I₃", verlet[0.001].exchange_time, 75.0, 81.0, "about 78"),
+        Check("Verlet, h = 0.03: largest I", verlet[0.03].total.max(), 1.5, None, "above 1.5: the invariant is lost"),
+    ]
+    for h, x in imex.items():
+        if h <= 0.15:
+            checks += [Check(f"IMEX, h = {h:g}: smallest I", x.total.min(), 0.9, 1.0, "0.93 … 0.95"), Check(f"IMEX, h = {h:g}: largest I", x.total.max(), 1.0, 1.15, "1.06 … 1.12")]
+        else:
+            checks.append(Check(f"IMEX, h = {h:g}: largest I", x.total.max(), 1.1, 2.2, "grows with the step; 1.86 at 0.3"))
+        checks.append(Check(f"IMEX, h = {h:g}: first time I₁ = I₃", x.exchange_time, 65.0, 85.0, "70 … 75 at steps up to 0.15"))
+    return Outcome(checks, draw_exchange([*verlet.values(), *imex.values()]))
+
+
+@experiment(PAPER, "fpu-long", "FPU chain to t = 4000: the invariant stays at h = 0.1, and is lost at h = 0.3", "FPU: IMEX for T = 4000")
+def fpu_long(quick: bool) -> Outcome:
+    """The time scale ω². Both runs are long but cheap, so the quick one is the whole."""
+    panels = [OscillatoryEnergies(f"IMEX, h = {h:g} (hω = {h * OMEGA:g})", IMEX(), h, 4000.0) for h in (0.1, 0.3)]
+    small, large = panels
+    late = large.total[large.t > 3000].mean()
+    checks = [
+        Check("h = 0.1: smallest I", small.total.min(), 0.9, 1.0, "about 0.93"),
+        Check("h = 0.1: largest I", small.total.max(), 1.0, 1.15, "about 1.10"),
+        Check("h = 0.1: mean I after t = 3000", small.total[small.t > 3000].mean(), 0.98, 1.03, "1: no drift"),
+        Check("h = 0.3: mean I after t = 3000", late, 1.5, None, "above 1.5: begins to blow up"),
+    ]
+    return Outcome(checks, draw_exchange(panels, columns=1, panel=(10.0, 2.6), most=5.0))
+
+
+# --- slow exchange and the trigonometric methods --------------------------------------------------------------------
+def largest_invariant(method: Method, dt: float) -> float:
+    """Of I up to t = 200; infinite where the run is lost."""
+    try:
+        return float(OscillatoryEnergies("", method, dt, 200.0).total.max())
+    except RunStopped:
+        return float("inf")
+
+
+def draw_slow_exchange(panels: list[OscillatoryEnergies], steps: np.ndarray, largest: dict[str, np.ndarray]) -> Figure:
+    """The runs at h = .1 in two rows, and below them the largest I against the step."""
+    from ..plots import new_figure
+
+    figure = new_figure(13.0, 9.0)
+    columns = -(-len(panels) // 2)
+    grid = figure.add_gridspec(3, columns, height_ratios=(1, 1, 1.15))
+    first: Any = None
+    for k, x in enumerate(panels):
+        axes = first = figure.add_subplot(grid[divmod(k, columns)], sharex=first, sharey=first)
+        draw_energies(axes, x)
+        axes.tick_params(labelleft=k % columns == 0, labelbottom=k >= len(panels) - columns)
+        if k % columns == 0:
+            axes.set_ylabel("oscillatory energy")
+        if k >= len(panels) - columns:
+            axes.set_xlabel("time")
+    first.set_ylim(0, 1.35)
+    below = figure.add_subplot(grid[2, :])
+    for (label, y), color in zip(largest.items(), ("C3", "C4"), strict=True):
+        below.semilogy(steps * OMEGA / np.pi, np.minimum(y, 1e9), "o-", ms=3, lw=1.1, color=color, label=label)
+    below.set(xlabel="hω/π", ylabel="largest I, t ≤ 200", ylim=(0.8, None), title="Resonances of the impulse method")
+    below.grid(alpha=0.25)
+    below.legend(frameon=False)
+    figure.legend(*first.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    figure.suptitle(f"Fermi–Pasta–Ulam chain, ω = {OMEGA:g}, h = 0.1 (hω = 5)", fontsize=11)
+    return figure
+
+
+@experiment(PAPER, "slow-exchange", "At hω = 5 IMEX and the impulse method exchange energy, the filtered methods and midpoint do not", "Analysis of slow energy exchange")
+def slow_exchange(quick: bool) -> Outcome:
+    """The trigonometric family beside IMEX. The impulse method keeps the exchange too, but is resonant."""
+    silent: dict[str, Method] = {"implicit midpoint": ImplicitMidpoint(), "Gautschi": Gautschi(), "mollified impulse": MollifiedImpulse()}
+    silent |= {"Hairer–Lubich": Trigonometric("hairer-lubich"), "Hochbruck–Lubich": Trigonometric("hochbruck-lubich")}
+    shown: dict[str, Method] = {"IMEX": IMEX(), "impulse": Impulse(), **silent}
+    runs = {label: OscillatoryEnergies(label, method, 0.1, 200.0) for label, method in shown.items()}
+    reference = OscillatoryEnergies("reference", Verlet(), 0.001, 200.0, 20)
+    checks = [Check(f"{label}: first time I₁ = I₃", runs[label].exchange_time, 65.0, 85.0, "65 … 85") for label in ("IMEX", "impulse")]
+    checks += [Check(f"{label}: smallest I₁ − I₃", runs[label].lead.min(), 0.0, None, "above 0: no exchange") for label in silent]
+    # .25 is near hω = 4π, within the window of its resonance.
+    steps = np.unique(np.append(np.linspace(0.05, 0.26, 8 if quick else 85), 0.25))
+    largest = {label: np.array([largest_invariant(shown[label], float(h)) for h in steps]) for label in ("impulse", "IMEX")}
+    at = int(np.argmax(steps == 0.25))
+    checks.append(Check("impulse, h = 0.25 (hω = 3.98π): largest I", largest["impulse"][at], 10.0, None, "about 40.6: resonance"))
+    checks.append(Check("IMEX: largest I of all steps up to 0.26", largest["IMEX"].max(), 1.0, 2.5, "below 2.5: none"))
+    return Outcome(checks, draw_slow_exchange([reference, *runs.values()], steps, largest))
+
+
+# --- IMEX is Verlet with another mass -------------------------------------------------------------------------------
+def dense_oscillator() -> tuple[System, np.ndarray, np.ndarray]:
+    """Five coordinates with full matrices of mass and stiffness, a rest position of W away from 0, and a quartic V."""
+    random = np.random.default_rng(3)
+    first, second = random.normal(size=(2, 5, 5))
+    mass, stiff = np.eye(5) + 0.2 * first @ first.T, 100.0 * second @ second.T
+    place = random.normal(size=5)
+    fast = lambda q: 0.5 * (q - place) @ (jnp.asarray(stiff) @ (q - place))
+    return System(lambda q: 0.25 * jnp.sum(q**4) + q[0] * q[1] ** 2, mass=mass, fast=fast), place + 0.1 * random.normal(size=5), 0.3 * random.normal(size=5)
+
+
+def heavier(system: System, q: np.ndarray, h: float) -> System:
+    """The mass M + (h²/4) Hess W, and V + W as one potential."""
+    mech, zero = Mechanics(system, q.shape), jnp.asarray(q)
+    row = lambda e: (mech.momentum(e.reshape(q.shape)) + 0.25 * h**2 * mech.fast_hessian_product(zero, e.reshape(q.shape))).ravel()
+    return System(mech.potential, mass=jax.vmap(row)(jnp.eye(q.size)))
+
+
+def apart(a: Any, b: Any) -> np.ndarray:
+    """Over time: the largest difference of q and p, each relative to its largest value."""
+    return np.max([np.abs(x - y).reshape(len(x), -1).max(axis=1) / np.abs(x).max() for x, y in ((np.asarray(a.q), np.asarray(b.q)), (np.asarray(a.p), np.asarray(b.p)))], axis=0)
+
+
+@experiment(PAPER, "modified-mass", "IMEX with a quadratic fast part is Verlet with the mass M + (hΩ/2)²", "IMEX as Störmer/Verlet with a modified mass matrix")
+def modified_mass(quick: bool) -> Outcome:
+    """Three ways to the same numbers over 100 steps: IMEX as it runs for a quadratic W, Newton's method for the midpoint, and
+    Verlet on a system whose mass is the other one."""
+    from ..plots import new_figure
+
+    chain, springs = models.elastic_chain(20), models.fpu(omega=OMEGA)
+    problems = {"FPU, h = 0.1": (springs.system, springs.q0, springs.v0, 0.1), "elastic chain, h = 0.1": (chain.system, chain.q0, chain.v0, 0.1), "full matrices, h = 0.1": (*dense_oscillator(), 0.1)}
+    figure, checks = new_figure(8.0, 4.2), []
+    axes = figure.subplots()
+    for k, (label, (system, q0, v0, h)) in enumerate(problems.items()):
+        run = simulate(system, q0, v0, method=IMEX(), dt=h, t_end=100 * h)
+        newton = simulate(system, q0, v0, method=IMEX(plan=run.method.plan, quadratic=False), dt=h, t_end=100 * h)  # pyright: ignore[reportAttributeAccessIssue]
+        verlet = simulate(heavier(system, q0, h), q0, p0=np.asarray(run.p)[0], method=Verlet(), dt=h, t_end=100 * h)
+        for name, other, style in (("Verlet with the modified mass", verlet, "-"), ("Newton's method", newton, ":")):
+            difference = apart(run, other)
+            checks.append(Check(f"{label}: from {name}", difference.max(), None, 1e-13 if style == "-" else 1e-12, "at most 1e-13" if style == "-" else "at most 1e-12"))
+            axes.semilogy(np.arange(101), np.maximum(difference, 1e-17), style, lw=1.3, color=f"C{k}", label=f"{label}: {name}")
+    axes.axhline(1e-13, color="0.5", lw=0.8, ls="--")
+    axes.set(xlabel="step", ylabel="relative difference of q and p", title="IMEX against …", xlim=(0, 100), ylim=(1e-17, 1e-11))
+    axes.grid(alpha=0.25)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=8)
+    return Outcome(checks, figure)
+
+
+# --- resonance ------------------------------------------------------------------------------------------------------
+STEP, INNER = 0.1, 32  # RESPA's inner steps are stable up to hω = 2·INNER
+PEAKS = np.arange(1, 5)
+RESPA_PEAKS = 2 * INNER / np.pi * np.sin(PEAKS * np.pi / (2 * INNER))  # in hω/π: where the inner Verlet steps turn by kπ
+
+
+def energy_errors(method: Method, ratios: np.ndarray) -> np.ndarray:
+    """The largest relative error of the energy up to t = 1000, for each hω/π."""
+    oscillator, ones = models.fast_slow_oscillator(), np.ones((len(ratios), 1))
+    run = ensemble(oscillator.system, oscillator.q0 * ones, oscillator.v0 * ones, params={"omega": np.pi * ratios / STEP}, method=method, dt=STEP, t_end=1000.0, save_every=8)
+    return np.max(np.abs(run.energy_error / run.energy[:, :1]), axis=1)
+
+
+@experiment(PAPER, "resonance", "r-RESPA and the impulse method are resonant where hω is near a multiple of π, IMEX never is", "Coupled linear oscillators")
+def resonance(quick: bool) -> Outcome:
+    """V = ½q², W = ½ω²q², h = .1, to t = 1000. The impulse method is unstable for hω/π between k − h²/(kπ²) and k, a
+    window of .001/k: the grid holds the integers, the middles of the windows, and a closer look at the first."""
+    windows = [peaks - share * STEP**2 / (PEAKS * np.pi**2) for peaks in (PEAKS, RESPA_PEAKS) for share in (0.0, 0.5)]
+    near = np.linspace(0.9975, 1.0015, 41 if quick else 161)
+    whole = np.linspace(4.5 / 1800, 4.5, 1800)[slice(None, None, 9 if quick else 1)]
+    ratios = np.unique(np.concatenate([whole, near, *windows]))
+    errors = {"r-RESPA": energy_errors(RESPA(INNER), ratios), "impulse": energy_errors(Impulse(), ratios), "IMEX": energy_errors(IMEX(), ratios)}
+    at = lambda label, x: float(errors[label][np.argmin(np.abs(ratios - x))])
+    checks = [Check(f"impulse at hω/π = {k}", at("impulse", k), 980 / k**2, 1040 / k**2, f"about {1010 / k**2:.4g}") for k in PEAKS]
+    checks += [Check(f"r-RESPA at hω/π = {x:.4f}, where its inner steps turn by {k}π", at("r-RESPA", x), 10.0, None, "above 10") for k, x in zip(PEAKS, RESPA_PEAKS, strict=True)]
+    checks += [Check(f"impulse in the middle of window {k}", at("impulse", windows[1][k - 1]), 100.0, None, "exponential growth") for k in PEAKS[:2]]
+    checks.append(Check(f"IMEX: largest of all {len(ratios)} ω", errors["IMEX"].max(), None, 1e-2, "h²/4 = 2.5e-3"))
+    return Outcome(checks, draw_resonance(ratios, errors, near))
+
+
+def draw_resonance(ratios: np.ndarray, errors: dict[str, np.ndarray], near: np.ndarray) -> Figure:
+    """All ω on the left, the first window on the right."""
+    from ..plots import new_figure
+
+    figure = new_figure(11.5, 4.4)
+    left, right = figure.subplots(1, 2, width_ratios=(1.7, 1), sharey=True)
+    colors = {"r-RESPA": "C0", "impulse": "C3", "IMEX": "C2"}
+    for label, error in errors.items():
+        left.semilogy(ratios, error, lw=1.1, color=colors[label], label=label if label != "r-RESPA" else f"r-RESPA, {INNER} inner steps")
+        right.semilogy(ratios, error, ".-", ms=3, lw=1.1, color=colors[label])
+    left.set(xlim=(0, 4.5), ylim=(1e-5, 1e15), xlabel="hω/π", ylabel="largest relative error of the energy", title=f"All ω, h = {STEP:g}, t ≤ 1000")
+    right.set(xlim=(near[0], near[-1]), xlabel="hω/π", title="The first resonance")
+    right.set_xticks([0.998, 0.999, 1.0, 1.001])
+    for axes in (left, right):
+        axes.grid(alpha=0.25)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    return figure

@@ -1,0 +1,170 @@
+"""Tools for systems with fast and slow parts: find the fast part, watch its energies, choose a splitting for its frequency.
+
+References: Hairer, Lubich, Wanner, chapter XIII; Blanes, Casas, Sanz-Serna, SIAM J. Sci. Comput. 36 (2014) A1556;
+Fernández-Pendás, Akhmatskaya, Sanz-Serna, J. Comput. Phys. 327 (2016) 434.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+from scipy.linalg import eigh
+from scipy.optimize import minimize, minimize_scalar
+
+from .errors import InputError
+from .mechanics import Mechanics
+from .methods.filtered import highest_frequency
+from .methods.oscillatory import is_quadratic
+from .methods.splitting import KickDrift, MultiStage, three_stage
+from .run.inputs import as_array
+from .system import System, check_mass
+
+DENSE = 1000  # coordinates up to which a Hessian is diagonalised
+
+
+class Quadratic:
+    """½(q − a)ᵀK(q − a), as a part of a potential."""
+
+    def __init__(self, matrix: np.ndarray, centre: np.ndarray, sign: float = 1.0, plus: Any = None):
+        self.matrix, self.centre, self.sign, self.plus = matrix, centre, sign, plus
+
+    def __call__(self, q: Array, *params: Any) -> Array:
+        x = (q - self.centre).ravel()
+        energy = self.sign * 0.5 * jnp.sum(x * (self.matrix @ x))
+        return energy if self.plus is None else energy + self.plus(q, *params)
+
+
+def _checked(name: str, system: Any, q0: Any) -> np.ndarray:
+    if not isinstance(system, System):
+        raise InputError(f"{name} takes a gm.System, not {type(system).__name__}.")
+    q = as_array("q0", q0)
+    check_mass(system, q.shape)
+    if q.size > DENSE:
+        raise InputError(f"{name} diagonalises a Hessian, here of {q.size} coordinates, more than {DENSE}.")
+    return q
+
+
+def _modes(mech: Mechanics, product: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """ω² and modes φ (columns) of K φ = ω² M φ, φᵀMφ = 1, K by its products."""
+    n = int(np.prod(shape))
+    flat = lambda f: np.asarray(jax.vmap(lambda v: f(v.reshape(shape)).ravel())(jnp.eye(n)))
+    stiffness, mass = flat(product), flat(mech.momentum)
+    return eigh(0.5 * (stiffness + stiffness.T), mass)
+
+
+def split_quadratic(system: System, q0: Any, ratio: float = 3.0) -> System:
+    """The same system with its stiffest modes at a minimum of the potential stated as `fast`.
+
+    From q0 a minimum is sought; the frequencies there are put in order, and the widest gap between neighbours divides slow
+    from fast. fast = ½(q − q*)ᵀK(q − q*) with K the fast part of the Hessian, potential = V − fast. A gap of less than
+    `ratio` is no gap: an error.
+    """
+    q = _checked("split_quadratic", system, q0)
+    mech = Mechanics(system, q.shape)
+    energy = jax.jit(lambda x: mech.potential(x.reshape(q.shape)))
+    slope, bend = jax.jit(jax.grad(energy)), jax.jit(jax.hessian(energy))
+    found = minimize(energy, q.ravel(), jac=slope, hess=bend, method="trust-exact", options={"gtol": 1e-9})
+    rest = jnp.asarray(found.x).reshape(q.shape)
+    if not np.max(np.abs(found.jac)) < 1e-5 * max(1.0, float(np.max(np.abs(slope(jnp.asarray(q.ravel())))))):
+        raise InputError(f"split_quadratic found no minimum of the potential from q0 ({found.message}); give a q0 nearer to one.")
+    squares, modes = _modes(mech, lambda v: mech.hessian_product(rest, v), q.shape)
+    omega = np.sqrt(np.maximum(squares, 0.0))
+    floor = max(1e-6 * omega[-1], 1e-300)
+    steps = omega[1:] / np.maximum(omega[:-1], floor)
+    steps[omega[1:] <= floor] = 0.0
+    if not len(steps) or steps.max() < ratio:
+        widest = steps.max() if len(steps) else 1.0
+        raise InputError(f"split_quadratic: no gap between the frequencies {omega[0]:.3g} … {omega[-1]:.3g} at the minimum; the widest is a factor {widest:.3g}, less than ratio = {ratio:g}.")
+    fast = np.arange(len(omega)) > int(np.argmax(steps))
+    mass = np.asarray(jax.vmap(lambda v: mech.momentum(v.reshape(q.shape)).ravel())(jnp.eye(q.size)))
+    weighted = mass @ modes[:, fast]
+    stiffness = (weighted * squares[fast]) @ weighted.T
+    stiffness = np.where(np.abs(stiffness) > 1e-13 * np.abs(stiffness).max(), stiffness, 0.0)
+    whole = lambda x, *params: sum((system.call(f, x) if not params else f(x, *params)) for f in (system.potential, system.fast) if f is not None)
+    centre = np.asarray(rest)
+    return System(
+        Quadratic(stiffness, centre, -1.0, whole), mass=system.mass, constraint=system.constraint, fast=Quadratic(stiffness, centre),
+        symmetries=system.symmetries, params=system.params, watch=dict(system.watch),
+    )  # fmt: skip
+
+
+def watch_oscillations(system: System, q0: Any) -> System:
+    """The same system that watches its oscillatory energies: run.watched["oscillatory energies"] are
+
+        I_j = ½(π_j² + ω_j² ξ_j²),
+
+    one for each mode of the quadratic fast part with ω_j > 0, and run.watched["oscillatory energy"] is their sum, an
+    adiabatic invariant.
+    """
+    q = _checked("watch_oscillations", system, q0)
+    if system.fast is None or not is_quadratic([(system, q)]):
+        raise InputError("watch_oscillations needs a quadratic fast part; gm.split_quadratic(system, q0) proposes one.")
+    mech = Mechanics(system, q.shape)
+    zero = jnp.zeros(q.shape)
+    squares, modes = _modes(mech, lambda v: mech.fast_hessian_product(zero, v), q.shape)
+    fast = squares > 1e-12 * squares[-1]
+    squares, modes = squares[fast], modes[:, fast]
+    rest = -modes @ ((modes.T @ np.asarray(mech.fast_gradient(zero)).ravel()) / squares)
+
+    def energies(q: Array, p: Array, *_: Any) -> Array:
+        x = modes.T @ jnp.ravel(mech.momentum(q - rest.reshape(q.shape)))
+        return 0.5 * ((modes.T @ p.ravel()) ** 2 + squares * x**2)
+
+    both = {"oscillatory energies": energies, "oscillatory energy": lambda q, p, *_: jnp.sum(energies(q, p))}
+    return dataclasses.replace(system, watch=System(watch={**system.watch, **both}).watch)
+
+
+# --- a splitting for the frequency ----------------------------------------------------------------------------------
+def expected_energy_error(stages: tuple[tuple[str, float], ...], x: np.ndarray) -> np.ndarray:
+    """ρ(x) = (B + C)²/(2(1 − A²)) for one step with hω = x, of matrix (A B; C A): the energy error to be expected of the harmonic
+    oscillator in equilibrium is at most ρ (in units of temperature); infinite where the step is unstable."""
+    x = np.asarray(x, float)
+    a, b, c, d = np.ones_like(x), np.zeros_like(x), np.zeros_like(x), np.ones_like(x)
+    for kind, share in stages:
+        if kind == "kick":
+            c, d = c - share * x * a, d - share * x * b
+        else:
+            a, b = a + share * x * c, b + share * x * d
+    half_trace = 0.5 * (a + d)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rho = (b + c) ** 2 / (2 * (1 - half_trace**2))
+    return np.where(np.abs(half_trace) < 1, rho, np.inf)
+
+
+def adaptive_splitting(system: System, q0: Any, dt: float, stages: int = 2) -> KickDrift:
+    """The splitting of two or three stages that has the smallest energy error to be expected for steps of length dt.
+
+    With x = dt·ω, ω the highest frequency of the linearised motion at q0, the free coefficient minimises the largest ρ on
+    (0, x]. For dt → 0 this gives the splitting of smallest error, near the stability limit the one that is Verlet in two or
+    three steps.
+    """
+    q = as_array("q0", q0)
+    if not isinstance(system, System):
+        raise InputError(f"adaptive_splitting takes a gm.System, not {type(system).__name__}.")
+    if stages not in (2, 3) or not dt > 0:
+        raise InputError(f"adaptive_splitting(dt={dt!r}, stages={stages!r}): dt is positive, and stages is 2 or 3.")
+    omega = float(highest_frequency(system, jnp.asarray(q, float), jnp.asarray(np.random.default_rng(0).normal(size=q.shape))))
+    x = dt * omega
+    limit = 2.0 * stages
+    if not x < limit:
+        raise InputError(f"adaptive_splitting: hω = {x:.3g} for the fastest motion at q0, beyond {limit:g}, up to which a splitting of {stages} stages can be stable. Take dt < {limit / omega:.3g}.")
+    grid = np.linspace(x / 400, x, 400)
+    make = (lambda c: MultiStage((float(c),))) if stages == 2 else (lambda c: MultiStage(tuple(map(float, three_stage(c)))))
+    low, high = (0.19, 0.25) if stages == 2 else (0.28, 1 / 3)
+    worst = lambda c: float(np.max(expected_energy_error(make(c).stages, grid)))
+    # Several valleys: the best of a scan, then polished.
+    scan = np.linspace(low, high, 241)
+    errors = np.array([worst(c) for c in scan])
+    best = int(np.argmin(errors))
+    between = (scan[max(0, best - 1)], scan[min(len(scan) - 1, best + 1)])
+    polished = minimize_scalar(worst, bounds=between, method="bounded", options={"xatol": 1e-9})
+    chosen = polished.x if polished.fun <= errors[best] else scan[best]
+    if not np.isfinite(worst(chosen)):
+        raise InputError(f"adaptive_splitting: no stable splitting of {stages} stages for hω = {x:.3g}; take a smaller dt.")
+    return make(chosen)
+
