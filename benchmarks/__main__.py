@@ -1,7 +1,7 @@
 import importlib
 import sys
 
-NAMES = ("overhead", "compensation", "filtered", "chains")
+NAMES = ("overhead", "compensation", "filtered", "chains", "oscillatory")
 
 for name in sys.argv[1:] or NAMES:
     importlib.import_module(f"benchmarks.{name}").main()

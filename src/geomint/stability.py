@@ -85,6 +85,8 @@ class StabilityDiagram:
         held = f" at h = {self.h:g}" if self.h is not None else f" at ω = {self.omega:g}" if self.omega is not None else ""
         if not self.unstable:
             return f"{self.method}{held}: stable for every {self.variable} up to {self.frequencies[-1]:.6g}"
+        if self.unstable[0] == (0.0, self.frequencies[-1]):
+            return f"{self.method}{held}: unstable for every {self.variable} up to {self.frequencies[-1]:.6g}"
         lines = [f"{self.method}{held}: stable for {self.variable} up to {self.limit:.6g}"]
         lines += [f"  resonance {a:.6g} … {b:.6g} (width {b - a:.2g}, growth up to {self._worst(a, b):.6g} a step)" for a, b in self.resonances[:LISTED]]
         if len(self.resonances) > LISTED:
@@ -109,7 +111,8 @@ class StabilityDiagram:
         for a, b in self.unstable:
             axes.axvspan(a, b, color="C3", alpha=0.18, lw=0.8)
         axes.plot(self.frequencies, np.minimum(self.growth, 10.0), color="C0", lw=1.4)
-        axes.set(xlim=(0, self.frequencies[-1]), ylim=(low - 0.08 * (top - low), top), xlabel=self.variable, ylabel="growth a step", title=str(self).splitlines()[0])
+        wide = min(self.frequencies[-1], 1.25 * self.last) or self.frequencies[-1]  # beyond there is nothing to see
+        axes.set(xlim=(0, wide), ylim=(low - 0.08 * (top - low), top), xlabel=self.variable, ylabel="growth a step", title=str(self).splitlines()[0])
         axes.title.set_fontsize(10)
         axes.grid(alpha=0.25)
         if path is not None:
@@ -148,8 +151,8 @@ def stability_diagram(
 
     grid = np.linspace(0, largest, points + 1)[1:]
     grid = np.concatenate([grid[0] * 0.5 ** np.arange(20, 0, -1), grid])  # a limit may lie before the first point
-    if fast and omega is None:  # where resonance is expected
-        grid = np.union1d(grid, np.pi * np.arange(1, int(largest / np.pi) + 1))
+    if fast and omega is None:  # Next to where resonance is expected; exactly there some filters are 0/0 and rounding decides.
+        grid = np.union1d(grid, np.pi * np.arange(1, int(largest / np.pi) + 1) - 1e-6)
     growth = functools.partial(_growth, *_problem(method, fast), h, omega)
     x, excess, radius = grid, *growth(grid)
     if traits.steps <= 2:
@@ -241,9 +244,9 @@ def _planar(j: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _general(j: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    lost = ~np.isfinite(j).all(axis=(1, 2))
-    radius = np.max(np.abs(np.linalg.eigvals(np.where(lost[:, None, None], 0.0, j))), axis=1)
-    radius = np.where(lost, np.inf, radius)
+    finite = np.isfinite(j).all(axis=(1, 2), keepdims=True)
+    radius = np.max(np.abs(np.linalg.eigvals(np.where(finite, j, 0.0))), axis=1)
+    radius = np.where(np.ravel(finite), radius, np.inf)
     return radius - 1 - RADIUS, radius
 
 
@@ -258,9 +261,9 @@ def _between(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 def _with_peaks(growth: Growth, x: np.ndarray, excess: np.ndarray, radius: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The grid with those maxima of the excess between its points that are unstable, though the points around are not."""
-    left, right, grows = np.append(x[0], x[:-1]), np.append(x[1:], x[-1]), np.pad(excess > 0, 1)
+    left, right = np.append(x[0], x[:-1]), np.append(x[1:], x[-1])
     around = np.pad(excess, 1, constant_values=-np.inf)
-    peak = (excess >= around[:-2]) & (excess >= around[2:]) & ~grows[:-2] & ~grows[1:-1] & ~grows[2:]
+    peak = (excess <= 0) & (excess >= around[:-2]) & (excess >= around[2:])
     low, high = left[peak], right[peak]
     found: list[np.ndarray] = []
     for _ in range(ROUNDS // 2):

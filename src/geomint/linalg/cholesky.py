@@ -79,18 +79,19 @@ def block_tridiagonal_solve(diagonal: Array, lower: Array, right: Array) -> tupl
     to_down, to_up, to_right = solved[..., :b], solved[..., b : 2 * b], solved[..., 2 * b]
     shifted = lambda x: jnp.concatenate([jnp.zeros_like(x[:1]), x[:-1]])
     down_t = jnp.swapaxes(down, -1, -2)
-    kept = diagonal[0::2] - _small_product(down_t, to_down) - shifted(_small_product(up, to_up))
-    kept_right = right[0::2] - _small_apply(down_t, to_right) - shifted(_small_apply(up, to_right))
-    x_even, below = block_tridiagonal_solve(kept, -_small_product(up, to_down), kept_right)
+    kept = diagonal[0::2] - small_product(down_t, to_down) - shifted(small_product(up, to_up))
+    kept_right = right[0::2] - small_apply(down_t, to_right) - shifted(small_apply(up, to_right))
+    x_even, below = block_tridiagonal_solve(kept, -small_product(up, to_down), kept_right)
     next_even = jnp.concatenate([x_even[1:], jnp.zeros_like(x_even[:1])])
-    x_odd = to_right - _small_apply(to_down, x_even) - _small_apply(to_up, next_even)
+    x_odd = to_right - small_apply(to_down, x_even) - small_apply(to_up, next_even)
     return jnp.stack([x_even, x_odd], axis=1).reshape(n, b), jnp.minimum(pivot, below)
 
 
-def _small_product(x: Array, y: Array) -> Array:
+def small_product(x: Array, y: Array) -> Array:
     """Batched matrix product as sums of element-wise products: no call to a matrix library for 2×2 blocks."""
     return jnp.sum(x[..., :, :, None] * y[..., None, :, :], axis=-2)
 
 
-def _small_apply(x: Array, y: Array) -> Array:
+def small_apply(x: Array, y: Array) -> Array:
+    """Batched matrix times vector, likewise."""
     return jnp.sum(x * y[..., None, :], axis=-1)

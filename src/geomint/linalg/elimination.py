@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from . import native
-from .cholesky import UNROLLED
+from .cholesky import UNROLLED, small_apply, small_product
 
 
 class Factored(eqx.Module):
@@ -40,16 +40,6 @@ def invert(matrix: Array) -> Array:
                 a[i] = [-a[i][k] * row[k] if j == k else a[i][j] - a[i][k] * row[j] for j in range(b)]
         a[k] = row
     return jnp.stack([jnp.stack(line, axis=-1) for line in a], axis=-2)
-
-
-def small_product(x: Array, y: Array) -> Array:
-    """Batched matrix product as sums of element-wise products: no call to a matrix library for 2×2 blocks."""
-    return jnp.sum(x[..., :, :, None] * y[..., None, :, :], axis=-2)
-
-
-def small_apply(x: Array, y: Array) -> Array:
-    """Batched matrix times vector, likewise."""
-    return jnp.sum(x * y[..., None, :], axis=-1)
 
 
 class Blocks(Factored):
