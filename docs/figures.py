@@ -1,4 +1,4 @@
-"""Draws the figures of the documentation: python docs/figures.py [first] [work-precision] [stability] [console] [fernandez] [tao].
+"""Draws the figures of the documentation: python docs/figures.py [first] [work-precision] [stability] [console] [fernandez] [stern] [tao].
 
 They are committed; run this again when a method changes what they show. The second one takes a minute or two, since it
 measures times; so do the others, the experiments of the papers, since they compile much. `tao/chain` draws one of them.
@@ -156,7 +156,7 @@ def theory(method, h=0.1):
 def windows(half_trace, largest, points=1_000_000):
     """Where |half_trace| > 1, by brute force on a fine grid; the ends by bisection."""
     x = np.linspace(0, largest, points + 1)[1:]
-    grows = lambda y: np.abs(half_trace(y)) > 1 + 1e-10
+    grows = lambda y: np.abs(half_trace(y)) > 1 + 1e-12
     state = grows(x)
     change = np.flatnonzero(state[1:] != state[:-1])
     low, high, before = x[change], x[change + 1], state[change]
@@ -270,7 +270,7 @@ def stability():
     small.save(path, optimize=True)
 
 
-PAPERS = {"console": "console-hairer-lubich-2013", "fernandez": "fernandez-pendas-2019", "tao": "tao-owhadi-2015"}
+PAPERS = {"console": "console-hairer-lubich-2013", "fernandez": "fernandez-pendas-2019", "stern": "stern-grinspun-2009", "tao": "tao-owhadi-2015"}
 
 
 def experiments(prefix, one=""):

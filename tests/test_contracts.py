@@ -16,9 +16,11 @@ from geomint.engines import xla
 from geomint.run import loop
 
 sys.path.insert(0, str(Path(__file__).parent / "properties"))
-from zoo import PROBLEMS, fitting
+from zoo import PROBLEMS, first_of_its_class, fitting
 
-METHODS = pytest.mark.parametrize("method", gm.methods.all(), ids=lambda m: m.name)
+# Variants of a class differ by numbers; beyond the first of each they wait for the slow tests, but for those that differ by more.
+QUICK = lambda m: first_of_its_class(m) or "Rattle" in m.name
+METHODS = pytest.mark.parametrize("method", [pytest.param(m, id=m.name, marks=[] if QUICK(m) else pytest.mark.slow) for m in gm.methods.all()])
 
 
 def run(method, problem, steps=60, save_every=3, **more):

@@ -42,9 +42,10 @@ def test_numbers():
     limit = lambda m, **settings: gm.stability_diagram(m, **settings).limit
     assert limit(gm.Verlet()) == pytest.approx(2, abs=1e-9)
     assert limit(gm.SymplecticEuler()) == pytest.approx(2, abs=1e-9)
-    # b h² (1 − …): half the trace 1 − x²/2 + x⁴ b(1 − 2b)/4 is −1 first at x² = 2/(1 − 2b) or 1/b
-    assert limit(gm.Splitting("two-stage")) == pytest.approx(2.634, abs=5e-4)  # Blanes, Casas, Sanz-Serna 2014
-    assert limit(gm.Splitting("three-stage")) == pytest.approx(4.662, abs=5e-4)
+    # Kick b, drift ½, kick ½ − b is half of the two-stage step; where an entry of its matrix vanishes, the trace is ∓2.
+    for scheme, b in (("two-stage", 0.211781), ("two-stage-linear", (3 - 3**0.5) / 6)):
+        ends = np.sqrt([4 / (1 - 2 * b), 2 / b, 1 / (b * (0.5 - b))])
+        assert np.ravel(gm.stability_diagram(gm.Splitting(scheme)).unstable)[:3] == pytest.approx(ends, abs=1e-9)
     assert limit(gm.RungeKutta4()) == pytest.approx(8**0.5, abs=1e-6)
     lobatto = gm.stability_diagram(gm.LobattoIIIAB(3))
     assert np.ravel(lobatto.unstable)[:3] == pytest.approx([8**0.5, 12**0.5, 24**0.5], abs=1e-6)

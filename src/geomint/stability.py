@@ -36,7 +36,7 @@ from .system import System
 BATCH = 1024  # steps and frequencies at a time: one shape, so that a method is compiled once
 PARTS = 8  # into which an interval is cut in each round of a search
 ROUNDS = 14  # 8¹⁴ cuts an interval of the grid down to round-off
-TRACE = 1e-10  # |trace|/2 may exceed 1 by this
+TRACE = 1e-12  # |trace|/2 may exceed 1 by this
 RADIUS = 1e-7  # a spectral radius may, since double eigenvalues are known to √eps only
 LISTED = 8  # resonances named by str()
 
@@ -50,7 +50,7 @@ class StabilityDiagram:
     method:       its name
     frequencies:  hω (with `omega`: h), ascending
     growth:       the spectral radius there, the factor by which the motion grows in a step
-    unstable:     the intervals in which it grows, with ends known to about 1e-9; the last one may be cut by the largest frequency
+    unstable:     the intervals in which it grows, with ends known to about 1e-7; the last one may be cut by the largest frequency
     h, omega:     of a method with a fast part: the step, or the frequency, that was held fixed
     """
 

@@ -19,6 +19,7 @@ class Problem:
     system: gm.System
     at: Point
     dt: float  # a step at which a second-order method is off by a per cent or so
+    quadratic: bool = True  # the fast part, where there is one
 
     def step(self, method: gm.methods.Method) -> float:
         """dt, or half of it for multistep methods, whose intervals of periodicity are half as long."""
@@ -76,7 +77,7 @@ def trimer() -> Problem:
     )  # fmt: skip
     q = np.array([[0.0, 0.1], [1.0, 0.0], [0.4, 0.8]])
     v = np.array([[0.3, -0.2], [-0.1, 0.5], [-0.4, 0.1]])
-    return Problem("trimer", system, Point(q, masses[:, None] * v), 0.03)
+    return Problem("trimer", system, Point(q, masses[:, None] * v), 0.03, quadratic=False)
 
 
 def harmonic_bonds() -> Problem:
@@ -94,6 +95,13 @@ def harmonic_bonds() -> Problem:
     return Problem("harmonic-bonds", system, Point(q, masses[:, None] * v), 0.05)
 
 
+def hinged(lengths: list[float], angles: list[float], rates: list[float]) -> tuple[np.ndarray, np.ndarray]:
+    """Positions and velocities of the ends of rods joined one to the next, by their angles from the downward vertical."""
+    arms = np.array([[length * np.sin(a), -length * np.cos(a)] for length, a in zip(lengths, angles, strict=True)])
+    turns = np.array([[length * w * np.cos(a), length * w * np.sin(a)] for length, a, w in zip(lengths, angles, rates, strict=True)])
+    return np.cumsum(arms, axis=0), np.cumsum(turns, axis=0)
+
+
 def linked() -> Problem:
     """Two rods of unequal length in the plane, a full mass matrix, a potential without symmetry."""
     mass = np.array([[1.0, 0.2, 0.1, 0.0], [0.2, 0.8, 0.0, -0.1], [0.1, 0.0, 0.6, 0.1], [0.0, -0.1, 0.1, 1.3]])
@@ -103,8 +111,7 @@ def linked() -> Problem:
         return y + 0.7 * v + 0.3 * x * u + 0.2 * u**2 * v + 0.1 * x**4
 
     system = gm.System(potential, mass=mass, constraint=gm.Distances([(None, 0), (0, 1)], [1.0, 0.8]))
-    q = np.array([[np.sin(0.3), -np.cos(0.3)], [np.sin(0.3) + 0.8 * np.sin(0.6), -np.cos(0.3) - 0.8 * np.cos(0.6)]])
-    q, v = gm.project(system, q, np.array([[0.4, 0.2], [-0.2, 0.3]]))
+    q, v = hinged([1.0, 0.8], angles=[0.3, 0.6], rates=[0.5, -0.7])
     return Problem("linked", system, Point(q, (mass @ v.ravel()).reshape(q.shape)), 0.06)
 
 
@@ -113,7 +120,9 @@ def sphere_pair() -> Problem:
     masses = np.array([1.0, 0.7])
     symmetries = tuple(gm.Rotation(axis) for axis in np.eye(3))
     system = gm.System(lambda q: -1 / (1.6 - jnp.sum(q[0] * q[1])), mass=masses[:, None], constraint=gm.OnSphere(), symmetries=symmetries)
-    q, v = gm.project(system, np.array([[0.4, 0.3, 0.85], [0.9, 0.1, -0.4]]), np.array([[0.5, -0.7, 0.2], [0.1, 0.8, 0.3]]))
+    q = np.array([[0.4, 0.3, 0.85], [0.9, 0.1, -0.4]])
+    q = q / np.linalg.norm(q, axis=1, keepdims=True)
+    v = np.cross([[0.5, -0.7, 0.2], [0.1, 0.8, 0.3]], q)
     return Problem("sphere-pair", system, Point(q, masses[:, None] * v), 0.1)
 
 
@@ -127,7 +136,8 @@ def bent_molecule() -> Problem:
         lambda q, k: k["stiffness"] * (opening(q, k) - 2.2) ** 2 + 0.3 * jnp.sin(opening(q, k)), mass=masses[:, None], constraint=bonds,
         symmetries=(gm.Translation(), gm.Rotation((0, 1))), params={"lengths": np.array([1.0, 1.2]), "stiffness": 0.5},
     )  # fmt: skip
-    q, v = gm.project(system, np.array([[0.0, 0.1], [1.0, 0.0], [1.3, 1.1]]), np.array([[0.3, -0.2], [-0.1, 0.5], [-0.4, 0.1]]))
+    arms, turns = hinged([1.0, 1.2], angles=[1.5, 2.8], rates=[0.4, -0.6])
+    q, v = np.array([[0.0, 0.1], *(arms + [0.0, 0.1])]), np.array([[0.3, -0.2], *(turns + [0.3, -0.2])])
     return Problem("bent-molecule", system, Point(q, masses[:, None] * v), 0.05)
 
 
@@ -138,7 +148,8 @@ def bonded_on_circle() -> Problem:
         lambda q: q[0, 1] + 0.6 * q[1, 1] + 0.3 * q[1, 0] ** 2 * q[0, 0], mass=masses[:, None], fast=lambda q: 8.0 * jnp.sum((q[1] - q[0]) ** 2),
         constraint=gm.Distances([(None, 0)]),
     )  # fmt: skip
-    q, v = gm.project(system, np.array([[0.4, -0.9], [0.5, -1.1]]), np.array([[0.5, 0.2], [-0.2, 0.4]]))
+    arm, turn = hinged([1.0], angles=[0.4], rates=[0.5])
+    q, v = np.array([*arm, [0.5, -1.1]]), np.array([*turn, [-0.2, 0.4]])
     return Problem("bonded-on-circle", system, Point(q, masses[:, None] * v), 0.04)
 
 
@@ -151,22 +162,22 @@ def fitting(method: gm.methods.Method) -> list[Problem]:
     def fits(problem: Problem) -> bool:
         try:
             method.check(problem.system)
-            method.prepare([(problem.system, problem.at.q)])
         except gm.InputError:
             return False
-        return True
+        wants = "quadratic fast" in method.traits.needs or ("IMEX" in method.name and problem.system.constraint is not None)
+        return problem.quadratic or not wants
 
     return [problem for problem in PROBLEMS if fits(problem)]
 
 
+def first_of_its_class(method: gm.methods.Method) -> bool:
+    return next(m.name for m in gm.methods.all() if type(m) is type(method)) == method.name
+
+
 def chosen(method: gm.methods.Method) -> list[Problem]:
-    """The problems of the quick tests: all for the first variant of a class, two in turn for its others, one with and one
-    without constraint where both fit."""
-    fits = fitting(method)
-    variants = [m for m in gm.methods.all() if type(m) is type(method)]
-    turn = [m.name for m in variants].index(method.name)
-    if turn == 0:
-        return fits
-    kinds = [[p for p in fits if (p.system.constraint is None) is free] for free in (True, False)]
-    picked = [kind[(turn + k) % len(kind)] for kind in kinds if kind for k in range(1 if all(kinds) else 2)]
-    return list({p.name: p for p in picked}.values())
+    """The problems of the quick tests, by turns: two of each kind, free and constrained, for the first variant of a class, one
+    for its others. The slow tests take all."""
+    turn = [m.name for m in gm.methods.all()].index(method.name)
+    kinds = [[p for p in fitting(method) if (p.system.constraint is None) is free] for free in (True, False)]
+    each = 2 if first_of_its_class(method) else 1
+    return list({p.name: p for kind in kinds if kind for p in (kind[(turn + k) % len(kind)] for k in range(each))}.values())

@@ -46,7 +46,7 @@ class Traits:
     free:           moves systems without one
     tangent:        on a constrained system the momenta shown satisfy G M⁻¹p = 0
     steps:          how many steps the recursion looks back; more than one carries a history
-    needs:          what the system must have: "constraint", "fast", "hessian", "lie group"
+    needs:          what the system must have: "constraint", "fast", "quadratic fast", "hessian", "lie group"
     lagrangian:     moves systems stated by a Lagrangian too
     event_driven:   chooses its own times; dt is the interval between looks
     forces:         evaluations of the force that a step needs, where that number is fixed (small systems may repeat one

@@ -257,7 +257,8 @@ class Trigonometric(Oscillatory):
 
     @property
     def traits(self) -> Traits:
-        return dataclasses.replace(_TRAITS, symplectic=self.filter in SYMPLECTIC, momentum_maps="all" if self.filter in SYMPLECTIC else None, forces=1)
+        symplectic = self.filter in SYMPLECTIC
+        return dataclasses.replace(_TRAITS, symplectic=symplectic, momentum_maps="all" if symplectic else None, needs=("fast", "quadratic fast"), forces=1)
 
     def prepare(self, starts: Sequence[tuple[Any, Any]]) -> Any:
         ready = super().prepare(starts)

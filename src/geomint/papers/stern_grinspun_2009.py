@@ -273,8 +273,13 @@ RESPA_PEAKS = 2 * INNER / np.pi * np.sin(PEAKS * np.pi / (2 * INNER))  # in hω/
 def energy_errors(method: Method, ratios: np.ndarray) -> np.ndarray:
     """The largest relative error of the energy up to t = 1000, for each hω/π."""
     oscillator, ones = models.fast_slow_oscillator(), np.ones((len(ratios), 1))
-    run = ensemble(oscillator.system, oscillator.q0 * ones, oscillator.v0 * ones, params={"omega": np.pi * ratios / STEP}, method=method, dt=STEP, t_end=1000.0, save_every=5)
-    return np.max(np.abs(run.energy_error / run.energy[:, :1]), axis=1)
+    largest = np.zeros(len(ratios))
+    for every in (5, 8):  # looked at in two rhythms, lest one of them meet the oscillation always in the same phase
+        run = ensemble(
+            oscillator.system, oscillator.q0 * ones, oscillator.v0 * ones, params={"omega": np.pi * ratios / STEP}, method=method, dt=STEP, t_end=1000.0, save_every=every
+        )
+        largest = np.maximum(largest, np.max(np.abs(run.energy_error / run.energy[:, :1]), axis=1))
+    return largest
 
 
 @experiment(PAPER, "resonance", "r-RESPA and the impulse method are resonant where hω is near a multiple of π, IMEX never is", "Coupled linear oscillators")
