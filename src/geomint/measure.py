@@ -97,8 +97,8 @@ def independent_reference(system: Stated, at: Point, times: np.ndarray) -> Point
 def reference(system: Stated, at: Point, times: np.ndarray, dt: float) -> tuple[Point, float]:
     """The motion at equidistant times and how well it is known.
 
-    Systems of constant mass: an eighth-order composition with compensated sums, right to a few units of round-off (of which
-    a constraint solve leaves more), and held to the independent reference. All others: the independent reference.
+    Systems of constant mass: an eighth-order composition with compensated sums, right to some units of round-off, and held
+    to the independent reference. All others: the independent reference.
     """
     key = (start_key(system, at.q), np.asarray(at.p).tobytes(), times.tobytes(), dt)
     if key not in _references:
@@ -115,14 +115,14 @@ def _reference(system: Stated, at: Point, times: np.ndarray, dt: float) -> tuple
     independent = independent_reference(system, at, times)
     if not isinstance(system, System):
         return independent, 1e-11
-    base, floor = (Verlet(), 2e-14) if system.constraint is None else (Rattle(), 5e-14)
+    base = Verlet() if system.constraint is None else Rattle()
     n = int(np.ceil(times[0] / dt)) * 40
     fine = simulate(system, at.q, p0=at.p, method=Composition(base, order=8), dt=times[0] / n, t_end=times[-1], save_every=n, compensated=True)
     close = Point(fine.q[1:], fine.p[1:])
     apart = _distance(close, independent)
     if apart > 1e-9:
         raise RuntimeError(f"two independent references differ by {apart:.1e}: the motion is too unstable to measure an order on; use a shorter time")
-    return close, floor
+    return close, 1e-13
 
 
 class Order(NamedTuple):
@@ -141,7 +141,7 @@ def order(method: Method, system: Stated, at: Point, dt: float, refinements: int
     floors = (floor, floor)
     if method.traits.steps > 2:
         # Momenta are differences of positions; multipliers are known to eps/h² of the size of q, and enter p by h.
-        floors = (5e-14, 5e-14 if system.constraint is None else 3e-13)
+        floors = (1e-13, 1e-13 if system.constraint is None else 3e-13)
     steps, errors = [], []
     for n in sorted({max(1, round(span / LOOKS * 2 ** (k / 2))) for k in range(refinements + 1)}):
         run = simulate(system, at.q, p0=at.p, method=method, dt=stretch / n, t_end=LOOKS * stretch, save_every=n, compensated=True)

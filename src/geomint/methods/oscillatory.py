@@ -15,6 +15,7 @@ García-Archilla, Sanz-Serna, Skeel, SIAM J. Sci. Comput. 20 (1998) 930; Hairer,
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -176,7 +177,7 @@ class IMEX(Oscillatory):
 class RESPA(Method):
     """Verlet-I/r-RESPA: half a kick by V, `inner` Verlet steps of length h/inner with W, half a kick by V.
 
-    Unstable near hω = π, 2π, …, however many the inner steps: resonance.
+    Unstable where the inner steps turn the fast motion by a multiple of π, near hω = π, 2π, … for many of them: resonance.
     """
 
     inner: int = eqx.field(static=True, default=4)
@@ -302,6 +303,15 @@ class Trigonometric(Oscillatory):
         # f(0) apart: what a force does not reach is then moved exactly.
         function = lambda f: f(origin) * jnp.eye(n, dtype=q.dtype) + (left * (f(h * omega) - f(origin))) @ right
         return Flow({name: function(f) for name, f in table.items()}, shift.reshape(q.shape))
+
+    def warn(self, system: System, q: Any, dt: float) -> None:
+        """ψ₁ = ψ/sinc has poles where hω is a multiple of π, unless ψ has the same zeros."""
+        if self.filter not in ("gautschi", "hochbruck-lubich"):
+            return
+        mech = Mechanics(system, np.shape(q))
+        flow = self.flow(mech, jnp.asarray(q, float), jnp.asarray(dt, float))
+        if not float(jnp.max(jnp.abs(flow.functions["psi1"]))) < 50 * dt:
+            warnings.warn(f"hω is near a multiple of π, where {self.name} has a pole; change dt a little, or take Trigonometric('hairer-lubich').", stacklevel=4)
 
     def _slow(self, mech: Mechanics, flow: Flow, q: Any) -> Array:
         """g(Φq)."""
