@@ -112,8 +112,8 @@ def watch_oscillations(system: System, q0: Any) -> System:
     rest = -modes @ ((modes.T @ np.asarray(mech.fast_gradient(zero)).ravel()) / squares)
 
     def energies(q: Array, p: Array, *_: Any) -> Array:
-        x = modes.T @ jnp.ravel(mech.momentum(q - rest.reshape(q.shape)))
-        return 0.5 * ((modes.T @ p.ravel()) ** 2 + squares * x**2)
+        x = jnp.matmul(modes.T, jnp.ravel(mech.momentum(q - rest.reshape(q.shape))))
+        return 0.5 * (jnp.matmul(modes.T, p.ravel()) ** 2 + squares * x**2)
 
     both = {"oscillatory energies": energies, "oscillatory energy": lambda q, p, *_: jnp.sum(energies(q, p))}
     return dataclasses.replace(system, watch=System(watch={**system.watch, **both}).watch)
@@ -162,7 +162,7 @@ def adaptive_splitting(system: System, q0: Any, dt: float, stages: int = 2) -> K
     errors = np.array([worst(c) for c in scan])
     best = int(np.argmin(errors))
     between = (scan[max(0, best - 1)], scan[min(len(scan) - 1, best + 1)])
-    polished = minimize_scalar(worst, bounds=between, method="bounded", options={"xatol": 1e-9})
+    polished: Any = minimize_scalar(worst, bounds=between, method="bounded", options={"xatol": 1e-9})
     chosen = polished.x if polished.fun <= errors[best] else scan[best]
     if not np.isfinite(worst(chosen)):
         raise InputError(f"adaptive_splitting: no stable splitting of {stages} stages for hω = {x:.3g}; take a smaller dt.")

@@ -159,7 +159,10 @@ def order(method: Method, system: Stated, at: Point, dt: float, refinements: int
 def _slope(steps: list[float], errors: list[float], floor: float) -> float:
     """From the three finest steps above the floor; not a number where there are fewer."""
     above = [(np.log(h), np.log(e)) for h, e in zip(steps, errors, strict=True) if e >= floor][-3:]
-    return float(np.polyfit(*zip(*above, strict=True), 1)[0]) if len(above) == 3 else float("nan")
+    if len(above) < 3:
+        return float("nan")
+    steps_log, errors_log = np.array(above).T
+    return float(np.polyfit(steps_log, errors_log, 1)[0])
 
 
 # --- symplecticity, symmetry, reversibility -------------------------------------------------------------------------

@@ -288,7 +288,7 @@ def resonance(quick: bool) -> Outcome:
     window of .001/k: the grid holds the integers, the middles of the windows, and a closer look at the first."""
     windows = [peaks - share * STEP**2 / (PEAKS * np.pi**2) for peaks in (PEAKS, RESPA_PEAKS) for share in (0.0, 0.5)]
     near = np.linspace(0.9975, 1.0015, 41 if quick else 161)
-    whole = np.linspace(4.5 / 1801, 4.5, 1801)[slice(None, None, 9 if quick else 1)]
+    whole = np.linspace(4.5 / 1851, 4.5, 1851)[slice(None, None, 9 if quick else 1)]
     ratios = np.unique(np.concatenate([whole, near, *windows]))
     errors = {"r-RESPA": energy_errors(RESPA(INNER), ratios), "impulse": energy_errors(Impulse(), ratios), "IMEX": energy_errors(IMEX(), ratios)}
     at = lambda label, x: float(errors[label][np.argmin(np.abs(ratios - x))])

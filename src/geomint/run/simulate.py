@@ -125,7 +125,9 @@ def _collect(runner: Xla, times: Grid, sink: Any, carry: Any, step: int, about: 
     if isinstance(sink, Disk):
         sink.writer.checkpoint(carry, step, force=True)
         sink.writer.close()
-        return archive.trajectory(archive.read(sink.writer.path), runner.system, checkpoint)
+        run = archive.trajectory(archive.read(sink.writer.path), runner.system, checkpoint)
+        run.method = runner.method  # with what it found out before the run
+        return run
     columns = sink.columns
     saved = columns["energy"].shape[-1]
     return Trajectory(runner.system, runner.method, times, times.times(0, saved), columns, spread=runner.spread, engine=runner.name, checkpoint=checkpoint, **about)
