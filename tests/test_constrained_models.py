@@ -75,6 +75,7 @@ def test_stated_symmetries_leave_energy_and_constraint_alone(text):
             np.testing.assert_allclose(symmetry.momentum_map(jnp.asarray(v), mech.momentum(v)), 0, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [text for text in MODELS if not any(part in text for part in ("1.3", "n=7", "n=8", "rod=1"))])
 def test_the_motion_keeps_energy_momenta_and_constraint(text):
     model, mech, p = start(text)

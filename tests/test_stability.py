@@ -21,7 +21,10 @@ ABLE = [m for m in gm.methods.all() if m.traits.free and not m.traits.event_driv
 REFUSED = [m for m in gm.methods.all() if not m.traits.free]
 
 
-@pytest.mark.parametrize("method", ABLE, ids=lambda m: m.name)
+FIRST = {type(m): m.name for m in reversed(ABLE)}  # of each class; the others wait for the slow tests
+
+
+@pytest.mark.parametrize("method", [pytest.param(m, id=m.name, marks=[] if FIRST[type(m)] == m.name else pytest.mark.slow) for m in ABLE])
 def test_as_in_theory(method):
     """The limit, and for 2×2 matrices every unstable window, against the trace by hand on a grid of a million points."""
     _, known = figures.theory(method)

@@ -137,7 +137,8 @@ def bent_molecule() -> Problem:
         symmetries=(gm.Translation(), gm.Rotation((0, 1))), params={"lengths": np.array([1.0, 1.2]), "stiffness": 0.5},
     )  # fmt: skip
     arms, turns = hinged([1.0, 1.2], angles=[1.5, 2.8], rates=[0.4, -0.6])
-    q, v = np.array([[0.0, 0.1], *(arms + [0.0, 0.1])]), np.array([[0.3, -0.2], *(turns + [0.3, -0.2])])
+    place, push = np.array([0.0, 0.1]), np.array([0.3, -0.2])
+    q, v = np.array([place, *(arms + place)]), np.array([push, *(turns + push)])
     return Problem("bent-molecule", system, Point(q, masses[:, None] * v), 0.05)
 
 

@@ -1,0 +1,19 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+import pytest
+
+MAPS = Path("/proc/self/maps")
+MANY = 25_000  # Linux gives a process 65,530 memory maps, and LLVM crashes without a word beyond
+
+
+@pytest.fixture(autouse=True)
+def forget_old_programs():
+    """A thousand tests compile more programs than one process has memory maps for: forget them from time to time."""
+    yield
+    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MANY:
+        jax.clear_caches()
