@@ -160,10 +160,18 @@ def test_a_mechanism_passes_near_its_singular_position():
     assert np.max(np.abs(seen.energy_error)) < 1e-2
 
 
-def test_too_many_constraints():
-    system = gm.System(gravity, constraint=lambda q: jnp.stack([q[0], q[1] + 1, jnp.sum(q**2) - 1]))
-    with pytest.raises(gm.InputError, match="3 equations for 2 coordinates"):
-        gm.simulate(system, np.array([0.0, -1.0]), method=gm.Rattle(), dt=0.01, t_end=1.0)
+def test_more_constraints_than_coordinates():
+    """One circle stated three times still leaves one motion; a point held in every direction stays where it is."""
+    thrice = gm.System(gravity, constraint=lambda q: jnp.concatenate([circle(q)] * 3))
+    q0, v0 = np.array([0.6, -0.8]), np.array([0.4, 0.3])
+    with pytest.warns(UserWarning, match="0, 1, 2"):
+        seen = gm.simulate(thrice, q0, v0, method=gm.Rattle(), dt=0.01, t_end=1.0)
+    single = gm.simulate(gm.System(gravity, constraint=circle), q0, v0, method=gm.Rattle(), dt=0.01, t_end=1.0)
+    np.testing.assert_allclose(seen.q, single.q, rtol=0, atol=1e-12)
+    held = gm.System(gravity, constraint=lambda q: jnp.stack([q[0], q[1] + 1, jnp.sum(q**2) - 1]))
+    with pytest.warns(UserWarning, match="depend on each other"):
+        still = gm.simulate(held, np.array([0.0, -1.0]), method=gm.Rattle(), dt=0.01, t_end=0.1)
+    np.testing.assert_allclose(still.q, np.broadcast_to([0.0, -1.0], still.q.shape), rtol=0, atol=1e-12)
 
 
 # --- bad use --------------------------------------------------------------------------------------------------------
