@@ -111,7 +111,7 @@ def linked() -> Problem:
         return y + 0.7 * v + 0.3 * x * u + 0.2 * u**2 * v + 0.1 * x**4
 
     system = gm.System(potential, mass=mass, constraint=gm.Distances([(None, 0), (0, 1)], [1.0, 0.8]))
-    q, v = hinged([1.0, 0.8], angles=[0.3, 0.6], rates=[0.5, -0.7])
+    q, v = hinged([1.0, 0.8], angles=[0.3, 0.6], rates=[0.308, -0.135])
     return Problem("linked", system, Point(q, (mass @ v.ravel()).reshape(q.shape)), 0.06)
 
 
