@@ -5,6 +5,7 @@ They can be added up: ``Distances(...) & OnSphere(...)`` holds both.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,9 +21,9 @@ from .errors import InputError
 class Constraint(eqx.Module):
     """g(q) -> (m,), as a part of a system; a system's params, where it has them, are not needed."""
 
+    @abc.abstractmethod
     def residual(self, q: Array) -> Array:
         """g(q)."""
-        raise NotImplementedError
 
     def __call__(self, q: Array, params: Any = None) -> Array:
         return self.residual(q)

@@ -37,7 +37,7 @@ from .mechanics import Mechanics
 from .system import mass_is_matrix
 
 CHORDS = 6  # rounds with one matrix
-MATRICES = 8  # matrices in one solve
+MATRICES = 10  # matrices in one solve, half of them from the guess
 SWEEPS = 5_000_000
 QUIET = 20  # sweeps in a row that come no nearer, before they count as ended at round-off
 DONE, POOR = 1, 2
@@ -89,6 +89,10 @@ class Manifold(eqx.Module):
 
         def rounds_with_one(s):
             multipliers, q, size, _, total, matrices = s
+            # A guess that led nowhere is given up for none at all.
+            again = matrices == MATRICES // 2
+            multipliers, q = jnp.where(again, 0.0, multipliers), jnp.where(again, free, q)
+            size = jnp.where(again, jnp.inf, size)
             factored = matrix(q)
 
             def advance(s):
@@ -109,8 +113,8 @@ class Manifold(eqx.Module):
             return multipliers, q, size, verdict, total + rounds, matrices + 1
 
         def unfinished(s):
-            _, _, size, verdict, _, matrices = s
-            return (verdict != DONE) & (matrices < MATRICES) & ~jnp.isnan(size)
+            _, _, _, verdict, _, matrices = s
+            return (verdict != DONE) & (matrices < MATRICES)
 
         begin = (start, at(start), jnp.asarray(jnp.inf, free.dtype), jnp.zeros((), int), 0, 0)
         multipliers, _, _, verdict, total, _ = jax.lax.while_loop(unfinished, rounds_with_one, begin)
