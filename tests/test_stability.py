@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import geomint as gm
+from geomint.measure import step_jacobian
 
 ROOT = Path(__file__).parents[1]
 spec = importlib.util.spec_from_file_location("docs_figures", ROOT / "docs/figures.py")
@@ -17,10 +19,7 @@ assert spec.loader is not None
 figures = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(figures)
 
-ABLE = [m for m in gm.methods.all() if m.traits.free and not m.traits.event_driven]
-REFUSED = [m for m in gm.methods.all() if not m.traits.free]
-
-
+ABLE = [m for m in gm.methods.all() if not m.traits.event_driven]
 FIRST = {type(m): m.name for m in reversed(ABLE)}  # of each class; the others wait for the slow tests
 
 
@@ -99,6 +98,67 @@ def test_multistep(a):
     assert gm.stability_diagram(method, largest=4.0).limit == pytest.approx(method.periodicity, abs=1e-6)
 
 
+# --- on a manifold --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("method", "free", "limit"),
+    [
+        (gm.Rattle(), gm.Verlet(), 2.0),
+        (gm.Rattle(gm.Verlet(form="drift")), gm.Verlet(), 2.0),
+        (gm.Shake(), gm.Verlet(), 2.0),
+        (gm.Rattle("two-stage"), gm.Splitting("two-stage"), (4 / (1 - 2 * 0.211781)) ** 0.5),
+        (gm.Rattle("three-stage"), gm.Splitting("three-stage"), 4.66185),
+        (gm.Rattle("blanes-moan"), gm.Splitting("blanes-moan"), 3.13282),
+        (gm.Composition(gm.Rattle(), 4, "yoshida"), gm.Splitting("forest-ruth"), 1.57340),
+        (gm.Composition(gm.Rattle(), 4), gm.Composition(gm.Verlet(), 4), 2.72097),
+        (gm.Composition(gm.Rattle(), 6), gm.Composition(gm.Verlet(), 6), 2.53263),
+        (gm.Composition(gm.Rattle(), 8), gm.Composition(gm.Verlet(form="drift"), 8), 3.09644),
+    ],
+    ids=lambda x: getattr(x, "name", ""),
+)  # fmt: skip
+def test_along_a_line(method, free, limit):
+    """Every window is that of the splitting it is built on, which knows of no constraint."""
+    diagram, other = gm.stability_diagram(method), gm.stability_diagram(free)
+    assert diagram.limit == pytest.approx(limit, abs=1e-5)
+    assert np.array(diagram.unstable) == pytest.approx(np.array(other.unstable), abs=1e-9)
+
+
+def test_imex_along_a_line():
+    method = gm.Rattle(gm.IMEX())
+    assert gm.stability_diagram(method).limit == np.inf
+    assert gm.stability_diagram(method, omega=3.0).limit == pytest.approx(2, abs=1e-9)
+    assert gm.stability_diagram(method, h=2.01).limit == 0
+    composed = [gm.stability_diagram(gm.Composition(base, 4)).unstable for base in (method, gm.IMEX())]
+    assert len(composed[0]) == 2
+    assert np.array(composed[0]) == pytest.approx(np.array(composed[1]), abs=1e-8)
+
+
+class MultistepOnManifolds(gm.SymmetricMultistep):
+    """Says that it moves constrained systems only."""
+
+    @property
+    def traits(self):
+        return dataclasses.replace(super().traits, free=False)
+
+
+def test_multistep_along_a_line():
+    """Normal to it only the multipliers remember, by the roots of σ, which lie on the circle."""
+    method = MultistepOnManifolds(6)
+    windows = [np.array(gm.stability_diagram(m, largest=2.0).unstable) for m in (method, gm.SymmetricMultistep(6))]
+    assert windows[0] == pytest.approx(windows[1], abs=1e-6)
+
+
+@pytest.mark.parametrize("method", [gm.Rattle(), gm.Shake(), gm.Rattle("two-stage"), gm.Composition(gm.Rattle(), order=4)], ids=lambda m: m.name)
+def test_a_pendulum_at_rest_grows_as_the_diagram_says(method):
+    """ω = 1, by the pull of the rod alone."""
+    system = gm.System(lambda q: q[1], constraint=lambda q: (q @ q - 1)[None])
+    bottom, diagram = np.array([0.0, -1.0]), gm.stability_diagram(method)
+    prepared = method.prepare([(system, bottom)])
+    for x in (0.5, 1.9, 2.1, 2.8, 4.5):
+        at = np.argmin(abs(diagram.frequencies - x))
+        sideways = step_jacobian(prepared, system, bottom, np.zeros(2), diagram.frequencies[at])[::2, ::2]
+        assert max(abs(np.linalg.eigvals(sideways))) == pytest.approx(diagram.growth[at], rel=1e-6)
+
+
 # --- fast and slow --------------------------------------------------------------------------------------------------------
 def test_imex_has_the_limit_of_its_slow_part():
     for omega in (0.5, 3.0, 100.0):
@@ -149,16 +209,17 @@ def _fast(q, square):
 
 
 # --- what is told ---------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("method", REFUSED, ids=lambda m: m.name)
-def test_refused(method):
-    with pytest.raises(gm.InputError, match="moves constrained systems only"):
-        gm.stability_diagram(method)
+class OwnTimes(gm.Verlet):
+    @property
+    def traits(self):
+        return dataclasses.replace(super().traits, event_driven=True)
 
 
 @pytest.mark.parametrize(
     ("method", "settings", "message"),
     [
         (gm.Verlet, {}, "is the class"),
+        (OwnTimes(), {}, "chooses its own times"),
         (gm.Verlet(), {"h": 0.1}, "fast part"),
         (gm.IMEX(), {"h": 0.1, "omega": 3.0}, "not both"),
         (gm.Verlet(), {"largest": -1.0}, "largest"),

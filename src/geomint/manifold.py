@@ -31,16 +31,17 @@ from scipy import sparse
 
 from .constraints import UPPER, WEIGHTS, OnSphere, Orthogonal
 from .linalg import Plan, newton
+from .linalg.native import largest_difference
 from .linalg.sparsity import greedy_colours
 from .linalg.structure import dense
 from .mechanics import Mechanics
 from .system import mass_is_matrix
 
 CHORDS = 6  # rounds with one matrix
-MATRICES = 10  # matrices in one solve, half of them from the guess
+MATRICES = 20  # matrices in one solve, half of them from the guess
 SWEEPS = 5_000_000
 QUIET = 20  # sweeps in a row that come no nearer, before they count as ended at round-off
-DONE, POOR = 1, 2
+DONE, POOR, AWAY = 1, 2, 3  # what ends the rounds with one matrix
 
 
 class Placed(NamedTuple):
@@ -82,41 +83,44 @@ class Manifold(eqx.Module):
     def _chords(self, mech: Mechanics, free: Array, shift: Any, start: Array) -> Placed:
         """Newton's method with a matrix kept as long as it serves."""
         at = lambda multipliers: free - shift(multipliers)
-        tiny = jnp.finfo(free.dtype).eps * jnp.max(jnp.abs(free))
+        tiny = jnp.finfo(free.dtype).eps * largest_difference(free, jnp.zeros_like(free))
 
         def matrix(q: Array) -> Any:
             return self.plan.factor(lambda d: jax.jvp(mech.constraint, (q,), (shift(d),))[1], free.dtype)
 
         def rounds_with_one(s):
-            multipliers, q, size, _, total, matrices = s
-            # A guess that led nowhere is given up for none at all.
+            multipliers, correction, size, verdict, total, matrices = s
+            # What led away is taken back; a guess that led nowhere is given up for none at all.
             again = matrices == MATRICES // 2
-            multipliers, q = jnp.where(again, 0.0, multipliers), jnp.where(again, free, q)
+            multipliers = jnp.where(again, 0.0, multipliers - jnp.where(verdict == AWAY, correction, 0.0))
             size = jnp.where(again, jnp.inf, size)
+            q = at(multipliers)
             factored = matrix(q)
 
             def advance(s):
-                multipliers, q, size, rounds, _ = s
-                multipliers = multipliers + factored.solve(mech.constraint(q))
+                multipliers, _, q, size, rounds, _ = s
+                correction = factored.solve(mech.constraint(q))
+                multipliers = multipliers + correction
                 moved = at(multipliers)
-                change = jnp.max(jnp.abs(moved - q))
+                change = largest_difference(moved, q)
                 # At round-off; or the next correction would be far below it; or as small as rounding lets it become.
                 next_is_lost = (rounds > 0) & (10 * change * change <= tiny * size)
                 stalled = (2 * change >= size) & (1e-3 * change <= tiny)
                 done = (change <= tiny) | next_is_lost | stalled
                 # Slower than this, a new matrix pays; NaN ends it.
-                poor = ((rounds > 0) & ~(3 * change <= size)) | (rounds + 1 >= CHORDS)
-                return multipliers, moved, change, rounds + 1, jnp.where(done, DONE, jnp.where(poor, POOR, 0))
+                poor = jnp.where((rounds > 0) & ~(3 * change <= size), jnp.where(change <= size, POOR, AWAY), 0)
+                poor = jnp.where((poor == 0) & (rounds + 1 >= CHORDS), POOR, poor)
+                return multipliers, correction, moved, change, rounds + 1, jnp.where(done, DONE, poor)
 
-            begin = (multipliers, q, size, 0, jnp.zeros((), int))
-            multipliers, q, size, rounds, verdict = jax.lax.while_loop(lambda s: s[4] == 0, advance, begin)
-            return multipliers, q, size, verdict, total + rounds, matrices + 1
+            begin = (multipliers, correction, q, size, 0, jnp.zeros((), int))
+            multipliers, correction, _, size, rounds, verdict = jax.lax.while_loop(lambda s: s[5] == 0, advance, begin)
+            return multipliers, correction, size, verdict, total + rounds, matrices + 1
 
         def unfinished(s):
             _, _, _, verdict, _, matrices = s
             return (verdict != DONE) & (matrices < MATRICES)
 
-        begin = (start, at(start), jnp.asarray(jnp.inf, free.dtype), jnp.zeros((), int), 0, 0)
+        begin = (start, jnp.zeros_like(start), jnp.asarray(jnp.inf, free.dtype), jnp.zeros((), int), 0, 0)
         multipliers, _, _, verdict, total, _ = jax.lax.while_loop(unfinished, rounds_with_one, begin)
         return Placed(multipliers, verdict == DONE, total)
 

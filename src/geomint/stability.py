@@ -6,6 +6,9 @@ leaves, it grows like ρⁿ. The matrix is the derivative of the step that a run
     without a fast part    q̈ = −q, over the step h, which is hω
     with one               V = ½q², W = ½ω²q², over hω at a fixed h, or over h at a fixed ω
 
+Methods that move constrained systems only: the same oscillator, as two tied bodies of mass ½ with the springs on the first alone,
+so that the constraint has forces to pass on. What is asked for is the motion along it.
+
 One-step methods: the 2×2 derivative of (q, p). Where its determinant is 1, as it is for symplectic and for symmetric methods, the
 test is |trace| ≤ 2, which is smooth in hω: windows of resonance between the points of the grid are found as its maxima.
 Methods with a history: the derivative of the whole carry, whose eigenvalues are the roots of ρ(ζ) + (hω)²σ(ζ), and zeros and ones
@@ -123,7 +126,8 @@ class StabilityDiagram:
 def stability_diagram(
     method: Method, *, largest: float | None = None, points: int = 2000, h: float | None = None, omega: float | None = None
 ) -> StabilityDiagram:  # fmt: skip
-    """Where a method is stable on the harmonic oscillator, from its own step.
+    """Where a method is stable on the harmonic oscillator, from its own step. A method that moves constrained systems only
+    gets two tied bodies that oscillate as one.
 
     largest:  the largest hω (with `omega`: h) looked at; 20; 4.5π for methods with a fast part, or 4 where h varies
     points:   of the grid; one-step methods show narrower windows too
@@ -132,8 +136,6 @@ def stability_diagram(
     """
     method = as_method(method)
     traits = method.traits
-    if not traits.free:
-        raise InputError(f"{method.name} moves constrained systems only, and the linear test problem has no constraint. Its limit for small oscillations along the manifold is that of the splitting it is built on: ask for that one, such as Verlet().")
     if traits.event_driven:
         raise InputError(f"{method.name} chooses its own times; there is no step whose stability could be asked for.")
     fast = "fast" in traits.needs
@@ -167,34 +169,46 @@ def stability_diagram(
 
 # --- the linear problem and the matrix of a step ------------------------------------------------------------------------
 def _slow(q: Array, square: Array) -> Array:
-    return 0.5 * jnp.sum(q**2)
+    return 0.5 * q[0] ** 2
 
 
 def _fast(q: Array, square: Array) -> Array:
-    return 0.5 * square * jnp.sum(q**2)
+    return 0.5 * square * q[0] ** 2
 
 
-def _problem(method: Method, fast: bool) -> tuple[Method, System]:
-    system = System(potential=_slow, fast=_fast if fast else None, params=jnp.asarray(1.0))
+def _tied(q: Array, square: Array) -> Array:
+    return jnp.diff(q)
+
+
+def _problem(method: Method, fast: bool) -> tuple[Method, System, Array]:
+    """The method made ready, the oscillator, and a place of it: one body, or two that are tied; together of mass 1."""
+    at = jnp.ones(1 if method.traits.free else 2)
+    constraint = None if method.traits.free else _tied
+    system = System(potential=_slow, fast=_fast if fast else None, constraint=constraint, mass=1 / at.size, params=jnp.asarray(1.0))
     method.check(system)
-    return method.prepare([(system, np.ones(1))]), system
+    return method.prepare([(system, np.asarray(at))]), system, at
 
 
 @jax.jit
-def _one_step(method: Method, system: System, h: Array, omega: Array) -> Array:
-    """The derivative of a step, for each h and ω."""
-    at = jnp.ones(1)
-    return jax.vmap(lambda h, w: step_jacobian(method, system.with_params(w**2), at, 0.5 * at, h))(h, omega)
+def _one_step(method: Method, system: System, at: Array, h: Array, omega: Array) -> Array:
+    """The derivative of a step, for each h and ω; of tied bodies, that of the motion they share."""
+
+    def matrix(h: Array, w: Array) -> Array:
+        whole = step_jacobian(method, system.with_params(w**2), at, 0.5 * at, h)
+        return whole.reshape(2, at.size, 2, at.size).sum((1, 3)) / at.size
+
+    return jax.vmap(matrix)(h, omega)
 
 
 @jax.jit
-def _of_history(method: Method, system: System, h: Array, omega: Array) -> Array:
+def _of_history(method: Method, system: System, at: Array, h: Array, omega: Array) -> Array:
     """The derivative of a step with respect to all floats of the carry."""
 
     def matrix(h: Array, w: Array) -> Array:
-        mech = derive(system.with_params(w**2), (1,))
+        mech = derive(system.with_params(w**2), at.shape)
         # From rest: there the derivative by tables that the carry may hold vanishes.
-        carry = method.init(mech, State(jnp.zeros(1), jnp.zeros(1), jnp.zeros(()), jnp.zeros(2, jnp.uint32)), h)
+        rest = jnp.zeros_like(at)
+        carry = method.init(mech, State(rest, rest, jnp.zeros(()), jnp.zeros(2, jnp.uint32)), h)
         floats, others = _parted(carry)
         flat, unravel = ravel_pytree(floats)
         step = lambda y: ravel_pytree(_parted(method.step(mech, _joined(unravel(y), others), h))[0])[0]
@@ -215,7 +229,7 @@ def _joined(floats: list[Any], others: Any) -> Any:
     return jax.tree.unflatten(structure, [next(new) if yes else x for x, yes in zip(leaves, is_float, strict=True)])
 
 
-def _growth(method: Method, system: System, h: float | None, omega: float | None, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _growth(method: Method, system: System, at: Array, h: float | None, omega: float | None, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(by how much stability is violated, above 0 where unstable; the spectral radius) at each x."""
     if h is not None:
         steps, frequencies = np.full_like(x, h), x / h
@@ -223,7 +237,7 @@ def _growth(method: Method, system: System, h: float | None, omega: float | None
         steps, frequencies = x, np.full_like(x, 1.0 if omega is None else omega)
     make = _one_step if method.traits.steps <= 2 else _of_history
     batches = np.pad(np.stack([steps, frequencies]), ((0, 0), (0, -len(x) % BATCH)), mode="edge").reshape(2, -1, BATCH)
-    matrices = np.concatenate([np.asarray(make(method, system, *pair)) for pair in batches.swapaxes(0, 1)])[: len(x)]
+    matrices = np.concatenate([np.asarray(make(method, system, at, *pair)) for pair in batches.swapaxes(0, 1)])[: len(x)]
     return _planar(matrices) if matrices.shape[-1] == 2 else _general(matrices)
 
 

@@ -1,8 +1,11 @@
 """The papers' systems and the field's classics, ready to run: ``model = gm.models.fpu(springs=3)``."""
 
 from .base import Model, all, model, named
+from .clusters import argon_cluster, lennard_jones_cluster, morse_cluster
 from .dna import dna
 from .gravity import kepler, n_body, outer_solar_system
+from .hard_spheres import hard_spheres
+from .harmonic import harmonic_bowl, harmonic_oscillator, harmonic_trough
 from .mechanisms import slider_crank
 from .multiscale import elastic_chain, fast_slow_oscillator, stiff_double_pendulum
 from .oscillators import coupled_oscillators, fpu, henon_heiles, pendulum
@@ -11,6 +14,8 @@ from .rigid import heavy_top, rigid_water
 from .sphere import sphere_bodies
 
 __all__ = [
-    "Model", "all", "chain", "coupled_oscillators", "dna", "double_pendulum", "double_pendulum_angles", "elastic_chain", "fast_slow_oscillator", "fpu", "heavy_top", "henon_heiles", "kepler", "model", "n_body",
-    "named", "outer_solar_system", "pendulum", "rigid_water", "slider_crank", "sphere_bodies", "stiff_double_pendulum", "triple_pendulum",
+    "Model", "all", "argon_cluster", "chain", "coupled_oscillators", "dna", "double_pendulum", "double_pendulum_angles", "elastic_chain",
+    "fast_slow_oscillator", "fpu", "hard_spheres", "harmonic_bowl", "harmonic_oscillator", "harmonic_trough", "heavy_top", "henon_heiles", "kepler",
+    "lennard_jones_cluster", "model", "morse_cluster", "n_body", "named", "outer_solar_system", "pendulum", "rigid_water", "slider_crank",
+    "sphere_bodies", "stiff_double_pendulum", "triple_pendulum",
 ]  # fmt: skip

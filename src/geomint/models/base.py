@@ -19,7 +19,11 @@ P = ParamSpec("P")
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A system with initial data; `dt` and `t_end` are what a first look takes."""
+    """A system with initial data; `dt` and `t_end` are what a first look takes.
+
+    inside:  functions c(q) of the set in which the motion stays, c > 0 in its interior, each a number or an array; the hard
+             walls and bodies of a model without a potential for them.
+    """
 
     system: Stated
     q0: np.ndarray
@@ -28,6 +32,7 @@ class Model:
     description: str
     dt: float = 0.01
     t_end: float = 10.0
+    inside: tuple[Callable[..., Any], ...] = ()
 
     def __repr__(self) -> str:
         return f"<geomint model {self.name}: {self.description}>"

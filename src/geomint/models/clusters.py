@@ -1,0 +1,144 @@
+"""Atoms that hold together by forces between pairs: V = Σ_{i<j} φ(|x_i − x_j|), clusters that float freely."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..errors import InputError
+from ..symmetries import Rotation, Translation
+from ..system import System
+from .base import Model, at_least, model
+
+SYMMETRIES = (Translation(), Rotation())
+REACH = 2 ** (1 / 6)  # where the Lennard-Jones potential of σ = 1 is least
+
+
+# --- potentials of pairs ----------------------------------------------------------------------------------------------
+def lennard_jones(squared: Array, k: Any) -> Array:
+    """φ = 4ε ((σ/r)¹² − (σ/r)⁶) of r², which needs no square root; least at 2^(1/6) σ, where it is −ε."""
+    x = (k["sigma"] ** 2 / squared) ** 3
+    return 4 * k["epsilon"] * x * (x - 1)
+
+
+def morse(squared: Array, k: Any) -> Array:
+    """φ = ε ((1 − e^{−a(r − r₀)})² − 1) of r²; least at r₀, where it is −ε."""
+    x = jnp.exp(-k["steepness"] * (jnp.sqrt(squared) - k["distance"]))
+    return k["epsilon"] * x * (x - 2)
+
+
+def sum_over_pairs(n: int, pair: Callable[[Array, Any], Array]) -> Callable[[Array, Any], Array]:
+    """V(q, params) = Σ_{i<j} φ(|x_i − x_j|²), q of shape (n, dimension).
+
+    The pairs are constants of the program, and no atom is paired with itself, so that nothing is divided by zero. Up to some
+    dozens of atoms this is the fastest form of V and of its derivatives along a line; a matrix of all distances, which does
+    without a scatter, overtakes it for the gradient of fifty.
+    """
+    i, j = np.triu_indices(n, 1)
+
+    def potential(q, k):
+        return jnp.sum(pair(jnp.sum((q[i] - q[j]) ** 2, axis=1), k))
+
+    return potential
+
+
+# --- initial data -----------------------------------------------------------------------------------------------------
+def compact(n: int, dimension: int) -> np.ndarray:
+    """n sites of the densest lattice (hexagonal, or face-centred cubic) with neighbours at distance 1: those closest to one of
+    them, and of equally close ones those further along a slanted direction, so that they lie side by side."""
+    basis = {2: [[1.0, 0.0], [0.5, np.sqrt(0.75)]], 3: np.sqrt(0.5) * np.array([[1, 1, 0], [1, 0, 1], [0, 1, 1]])}
+    reach = np.arange(-2 - n // 6, 3 + n // 6) if dimension == 2 else np.arange(-3 - round(n ** (1 / 3)), 4 + round(n ** (1 / 3)))
+    sites = np.stack(np.meshgrid(*[reach] * dimension, indexing="ij"), axis=-1).reshape(-1, dimension) @ np.asarray(basis[dimension])
+    slant = sites @ np.array([1.0, 0.3, 0.1])[:dimension]
+    nearest = np.lexsort((-slant, np.round(np.sum(sites**2, axis=1), 9)))[:n]
+    return sites[nearest] - sites[nearest].mean(axis=0)
+
+
+@functools.cache
+def relaxed(n: int, dimension: int, pair: Callable, settings: tuple[tuple[str, float], ...]) -> np.ndarray:
+    """A compact piece of lattice, let down into a minimum near it of a potential whose pairs like the distance 1."""
+    from scipy.optimize import minimize  # takes a while to load
+
+    potential, shape = sum_over_pairs(n, pair), (n, dimension)
+    energy: Any = jax.jit(jax.value_and_grad(lambda x: potential(x.reshape(shape), dict(settings))))
+    # Pieces of a lattice are symmetric, and some of them saddles: pushed a little, 13 and 55 atoms roll off to the icosahedra.
+    start = compact(n, dimension) + 0.02 * np.random.default_rng(0).normal(size=shape)
+    found = minimize(lambda x: tuple(map(np.asarray, energy(x))), start.ravel(), jac=True, method="L-BFGS-B", options={"ftol": 0.0, "gtol": 1e-9, "maxiter": 10_000, "maxfun": 20_000})
+    q = found.x.reshape(shape)
+    return q - q.mean(axis=0)
+
+
+def shaken(q: np.ndarray, energy: float, seed: int) -> np.ndarray:
+    """Velocities of unit masses without total momentum and angular momentum; the kinetic energy is ½ `energy` for each degree of
+    freedom that is left. The same for the same seed."""
+    v = np.random.default_rng(seed).normal(size=q.size)
+    rigid = np.concatenate([np.asarray(s.generators(jnp.asarray(q))).reshape(-1, q.size) for s in SYMMETRIES]).T
+    turning, _, rank, _ = np.linalg.lstsq(rigid, v, rcond=1e-9)
+    v -= rigid @ turning
+    return (v * np.sqrt(energy * (q.size - rank) / np.sum(v**2))).reshape(q.shape)
+
+
+def _cluster(name: str, n: int, dimension: int, temperature: float, seed: int, pair: Callable, k: dict[str, float], reduced: dict[str, float], spacing: float) -> Model:
+    """Relaxed in units of the distance of neighbours and of ε (`reduced`), and shaken; unit masses."""
+    at_least(f"{name}(n=...)", n, 2)
+    if dimension not in (2, 3):
+        raise InputError(f"{name}(dimension={dimension!r}): a cluster lies in the plane (2) or in space (3).")
+    for setting, x in k.items():
+        if not x > 0:
+            raise InputError(f"{name}({setting}={x:g}): it must be positive.")
+    if temperature < 0:
+        raise InputError(f"{name}(temperature={temperature:g}): a temperature is not negative.")
+    q0 = spacing * relaxed(n, dimension, pair, tuple(reduced.items()))
+    v0 = shaken(q0, temperature * k["epsilon"], seed)
+    forces = name.removesuffix("_cluster").replace("_", "-").title()
+    description = f"{n} atoms {'in the plane' if dimension == 2 else 'in space'} with {forces} forces"
+    dt = 0.005 * spacing / float(np.sqrt(k["epsilon"]))  # an atom of energy ε/2 crosses the distance of neighbours in 200 steps
+    return Model(System(sum_over_pairs(n, pair), symmetries=SYMMETRIES, params=k), q0, v0, name, description, dt=dt, t_end=4000 * dt)
+
+
+# --- models -----------------------------------------------------------------------------------------------------------
+@model
+def lennard_jones_cluster(n: int = 13, dimension: int = 3, epsilon: float = 1.0, sigma: float = 1.0, temperature: float = 0.1, seed: int = 0) -> Model:
+    """n atoms of unit mass with Lennard-Jones forces,
+
+        V = Σ_{i<j} 4ε ((σ/r_ij)¹² − (σ/r_ij)⁶),
+
+    from a compact piece of the hexagonal (dimension=2) or face-centred cubic (3) lattice relaxed to a minimum of V near it, which need
+    not be the least one. The temperature is in units of ε; total momentum and angular momentum are zero."""
+    return _cluster("lennard_jones_cluster", n, dimension, temperature, seed, lennard_jones, {"epsilon": epsilon, "sigma": sigma}, {"epsilon": 1.0, "sigma": 1 / REACH}, REACH * sigma)
+
+
+@model
+def morse_cluster(n: int = 13, dimension: int = 3, epsilon: float = 1.0, distance: float = 1.0, steepness: float = 6.0, temperature: float = 0.1, seed: int = 0) -> Model:
+    """n atoms of unit mass with Morse's forces,
+
+        V = Σ_{i<j} ε ((1 − e^{−a(r_ij − r₀)})² − 1),     r₀ = distance, a = steepness,
+
+    which stay finite where atoms meet. With a r₀ = 6 the well is as wide as that of Lennard-Jones; the larger, the narrower. Initial
+    data as those of lennard_jones_cluster."""
+    k = {"epsilon": epsilon, "distance": distance, "steepness": steepness}
+    return _cluster("morse_cluster", n, dimension, temperature, seed, morse, k, {"epsilon": 1.0, "distance": 1.0, "steepness": steepness * distance}, distance)
+
+
+# Gonzalez, Schmidt and Ortiz, table I: nanometres, and nanometres a nanosecond.
+_ARGON_POSITIONS = np.array([[0.0, 0.0], [0.02, 0.39], [0.34, 0.17], [0.36, -0.21], [-0.02, -0.40], [-0.35, -0.16], [-0.31, 0.21]])
+_ARGON_VELOCITIES = np.array([[-30.0, -20.0], [50.0, -90.0], [-70.0, -60.0], [90.0, 40.0], [80.0, 90.0], [-40.0, 100.0], [-80.0, -60.0]])
+
+
+@model
+def argon_cluster() -> Model:
+    """Seven argon atoms in the plane, six about one (Biesiadecki and Skeel 1993; Gonzalez, Schmidt and Ortiz 2010, section 5.1).
+
+    Lennard-Jones forces with σ = .341 nm and ε/k_B = 119.8 K. Lengths are in nanometres, times in nanoseconds, and the mass of an
+    atom, 66.34e-27 kg, is 1: then ε = 24932.594 nm²/ns², and the energy of the initial data is −10.519254 ε. The total momentum is
+    zero, the angular momentum is not. A step of 10 fs is dt = 1e-5."""
+    boltzmann, mass = 1.380658e-23, 66.34e-27
+    k = {"epsilon": 119.8 * boltzmann / mass, "sigma": 0.341}  # m²/s² is nm²/ns²
+    system = System(sum_over_pairs(7, lennard_jones), symmetries=SYMMETRIES, params=k)
+    return Model(system, _ARGON_POSITIONS, _ARGON_VELOCITIES, "argon_cluster", "seven argon atoms in the plane, in nanometres and nanoseconds", dt=1e-5, t_end=0.1)

@@ -1,0 +1,49 @@
+"""Hard spheres in a box: no force but the walls and each other."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..errors import InputError
+from ..system import System
+from .base import Model, at_least, model
+
+
+def apart(n: int, distance: float):
+    """c(q) = |x_i − x_j|² − d² for the pairs i < j: quadratic in time along a straight flight, so that a hit is the root of a quadratic."""
+    i, j = np.triu_indices(n, 1)
+    return lambda q: jnp.sum((q[i] - q[j]) ** 2, axis=1) - distance**2
+
+
+def between_walls(box: float, radius: float):
+    """c(q) = (x − r, L − r − x) for all coordinates x: linear."""
+
+    def c(q: Array) -> Array:
+        x = q.ravel()
+        return jnp.concatenate([x - radius, box - radius - x])
+
+    return c
+
+
+@model
+def hard_spheres(n: int = 16, box: float = 8.0, radius: float = 0.5, dimension: int = 2, temperature: float = 1.0, seed: int = 0) -> Model:
+    """n spheres of unit mass and the given radius in the square or cube [0, box]^dimension. V = 0; the motion stays where
+
+        |x_i − x_j|² − (2r)² ≥ 0 for i < j,     r ≤ x ≤ box − r for every coordinate,
+
+    two functions in `inside` of the model: a method that is not given them lets the spheres pass through each other and the walls.
+    They start in the middles of equal cells with Maxwell's velocities of this temperature (k_B = 1)."""
+    at_least("hard_spheres(n=...)", n, 1)
+    if dimension not in (2, 3):
+        raise InputError(f"hard_spheres(dimension={dimension!r}): the box is a square (2) or a cube (3).")
+    if not radius > 0 or temperature < 0:
+        raise InputError(f"hard_spheres(radius={radius:g}, temperature={temperature:g}): the radius must be positive, the temperature not negative.")
+    rows = next(k for k in range(1, n + 1) if k**dimension >= n)
+    if not box > 2 * radius * rows:
+        raise InputError(f"hard_spheres(n={n}, box={box:g}, radius={radius:g}): {rows} rows of spheres need a box larger than {2 * radius * rows:g}.")
+    cells = np.stack(np.meshgrid(*[np.arange(rows)] * dimension, indexing="ij"), axis=-1).reshape(-1, dimension)[:n]
+    v0 = np.sqrt(temperature) * np.random.default_rng(seed).normal(size=(n, dimension))
+    inside = (apart(n, 2 * radius), between_walls(box, radius))
+    return Model(System(), (cells + 0.5) * box / rows, v0, "hard_spheres", f"{n} hard spheres in a box", dt=0.05, t_end=50.0, inside=inside)
