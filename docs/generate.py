@@ -54,7 +54,7 @@ def methods_page():
     """Every registered method with all its traits."""
     rows = [
         (
-            f"`{m.name}`", m.traits.order, yes(m.traits.symplectic), yes(m.traits.symmetric), yes(m.traits.reversible), m.traits.energy or "drifts",
+            f"`{m.name}`", m.traits.order or "–", yes(m.traits.symplectic), yes(m.traits.symmetric), yes(m.traits.reversible), m.traits.energy or "drifts",
             m.traits.momentum_maps or "–", yes(m.traits.constrained), ", ".join(m.traits.needs) or "–", m.traits.forces or "varies",
         )
         for m in gm.methods.all()

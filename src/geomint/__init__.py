@@ -21,6 +21,7 @@ from .methods import (
     IMEX,
     RESPA,
     Composition,
+    EnergyStepping,
     Gauss,
     Gautschi,
     ImplicitMidpoint,

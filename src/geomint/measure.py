@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array
 from scipy.integrate import solve_ivp
 
-from .engines import Clock, Xla
+from .engines import Clock, Xla, march
 from .lagrange import derive
 from .methods import Composition, Method, Rattle, State, Verlet
 from .methods.planning import start_key
@@ -44,8 +44,8 @@ class _Moving:
         self.at = Point(np.asarray(seen["q"]), np.asarray(seen["p"]))
 
     def step(self, n: int) -> _Moving:
-        self.carry, rows = self.runner.advance(self.carry, 0, n, 1, self.runner.buffer())
-        end = self.runner.layout.unpack(np.asarray(rows)[0])
+        self.carry, kept = self.runner.advance(self.carry, 0, n, 1, self.runner.buffer())
+        end = self.runner.layout.unpack(np.asarray(kept.rows)[0])
         self.at = Point(end["q"], end["p"])
         return self
 
@@ -71,7 +71,7 @@ def _distance(a: Point, b: Point) -> float:
 
 
 # --- order ----------------------------------------------------------------------------------------------------------
-LOOKS = 32  # the error is the largest at many times: at a single one its leading term may pass through zero
+FEWEST = 6  # steps to fit a slope to
 
 
 @jax.jit
@@ -117,52 +117,86 @@ def _reference(system: Stated, at: Point, times: np.ndarray, dt: float) -> tuple
         return independent, 1e-11
     base = Verlet() if system.constraint is None else Rattle()
     n = int(np.ceil(times[0] / dt)) * 40
-    fine = simulate(system, at.q, p0=at.p, method=Composition(base, order=8), dt=times[0] / n, t_end=times[-1], save_every=n, compensated=True)
+    fine = simulate(
+        system, at.q, p0=at.p, method=Composition(base, order=8), dt=times[0] / n, t_end=times[-1], save_every=n, compensated=True
+    )
     close = Point(fine.q[1:], fine.p[1:])
     apart = _distance(close, independent)
     if apart > 1e-9:
-        raise RuntimeError(f"two independent references differ by {apart:.1e}: the motion is too unstable to measure an order on; use a shorter time")
-    return close, 1e-13
+        raise RuntimeError(
+            f"two independent references differ by {apart:.1e}: the motion is too unstable to measure an order on; use a shorter time"
+        )
+    return close, 1e-14
 
 
 class Order(NamedTuple):
-    order: float  # the smaller of the slopes in q and p
+    order: float  # the smaller of the two slopes
+    slopes: tuple[float, float]  # in q and p
+    uncertainties: tuple[float, float]  # of the slopes
     steps: tuple[float, ...]
-    errors: tuple[tuple[float, float], ...]  # in q and p
+    errors: tuple[tuple[float, float], ...]  # in q and p, root mean square over the looks, relative
 
 
-def order(method: Method, system: Stated, at: Point, dt: float, refinements: int = 18, span: int = 32) -> Order:
-    """The slope of log(error) over log(step), from the finest steps above round-off; steps shrink by √2 from dt on.
+def order(method: Method, system: Stated, at: Point, dt: float, refinements: int | None = None) -> Order:
+    """The exponent r of the error c·hʳ as h → 0, in q and in p; steps shrink from dt on by 2^(refinements/2) in all, or to round-off.
 
-    Sums are compensated, which pushes round-off down far enough for the order of an eighth-order method to show.
+    Sums are compensated, which pushes round-off down far enough for the order of an eighth-order method to show. The parasitic
+    components of a multistep method oscillate and fade late, just above round-off: it is watched for longer, at more times, with
+    steps closer to each other.
     """
-    stretch = span * dt / LOOKS
-    exact, floor = reference(system, at, stretch * np.arange(1, LOOKS + 1), dt)
-    floors = (floor, floor)
-    if method.traits.steps > 2:
-        # Momenta are differences of positions; multipliers are known to eps/h² of the size of q, and enter p by h.
-        floors = (1e-13, 1e-13 if system.constraint is None else 3e-13)
-    steps, errors = [], []
-    for n in sorted({max(1, round(span / LOOKS * 2 ** (k / 2))) for k in range(refinements + 1)}):
-        run = simulate(system, at.q, p0=at.p, method=method, dt=stretch / n, t_end=LOOKS * stretch, save_every=n, compensated=True)
-        pair = tuple(float(np.max(np.abs(x[1:] - y)) / np.max(np.abs(y))) for x, y in zip((run.q, run.p), exact, strict=True))
-        if not max(pair) < 0.1:  # not convergent yet
+    multistep = method.traits.steps > 2
+    # Looks at the motion, dt between two of them, how close a step is to the next (few are above round-off at high order), refinements.
+    looks, coarsest, close, usual = (128, 1, 32, 12) if multistep else (16, 2, max(4, 2 * method.traits.order), 14)
+    refinements = usual if refinements is None else refinements
+    exact, floor = reference(system, at, coarsest * dt * np.arange(1, looks + 1), dt)
+    # The constraint is met to round-off in q: multipliers are known to eps/h², and what remains of them in p sums up along the run.
+    floors = (floor, max(floor, 1e-13) if multistep and system.constraint is not None else floor)
+    steps, errors, n = [], [], coarsest
+    while n <= coarsest * 2 ** (refinements / 2):
+        h = coarsest * dt / n
+        run = simulate(system, at.q, p0=at.p, method=method, dt=h, t_end=looks * coarsest * dt, save_every=n, compensated=True)
+        pair = [np.ravel(x[1:] - y) / np.max(np.abs(y)) for x, y in zip((run.q, run.p), exact, strict=True)]
+        n += max(1, n // close)
+        if not max(np.max(np.abs(error)) for error in pair) < 0.1:  # not convergent yet
             continue
-        if all(error < least for error, least in zip(pair, floors, strict=True)) or len(steps) == 16:
+        if all(_size(error) < least for error, least in zip(pair, floors, strict=True)):
             break
-        steps.append(stretch / n)
+        steps.append(h)
         errors.append(pair)
-    slopes = [_slope(steps, [e[i] for e in errors], floors[i]) for i in range(2)]
-    return Order(min(slopes), tuple(steps), tuple(errors))
+    power = 2 if method.traits.symmetric and getattr(system, "force", None) is None else 1
+    found = [_slope(np.array(steps), [e[i] for e in errors], floors[i], power) for i in range(2)]
+    slopes, uncertainties = zip(*found, strict=True)
+    return Order(float(np.min(slopes)), slopes, uncertainties, tuple(steps), tuple((_size(q), _size(p)) for q, p in errors))
 
 
-def _slope(steps: list[float], errors: list[float], floor: float) -> float:
-    """From the three finest steps above the floor; not a number where there are fewer."""
-    above = [(np.log(h), np.log(e)) for h, e in zip(steps, errors, strict=True) if e >= floor][-3:]
-    if len(above) < 3:
-        return float("nan")
-    steps_log, errors_log = np.array(above).T
-    return float(np.polyfit(steps_log, errors_log, 1)[0])
+def _size(error: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(error**2)))
+
+
+def _slope(steps: np.ndarray, errors: list[np.ndarray], floor: float, power: int) -> tuple[float, float]:
+    """r and its uncertainty from the expansion e(h) = hʳ(e₀ + hᵐe₁ + …), m = 2 for symmetric methods, 1 for others.
+
+    Errors e(h) are vectors, all looks and coordinates. Along that of the finest step of a window of steps, rounding and what
+    oscillates average out, and  log⟨e(h), e(h₀)⟩ = c + r log h + d hᵐ + O(h²ᵐ)  is fitted by least squares. Its uncertainty
+    is the standard error of r together with the square of what dhᵐ changed in r, the size of the next term. The window is the
+    one that knows r best, among those that begin within twice the finest step above the floor and reach to √2…4 times their
+    beginning. Not a number where there is none.
+    """
+    above = next((k for k, error in enumerate(errors) if _size(error) < floor), len(errors))
+    best = (np.nan, np.inf)
+    for end in range(FEWEST, above + 1):
+        for begin in range(end - FEWEST + 1):
+            h = steps[begin:end] / steps[end - 1]
+            along = np.array([e @ errors[end - 1] for e in errors[begin:end]])
+            if steps[end - 1] > 2 * steps[above - 1] or not 1.4 < h[0] < 4 or np.min(along) <= 0:
+                continue
+            terms = np.stack([np.ones_like(h), np.log(h), h**power], axis=1)
+            fit, square, *_ = np.linalg.lstsq(terms, np.log(along))
+            scatter = np.sqrt(square[0] / (len(h) - 3) * np.linalg.inv(terms.T @ terms)[1, 1])
+            change = fit[1] - np.polyfit(np.log(h), np.log(along), 1)[0]
+            if (uncertainty := np.hypot(scatter, change**2)) < best[1]:
+                best = (float(fit[1]), float(uncertainty))
+    return best
 
 
 # --- symplecticity, symmetry, reversibility -------------------------------------------------------------------------
@@ -174,8 +208,10 @@ def step_jacobian(method: Method, system: Stated, q: Array, p: Array, dt: Array,
     def step(x: Array) -> Array:
         mech = derive(system, q.shape)
         begun = _begun(method, mech, x[:n].reshape(q.shape), x[n:].reshape(q.shape), dt)
-        carry = method.step(mech, begun, dt) if steps == 1 else jax.lax.fori_loop(0, steps, lambda _, c: method.step(mech, c, dt), begun)
-        end = method.output(mech, carry)
+        if method.traits.event_driven:
+            end = method.between(mech, march(method, mech, begun, Clock(0.0, dt), 0, steps)[0], steps * dt)
+        else:
+            end = method.output(mech, method.step(mech, begun, dt) if steps == 1 else march(method, mech, begun, Clock(0.0, dt), 0, steps)[0])
         return jnp.concatenate([end.q.ravel(), end.p.ravel()])
 
     return jax.jacfwd(step)(jnp.concatenate([q.ravel(), p.ravel()]))
@@ -211,7 +247,10 @@ def symplecticity(method: Method, system: Stated, at: Point, dt: float) -> float
 
 
 def symmetry(method: Method, system: Stated, at: Point, dt: float, n: int = 4) -> float:
-    """|Φ(−dt)ⁿ Φ(dt)ⁿ − identity|, relative. A multistep method goes back over its own history."""
+    """|Φ(−dt)ⁿ Φ(dt)ⁿ − identity|, relative. A multistep method goes back over its own history; an event-driven one, whose time runs
+    forward only, by turning its momenta round."""
+    if method.traits.event_driven:
+        return reversibility(method, system, at, dt, n)
     moving = _Moving(method, system, at, dt)
     if method.traits.steps > 2:
         moving.step(method.traits.steps)  # leave its start behind
@@ -221,6 +260,7 @@ def symmetry(method: Method, system: Stated, at: Point, dt: float, n: int = 4) -
 
 def reversibility(method: Method, system: Stated, at: Point, dt: float, n: int = 4) -> float:
     """|ρ Φⁿ ρ Φⁿ − identity| with ρ(q, p) = (q, −p), relative, each from a fresh start."""
+    method = method.prepare([(system, at.q)])
     moving = _Moving(method, system, at, dt)
     shown = moving.at
     there = moving.step(n).at

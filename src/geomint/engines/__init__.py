@@ -1,6 +1,6 @@
 """How a block of steps is executed."""
 
-from .block import Clock, Layout, advance, begin
+from .block import Clock, Kept, Layout, advance, begin, march
 from .xla import Xla, choose
 
-__all__ = ["Clock", "Layout", "Xla", "advance", "begin", "choose"]
+__all__ = ["Clock", "Kept", "Layout", "Xla", "advance", "begin", "choose", "march"]

@@ -56,12 +56,33 @@ def observe(method: Method, mech: Any, carry: Carry, t: Array) -> Observed:
     return seen
 
 
-def march(method: Method, mech: Any, carry: Carry, clock: Clock, first: Count, steps: Count) -> Carry:
+class Log(eqx.Module):
+    """The events of one call, as far as there is room for them."""
+
+    records: Array  # (room, 3): time, level, kind
+    count: Array
+
+    @classmethod
+    def empty(cls, room: int) -> Log:
+        return cls(jnp.zeros((room, 3)), jnp.zeros((), int))
+
+
+def march(method: Method, mech: Any, carry: Carry, clock: Clock, first: Count, steps: Count, log: Log | None = None) -> tuple[Carry, Log | None]:
     """From step `first` on: `steps` steps, or for an event-driven method as many as pass the time of step first + steps."""
-    if method.traits.event_driven:
-        until = clock.time(first + steps)
-        return jax.lax.while_loop(lambda c: method.time(c) < until, lambda c: method.step(mech, c, clock.dt), carry)
-    return jax.lax.fori_loop(0, steps, lambda _, c: method.step(mech, c, clock.dt), carry)
+    if not method.traits.event_driven:
+        return jax.lax.fori_loop(0, steps, lambda _, c: method.step(mech, c, clock.dt), carry), log
+    until = clock.time(first + steps)
+    if log is None:
+        return jax.lax.while_loop(lambda c: method.time(c) < until, lambda c: method.step(mech, c, clock.dt), carry), log
+
+    def step(moving: tuple[Carry, Log]) -> tuple[Carry, Log]:
+        carry, log = moving
+        moved = method.step(mech, carry, clock.dt)
+        # The next free row is written in any case, and counts where there was an event: no branch.
+        records = jax.lax.dynamic_update_index_in_dim(log.records, method.event(moved).astype(log.records.dtype), log.count, 0)
+        return moved, Log(records, log.count + (method.events(moved) - method.events(carry)))
+
+    return jax.lax.while_loop(lambda s: method.time(s[0]) < until, step, (carry, log))
 
 
 def _pack(seen: Observed, dtype: Any) -> Array:
@@ -75,8 +96,15 @@ def begin(method: Method, system: Stated, state: State, clock: Clock) -> tuple[C
     return carry, observe(method, mech, carry, clock.t0)
 
 
-def advance(method: Method, system: Stated, carry: Carry, clock: Clock, first: Count, steps: Count, blocks: Count, rows: Array) -> tuple[Carry, Array]:
-    """`blocks` blocks of `steps` steps from step `first` on; row i of `rows` receives what is seen after block i.
+class Kept(eqx.Module):
+    """Room for what a call keeps: a row for each save, and a log where there are events."""
+
+    rows: Array
+    log: Log | None = None
+
+
+def advance(method: Method, system: Stated, carry: Carry, clock: Clock, first: Count, steps: Count, blocks: Count, kept: Kept) -> tuple[Carry, Kept]:
+    """`blocks` blocks of `steps` steps from step `first` on; row i of `kept` receives what is seen after block i.
 
     With integers known at compile time the loops can be differentiated backwards; with traced ones a single program
     serves every length of run.
@@ -84,12 +112,13 @@ def advance(method: Method, system: Stated, carry: Carry, clock: Clock, first: C
     mech = derive(system, _shape(method, system, carry))
 
     def block(i, moving):
-        carry, rows = moving
-        carry = march(method, mech, carry, clock, first + i * steps, steps)
+        carry, kept = moving
+        carry, log = march(method, mech, carry, clock, first + i * steps, steps, kept.log)
         seen = observe(method, mech, carry, clock.time(first + (i + 1) * steps))
-        return carry, jax.lax.dynamic_update_index_in_dim(rows, _pack(seen, rows.dtype), i, 0)
+        return carry, Kept(jax.lax.dynamic_update_index_in_dim(kept.rows, _pack(seen, kept.rows.dtype), i, 0), log)
 
-    return jax.lax.fori_loop(0, blocks, block, (carry, rows))
+    log = None if kept.log is None else Log(kept.log.records, jnp.zeros_like(kept.log.count))
+    return jax.lax.fori_loop(0, blocks, block, (carry, Kept(kept.rows, log)))
 
 
 def _shape(method: Method, system: Stated, carry: Carry) -> tuple[int, ...]:

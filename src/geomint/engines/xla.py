@@ -11,12 +11,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, PyTree
 
 from ..errors import InputError, nearest
 from ..methods import Carry, Method, State
 from ..system import Stated
-from .block import Clock, Layout, Observed, advance, begin
+from .block import Clock, Kept, Layout, Log, Observed, advance, begin
 
 # How a member differs from its neighbours: not at all ("one"), in its state, or in its state and its params.
 Spread = str
@@ -37,12 +38,13 @@ def _begin(spread: Spread, method: Method, system: Stated, state: State, clock: 
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=8)
-def _advance(spread, method, system, carry, clock, first, steps, blocks, rows):
-    return _spread(lambda s, c, r: advance(method, s, c, clock, first, steps, blocks, r), spread, system, carry, rows)
+def _advance(spread, method, system, carry, clock, first, steps, blocks, kept):
+    return _spread(lambda s, c, k: advance(method, s, c, clock, first, steps, blocks, k), spread, system, carry, kept)
 
 
 BUFFER_NUMBERS = 2**20  # numbers in the buffer of saved rows: 8 MB, whatever the length of the run
 BUFFER_ROWS = 2**14
+LOG_ROWS = 2**15  # events that one call can note
 _spare: dict[tuple[int, ...], Array] = {}
 
 
@@ -56,6 +58,7 @@ class Xla:
     clock: Clock
     spread: Spread = "one"
     name: str = "xla"
+    log_rows: int = LOG_ROWS
 
     def begin(self, state: State) -> tuple[Carry, Observed]:
         carry, seen = _begin(self.spread, self.method, self.system, state, self.clock)
@@ -65,17 +68,29 @@ class Xla:
         self.buffer_shape = (*leading, self.rows, self.layout.width)
         return carry, seen
 
-    def buffer(self) -> Array:
-        """Room for rows: one that was handed back, or a new one."""
-        spare = _spare.pop(self.buffer_shape, None)
-        return jnp.zeros(self.buffer_shape, float) if spare is None else spare
+    @property
+    def logs(self) -> bool:
+        """Whether events are noted one by one; members of an ensemble only count them."""
+        return self.method.traits.event_driven and self.spread == "one"
 
-    def hand_back(self, buffer: Array) -> None:
+    def buffer(self) -> Kept:
+        """Room for rows: one that was handed back, or a new one; and for events."""
+        spare = _spare.pop(self.buffer_shape, None)
+        return Kept(jnp.zeros(self.buffer_shape, float) if spare is None else spare, Log.empty(self.log_rows) if self.logs else None)
+
+    def hand_back(self, buffer: Kept) -> None:
         """A buffer no longer needed; one is kept, since touching fresh memory costs as much as a short run."""
         _spare.clear()
-        _spare[self.buffer_shape] = buffer
+        _spare[self.buffer_shape] = buffer.rows
 
-    def advance(self, carry: Carry, first: int, steps: int, blocks: int, buffer: Array) -> tuple[Carry, Array]:
+    def events(self, buffer: Kept) -> np.ndarray | None:
+        """The events of the last call, or None where there was no room for all of them."""
+        if buffer.log is None:
+            return np.zeros((0, 3))
+        count = int(buffer.log.count)
+        return None if count > len(buffer.log.records) else np.asarray(buffer.log.records[:count])
+
+    def advance(self, carry: Carry, first: int, steps: int, blocks: int, buffer: Kept) -> tuple[Carry, Kept]:
         return _advance(self.spread, self.method, self.system, carry, self.clock, first, steps, blocks, buffer)
 
     @property

@@ -36,7 +36,7 @@ def _right(n: int) -> bool:
     lower, upper, right = (random.uniform(-1, 1, (2, n)) for _ in range(3))
     through = random.uniform(3, 4, (2, n))
     x = jax.jit(lambda *a: substitute(eliminate(*a[:3]), a[3]))(lower, through, upper, right)
-    if not np.array_equal(_largest_difference(right, upper), np.max(np.abs(right - upper), axis=-1)):
+    if not np.array_equal(_largest_difference(jnp.asarray(right), jnp.asarray(upper)), np.max(np.abs(right - upper), axis=-1)):
         return False
     dense = [np.diag(d) + np.diag(a[1:], -1) + np.diag(b[:-1], 1) for a, d, b in zip(lower, through, upper, strict=True)]
     return bool(np.allclose(x, np.linalg.solve(np.array(dense), right[..., None])[..., 0], rtol=1e-12, atol=1e-14))

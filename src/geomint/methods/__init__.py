@@ -6,6 +6,7 @@ from ..expressions import evaluate
 from .base import Carry, Method, State, Traits, all, as_method, classes, register
 from .composition import SCHEMES, Composition
 from .constrained import Rattle, Shake
+from .energy_stepping import KINDS, EnergyStepping
 from .filtered import Filtered, Newmark, PushforwardNewmark, SimplifiedZhangSkeel, StiffZhangSkeel, ZhangSkeel
 from .gauss import Gauss, ImplicitMidpoint
 from .lobatto import LobattoIIIAB
@@ -22,6 +23,6 @@ def named(text: str) -> Method:
 
 
 __all__ = [
-    "FILTERS", "IMEX", "RESPA", "SCHEMES", "TABLES", "Carry", "Composition", "Filtered", "Gauss", "Gautschi", "ImplicitMidpoint", "Impulse", "KickDrift", "LobattoIIIAB", "Method", "MollifiedImpulse", "MultiStage", "Newmark", "PushforwardNewmark", "Rattle",
+    "FILTERS", "IMEX", "KINDS", "RESPA", "SCHEMES", "TABLES", "Carry", "Composition", "EnergyStepping", "Filtered", "Gauss", "Gautschi", "ImplicitMidpoint", "Impulse", "KickDrift", "LobattoIIIAB", "Method", "MollifiedImpulse", "MultiStage", "Newmark", "PushforwardNewmark", "Rattle",
     "RungeKutta4", "Shake", "SimplifiedZhangSkeel", "Splitting", "State", "StiffZhangSkeel", "SymmetricMultistep", "SymplecticEuler", "Traits", "Trigonometric", "Variational", "Verlet", "ZhangSkeel", "all", "as_method", "classes", "named", "register",
 ]  # fmt: skip

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from ..errors import InputError
@@ -36,7 +37,7 @@ class State(eqx.Module):
 class Traits:
     """What a method claims. Every claim is measured by the property tests; a denied one must measurably fail.
 
-    order:          of convergence in q and p
+    order:          of convergence in q and p; 0 for event-driven methods, which have no step
     symplectic:     one step preserves dq ∧ dp (on the tangent space of the constraint manifold)
     symmetric:      Φ(−h) ∘ Φ(h) = identity
     reversible:     flipping p, stepping and flipping again undoes a step
@@ -105,6 +106,18 @@ class Method(eqx.Module):
         """Event-driven methods: the state at a time t up to `time(carry)`, without touching the carry."""
         raise TypeError(f"{self.name} is not event-driven")
 
+    def events(self, carry: Carry) -> Array:
+        """Event-driven methods that keep a log: how many events there were."""
+        return jnp.zeros((), int)
+
+    def event(self, carry: Carry) -> Array:
+        """Time, level and kind of the last one."""
+        return jnp.zeros(3)
+
+    def tally(self, carry: Carry) -> dict[str, Array]:
+        """How many of which kind, and what else was counted."""
+        return {"events": self.events(carry)}
+
     def status(self, carry: Carry) -> Array | None:
         """0 while all is well, else the sticky key of a message in `failures`; None for methods that can't fail."""
         return None
@@ -129,10 +142,21 @@ class Method(eqx.Module):
     def warn(self, system: Any, q: Any, dt: float) -> None:
         """Warn of a step known to be too long for the system."""
 
+    def check_start(self, system: Any, q: Any, p: Any) -> None:
+        """That a motion can start at (q, p); otherwise an error."""
+
+    def review(self, carry: Carry) -> None:
+        """Warn of what went on during a run."""
+
     @property
     def linear_solver(self) -> str | None:
         """The linear solver in use, where there is one."""
         return None
+
+    @property
+    def complete_name(self) -> bool:
+        """Whether `name` makes this method again; not so where it holds functions."""
+        return True
 
     @property
     def name(self) -> str:

@@ -11,6 +11,9 @@ Layout:  /t  /q  /p  /energy  …            one row per saved point
          /checkpoint  (2, size) bytes      sequence, step, rows, carry, checksum
          /rows_saved                       for other readers: how many rows count
          attribute `geomint`               JSON: method, grid, fingerprint of the system, versions
+
+Nobody knows before the run how many events there will be. They go to a second file beside it, NAME.events, which only grows: rows
+of three doubles (time, level, kind), of which the first as many count as the checkpoint's carry says.
 """
 
 from __future__ import annotations
@@ -98,6 +101,13 @@ class Writer:
             os.close(self.file)
             raise ArchiveError(f"{path} is being written by another process; wait for it or stop it.") from None
 
+    def append_events(self, events: np.ndarray) -> None:
+        """Behind those that are there."""
+        with events_path(self.path).open("ab") as file:
+            file.write(np.ascontiguousarray(events, "<f8").tobytes())
+            file.flush()
+            os.fsync(file.fileno())
+
     def append_columns(self, seen: dict[str, Any], t: np.ndarray) -> None:
         """Rows of every column, time first on the leading axis."""
         for name, x in {**dict(_flat(seen)), "t": t}.items():
@@ -120,6 +130,26 @@ class Writer:
 
     def close(self) -> None:
         os.close(self.file)
+
+
+def events_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.events")
+
+
+def read_events(path: Path, count: int) -> np.ndarray | None:
+    """The first `count` events as a memory map; None where the file beside the archive is missing or too short."""
+    beside = events_path(path)
+    if count == 0:
+        return np.zeros((0, 3))
+    if not beside.exists() or beside.stat().st_size < 24 * count:
+        return None
+    return np.memmap(beside, "<f8", "r", 0, (count, 3))
+
+
+def truncate_events(path: Path, count: int) -> None:
+    """Drop events that a killed run wrote after its last checkpoint."""
+    if events_path(path).exists():
+        os.truncate(events_path(path), 24 * count)
 
 
 def _write(file: int, data: bytes, offset: int) -> None:
@@ -158,6 +188,7 @@ def create(path: str | Path, meta: dict[str, Any], seen: dict[str, Any], carry: 
         _dataset(file, "rows_saved", (1,), np.int64)
     if replace:
         return _open_part(part)
+    events_path(path).unlink(missing_ok=True)  # of an archive that is no longer there
     try:
         os.link(part, path)  # fails where the name was taken meanwhile
     except FileExistsError:
@@ -278,7 +309,10 @@ def trajectory(contents: Contents, system: Any = None, checkpoint: Checkpoint | 
     t = columns.pop("t")
     if meta["members"]:
         columns = {n: np.moveaxis(x, 0, 1) for n, x in columns.items()}
+    method, records = methods.named(meta["method"]), None
+    if checkpoint is not None and method.traits.event_driven and meta["spread"] == "one":
+        records = read_events(contents.path, int(method.events(checkpoint.carry)))
     return Trajectory(
-        system, methods.named(meta["method"]), Grid(*meta["grid"]), t, _nested(columns), members=meta["members"], spread=meta["spread"], seed=meta["seed"],
-        compensated=meta["compensated"], engine=meta["engine"], checkpoint=checkpoint, path=contents.path,
+        system, method, Grid(*meta["grid"]), t, _nested(columns), members=meta["members"], spread=meta["spread"], seed=meta["seed"],
+        compensated=meta["compensated"], engine=meta["engine"], checkpoint=checkpoint, records=records, path=contents.path,
     )  # fmt: skip

@@ -27,6 +27,9 @@ class Sink(Protocol):
     def append(self, rows: np.ndarray) -> None:
         """The next saved rows (n, width), or (members, n, width); a view that does not outlive the call."""
 
+    def note(self, events: np.ndarray) -> None:
+        """The next events (n, 3): time, level, kind."""
+
     def checkpoint(self, carry: Carry, step: int) -> None:
         """All that a restart needs, after every chunk."""
 
@@ -49,14 +52,21 @@ def run_to_end(engine: Xla, carry: Carry, grid: Grid, sink: Sink, start: int = 0
     if not warm and n < grid.steps:
         carry_unused, buffer = engine.advance(carry, n, 0, 0, buffer)  # compile, so that the first chunk can be timed
         jax.block_until_ready(carry_unused)
-    pace = _pace.get(engine.key, 2000.0)
+    pace, cap = _pace.get(engine.key, 2000.0), grid.steps
     with tqdm(total=grid.steps, initial=n, unit="step", unit_scale=True, disable=not progress, desc=engine.method.name) as bar:
         while n < grid.steps:
-            steps, blocks = _chunk(grid, n, engine.rows, max(1, int(pace * CHUNK_SECONDS)))
+            steps, blocks = _chunk(grid, n, engine.rows, max(1, min(cap, int(pace * CHUNK_SECONDS))))
             began = time.perf_counter()
             moved, buffer = engine.advance(carry, n, steps, blocks, buffer)
-            rows = np.asarray(buffer)[..., :blocks, :]  # a view: sinks copy what they keep
+            rows = np.asarray(buffer.rows)[..., :blocks, :]  # a view: sinks copy what they keep
             elapsed = max(time.perf_counter() - began, 1e-9)
+            events = engine.events(buffer)
+            if events is None:  # more of them than there is room for: the same again in shorter chunks, or with more room
+                cap = max(1, steps * blocks // 2)
+                if steps * blocks == 1:
+                    engine.log_rows *= 8
+                    buffer = engine.buffer()
+                continue
             failed = _first_bad(engine, rows)
             if failed is not None:
                 return _stop(engine, carry, grid, n, steps, failed, sink)
@@ -64,6 +74,8 @@ def run_to_end(engine: Xla, carry: Carry, grid: Grid, sink: Sink, start: int = 0
             carry = moved
             if n % grid.save_every == 0:
                 sink.append(rows)
+            if len(events):
+                sink.note(events)
             sink.checkpoint(carry, n)
             # A first guess may be far off; it grows tenfold at most, so that a slow system is not overrun.
             pace = min(steps * blocks / elapsed, 10 * pace)
@@ -104,9 +116,12 @@ def _stop(engine: Xla, carry: Carry, grid: Grid, n: int, steps: int, good_blocks
     carry, buffer = engine.advance(carry, n, steps, good_blocks, engine.buffer())
     n += steps * good_blocks
     if good_blocks and n % grid.save_every == 0:
-        sink.append(np.asarray(buffer)[..., :good_blocks, :])
+        sink.append(np.asarray(buffer.rows)[..., :good_blocks, :])
+    events = engine.events(buffer)
+    if events is not None and len(events):
+        sink.note(events)
     sink.checkpoint(carry, n)
-    last_row = lambda k: np.asarray(engine.advance(carry, n, k, 1, engine.buffer())[1])[..., :1, :]
+    last_row = lambda k: np.asarray(engine.advance(carry, n, k, 1, engine.buffer())[1].rows)[..., :1, :]
     good, bad = 0, steps
     while bad - good > 1:
         middle = (good + bad) // 2

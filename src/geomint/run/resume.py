@@ -32,14 +32,14 @@ def load(path: str | Path, system: Stated | None = None) -> Trajectory:
         _check_match(contents, system)
     else:
         system = _origin(contents)
-    if not contents.leaves or system is None:
+    if not contents.leaves or system is None or not contents.meta.get("complete_name", True):
         return archive.trajectory(contents, system)
     return archive.trajectory(contents, system, Checkpoint(_template_filled(contents, system)[1], contents.step))
 
 
-def resume(path: str | Path, system: Stated | None = None, t_end: float | None = None, progress: bool = False) -> Trajectory:
+def resume(path: str | Path, system: Stated | None = None, t_end: float | None = None, progress: bool = False, method: methods.Method | None = None) -> Trajectory:
     """Continue an archived run from its last checkpoint, to its own t_end or to a later one, bit for bit as if it had
-    never stopped."""
+    never stopped. A method that holds functions, such as EnergyStepping(inside=...), must be given again."""
     contents = archive.read(path)
     system = _origin(contents) if system is None else system
     if system is None:
@@ -51,7 +51,13 @@ def resume(path: str | Path, system: Stated | None = None, t_end: float | None =
     times = old if t_end is None else grid(old.dt, t_end, old.t0, old.save_every)
     if times.steps < contents.step:
         raise InputError(f"{path} has already reached t = {old.t0 + contents.step * old.dt:g}, beyond t_end = {t_end:g}.")
-    runner, carry = _template_filled(contents, system, times)
+    if method is None and not contents.meta.get("complete_name", True):
+        raise InputError(f"{path}: {contents.meta['method']} was given functions (inside=...), which an archive can't hold; give it again: gm.resume(..., method=method).")
+    if method is not None and method.name != contents.meta["method"]:
+        raise InputError(f"{path} was run with {contents.meta['method']}, not with {method.name}.")
+    runner, carry = _template_filled(contents, system, times, method)
+    if runner.logs:
+        archive.truncate_events(contents.path, int(runner.method.events(carry)))
     about = {k: contents.meta[k] for k in ("seed", "compensated", "members")}
     if times.saves > contents.room:
         meta = archive_meta(system, runner, times, about, tuple(contents.meta["q_shape"]))
@@ -82,13 +88,13 @@ def _check_match(contents: archive.Contents, system: Stated) -> None:
     raise ArchiveError(f"{contents.path}: the system given is not the one that was run (its energy, constraint, mass, params or symmetries differ).{hint}")
 
 
-def _template_filled(contents: archive.Contents, system: Stated, times: Grid | None = None) -> Any:
+def _template_filled(contents: archive.Contents, system: Stated, times: Grid | None = None, method: methods.Method | None = None) -> Any:
     """The engine, begun on the first saved state only to learn the structure of the carry, and the archived carry in it."""
     meta = contents.meta
     times = times or Grid(*meta["grid"])
     clock = Clock.of(times.t0, times.dt)
     q, p = (jnp.asarray(np.asarray(contents.array(name)[0])) for name in ("q", "p"))
-    method = prepared(methods.named(meta["method"]), system, np.asarray(q), meta["spread"])
+    method = prepared(method or methods.named(meta["method"]), system, np.asarray(q), meta["spread"])
     runner = choose(meta["engine"])(method, system, clock, meta["spread"])
     state = initial_state(q, p, times.t0, meta["seed"], meta["compensated"])
     if meta["members"]:
@@ -110,6 +116,8 @@ def save(run: Trajectory, path: str | Path) -> Path:
     done = Grid(run.grid.t0, run.grid.dt, (len(run) - 1) * run.grid.save_every, run.grid.save_every)
     writer = archive.create(path, archive_meta(run.system, runner, done, about, shape), jax.tree.map(lambda x: x[0], columns), run.checkpoint.carry, len(run))
     writer.append_columns(columns, np.asarray(run.t))
+    if run.records is not None:
+        writer.append_events(np.asarray(run.records))
     writer.checkpoint(run.checkpoint.carry, run.checkpoint.step, force=True)
     writer.close()
     return Path(path)

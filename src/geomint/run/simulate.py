@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..engines import Clock, Layout, Xla, advance, begin, choose
+from ..engines import Clock, Kept, Layout, Xla, advance, begin, choose
 from ..errors import GeomintError, Interrupted, RunStopped
 from ..lagrange import derive
 from ..mechanics import Mechanics
@@ -50,6 +50,7 @@ def simulate(
         return _traced(system, method, times, q, p, seed, compensated, output)
     warn_of_lost_digits(system, q.shape)
     method.warn(system, q, times.dt)
+    method.check_start(system, q, p)
     if isinstance(system, System) and system.overrides:
         check_overrides(system, q)
     clock = Clock.of(times.t0, times.dt)
@@ -87,7 +88,7 @@ def prepared(method: Method, system: Stated, q: Any, spread: str) -> Method:
 def archive_meta(system: Stated, runner: Xla, times: Grid, about: dict[str, Any], q_shape: tuple[int, ...]) -> dict[str, Any]:
     """What an archive says of itself."""
     return {
-        **about, "method": runner.method.name, "grid": [times.t0, times.dt, times.steps, times.save_every], "engine": runner.name,
+        **about, "method": runner.method.name, "complete_name": runner.method.complete_name, "grid": [times.t0, times.dt, times.steps, times.save_every], "engine": runner.name,
         "origin": system.origin, "fingerprint": fingerprint(system, q_shape, runner.spread), "q_shape": list(q_shape), "spread": runner.spread,
     }  # fmt: skip
 
@@ -102,6 +103,7 @@ def drive(runner: Xla, carry: Any, times: Grid, sink: Any, progress: bool, about
     except KeyboardInterrupt:
         carry, step, interrupted = last["carry"], last["step"], True
     run = _collect(runner, times, sink, carry, step, about)
+    runner.method.review(carry)
     if interrupted:
         raise Interrupted(f"interrupted at step {step}, t = {times.t0 + step * times.dt:g}.", "What was saved is in the exception's .run" + _how_to_resume(run), run=run)
     if failure is not None:
@@ -113,7 +115,7 @@ class _Tap:
     """Remembers the newest carry on its way to the sink, for Ctrl-C."""
 
     def __init__(self, sink: Sink, last: dict[str, Any]):
-        self.append, self.sink, self.last = sink.append, sink, last
+        self.append, self.note, self.sink, self.last = sink.append, sink.note, sink, last
 
     def checkpoint(self, carry: Any, step: int) -> None:
         self.last.update(carry=carry, step=step)
@@ -130,7 +132,8 @@ def _collect(runner: Xla, times: Grid, sink: Any, carry: Any, step: int, about: 
         return run
     columns = sink.columns
     saved = columns["energy"].shape[-1]
-    return Trajectory(runner.system, runner.method, times, times.times(0, saved), columns, spread=runner.spread, engine=runner.name, checkpoint=checkpoint, **about)
+    records = sink.events if runner.logs else None
+    return Trajectory(runner.system, runner.method, times, times.times(0, saved), columns, spread=runner.spread, engine=runner.name, checkpoint=checkpoint, records=records, **about)
 
 
 def _how_to_resume(run: Trajectory) -> str:
@@ -171,7 +174,7 @@ def _traced(system: Stated, method: Method, times: Grid, q: Any, p: Any, seed: i
     layout = Layout.of(seen)
     rows = jnp.zeros((times.saves - 1, layout.width), q.dtype)
     # Checkpointed: backwards, the steps of a block are done again instead of being remembered.
-    moved = jax.checkpoint(lambda c, r: advance(method, system, c, clock, 0, times.save_every, times.saves - 1, r))
-    carry, rows = moved(carry, rows) if times.saves > 1 else (carry, rows)
+    moved = jax.checkpoint(lambda c, r: advance(method, system, c, clock, 0, times.save_every, times.saves - 1, Kept(r)))
+    carry, rows = (lambda c, k: (c, k.rows))(*moved(carry, rows)) if times.saves > 1 else (carry, rows)
     columns = jax.tree.map(lambda first, rest: jnp.concatenate([first[None].astype(rest.dtype), rest]), seen, layout.unpack(rows))
     return Trajectory(system, method, times, jnp.asarray(times.times()), columns, seed=seed, compensated=compensated, checkpoint=Checkpoint(carry, times.steps))

@@ -18,7 +18,7 @@ class Memory:
     """Rows kept in one array, made at its final size."""
 
     def __init__(self, layout: Layout, seen: dict[str, Any], saves: int, members: bool):
-        self.layout, self.count = layout, 0
+        self.layout, self.count, self.noted = layout, 0, []
         leading = (len(jax.tree.leaves(seen)[0]),) if members else ()
         first = np.concatenate([np.asarray(x, jnp.result_type(float)).reshape(*leading, 1, -1) for x in jax.tree.leaves(seen)], axis=-1)
         self.rows = np.empty((*leading, saves, layout.width), first.dtype)
@@ -27,6 +27,13 @@ class Memory:
     def append(self, rows: np.ndarray) -> None:
         self.rows[..., self.count : self.count + rows.shape[-2], :] = rows
         self.count += rows.shape[-2]
+
+    def note(self, events: np.ndarray) -> None:
+        self.noted.append(events)
+
+    @property
+    def events(self) -> np.ndarray:
+        return np.concatenate([np.zeros((0, 3)), *self.noted])
 
     def checkpoint(self, carry: Carry, step: int) -> None:
         """A run in memory keeps no checkpoint but its last."""
@@ -52,6 +59,9 @@ class Disk:
             seen = jax.tree.map(lambda x: np.moveaxis(x, 0, 1), seen)
         count = rows.shape[-2]
         self.writer.append_columns(seen, self.grid.times(self.writer.rows, count))
+
+    def note(self, events: np.ndarray) -> None:
+        self.writer.append_events(events)
 
     def checkpoint(self, carry: Carry, step: int) -> None:
         self.writer.checkpoint(carry, step)

@@ -12,6 +12,7 @@ import numpy as np
 from ..lagrange import derive
 from ..methods import Carry, Method
 from ..system import Stated
+from .events import Events
 from .grid import Grid
 
 
@@ -30,15 +31,17 @@ class Trajectory:
     energy            H at the saved points; `energy_error` is H − H(0)
     momentum_maps     by the name of the symmetry
     constraint_residual, velocity_residual     g(q) and G M⁻¹p
+    events            of event-driven methods
     failed_at         for each member of an ensemble the first saved index that is not good, or −1
     Whatever a method adds (multipliers, q_filtered, …) is an attribute too.
     """
 
     def __init__(self, system: Stated | None, method: Method, grid: Grid, t: Any, columns: dict[str, Any], *, members: bool = False,
-                 spread: str = "one", seed: int = 0, compensated: bool = False, engine: str = "xla", checkpoint: Checkpoint | None = None, path: Path | None = None):  # fmt: skip
+                 spread: str = "one", seed: int = 0, compensated: bool = False, engine: str = "xla", checkpoint: Checkpoint | None = None,
+                 records: np.ndarray | None = None, path: Path | None = None):  # fmt: skip
         self.system, self.method, self.grid, self.t, self.columns = system, method, grid, t, columns
         self.members, self.spread, self.seed, self.compensated, self.engine = members, spread, seed, compensated, engine
-        self.checkpoint, self.path = checkpoint, path
+        self.checkpoint, self.records, self.path = checkpoint, records, path
 
     def __getattr__(self, name: str) -> Any:
         columns = self.__dict__.get("columns", {})
@@ -109,6 +112,15 @@ class Trajectory:
         if "multipliers" not in self.columns:
             return np.zeros_like(self.q)
         return self._at_every_point(system, lambda mech, q, x: -mech.constraint_force(q, x), self.multipliers)
+
+    @property
+    def events(self) -> Events:
+        """Times, levels and kinds of the events of an event-driven method, and how many there were of each kind."""
+        if not self.method.traits.event_driven:
+            raise AttributeError(f"{self.method.name} takes steps of equal length; events are those of event-driven methods, such as EnergyStepping.")
+        if self.checkpoint is None:
+            raise AttributeError("the events need the system: load with gm.load(path, system=system).")
+        return Events(self.records, self.method.tally(self.checkpoint.carry), self.path)
 
     @property
     def failed_at(self) -> np.ndarray:

@@ -1,0 +1,310 @@
+"""Energy-stepping: the potential in terraces, moved exactly (Gonzalez, Schmidt, Ortiz 2010).
+
+V is replaced by V_h = V₀ + h ⌊(V − V₀)/h⌋, constant on terraces of height h. A body flies straight until its V reaches the
+next terrace up or down; there, with n = ∇V, a = q̇·n and k = nᵀM⁻¹n, it climbs or descends by ΔV = ±h,
+
+    p⁺ = p⁻ + λ n,   λ = −2ΔV / (a ± √(a² − 2ΔV k)),
+
+or, where its motion across the terrace does not suffice, a² ≤ 2ΔV k, it is reflected: λ = −2a/k.
+
+Each flight and each event is the exact motion under V_h. So T + V_h, all momentum maps of symmetries of V, the symplectic form
+and time reversal are kept to rounding. Terraces are counted by integers, so that no error of an event's time enters the energy.
+The trajectory converges as h → 0, with a rate of about ½ for the motion over a fixed time.
+
+Where the motion is to stay where c(q) ≥ 0 (walls, hard spheres), that boundary is a step of infinite height: a reflection.
+
+Hypotheses: V is twice continuously differentiable along the motion (discontinuities stop the run).
+
+Reference: Gonzalez, Schmidt, Ortiz, Int. J. Numer. Meth. Engng 82 (2010) 205, sections 2 to 5; its (18) sends the particle back, its
+(27) lacks a sign.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array
+
+from ..arithmetic import Compensated, value
+from ..errors import InputError
+from ..mechanics import Mechanics
+from ..system import System
+from .base import Method, State, Traits, register
+from .first_exit import GRAZE, Jet, jet, one_trial, parabola_exit
+
+UP, DOWN, REFLECTED, WALL = 1, 2, 3, 4
+KINDS = {UP: "up", DOWN: "down", REFLECTED: "reflected", WALL: "wall"}
+ROUGH, STILL = 1, 2
+TRIALS = 100  # in a row that do not come forward: the potential is not smooth
+IDLE = 1000  # events in a row without time going on
+STRETCH = 100  # reflections in a row that make a trapped stretch
+ON_AN_EDGE = 1e-9  # of a terrace: a start that near to one is on it
+FAR = 1e8  # a trial goes no further than this many times the size of q: free flight
+
+
+class Counts(NamedTuple):
+    """What has happened so far."""
+
+    events: Any
+    up: Any
+    down: Any
+    reflected: Any
+    wall: Any
+    jets: Any  # evaluations of (φ, φ', φ'')
+    in_a_row: Any  # reflections, up to now
+    longest: Any  # and at most
+    stretches: Any  # of STRETCH reflections and more
+    idle: Any  # events in a row without time going on
+
+    def after(self, kind: Array, idle: Array) -> Counts:
+        """One event more."""
+        is_a = lambda which: (kind == which).astype(int)
+        in_a_row = jnp.where(kind == REFLECTED, self.in_a_row + 1, 0)
+        return Counts(
+            self.events + 1, self.up + is_a(UP), self.down + is_a(DOWN), self.reflected + is_a(REFLECTED), self.wall + is_a(WALL), self.jets + 1, in_a_row,
+            jnp.maximum(self.longest, in_a_row), self.stretches + (in_a_row == STRETCH), jnp.where(idle, self.idle + 1, 0),
+        )  # fmt: skip
+
+
+class Flight(eqx.Module):
+    """A straight flight from (q, p) at time t, known to be free of events up to t + a."""
+
+    t: Any
+    q: Any
+    p: Any
+    level: Any
+    base: Any  # V at level 0
+    a: Any
+    due: Any  # the gauge that vanishes at t + a, or −1
+    at_a: Jet
+    trial: Any  # b − a
+    limit: Any  # on its length, from how the curvature changes
+    stride: Any  # and from the speed
+    failed: Any  # trials in a row that did not come forward
+    counts: Counts
+    kind: Any  # of the last event
+    status: Any
+
+
+@register({"height": 0.05})
+class EnergyStepping(Method):
+    """Energy-stepping with terraces of the given height. `dt` is the interval between looks; the method finds its own times.
+
+    height:  of the terraces, in units of the energy
+    offset:  V at one of the edges between terraces; V(q0) − height/2 by default, so that the start is in the middle of one. Keep the
+             edges away from the least value of V, and from V at infinity
+    inside:  functions c(q), numbers or arrays, positive where the motion may go: it is reflected where one vanishes
+    reach:   the largest displacement of a coordinate in one trial of the search, for potentials that are flat and then are not; by
+             default the length over which the curvature changes, as seen on the way
+
+    `run.energy` is T + V_h, `run.level` counts the terraces, `run.events` tells what happened when.
+    """
+
+    failures: ClassVar[dict[int, str]] = {ROUGH: "the first exit from the terrace was not found", STILL: "time stands still"}
+    height: float
+    offset: float | None = None
+    inside: tuple[Callable[[Array], Array], ...] = eqx.field(static=True, default=(), metadata={"found": True})
+    reach: float | None = None
+    base: Any = eqx.field(default=None, metadata={"found": True})  # V at level 0, where it is the same for all
+
+    def __init__(self, height: float, offset: float | None = None, inside: Sequence[Callable] | Callable = (), reach: float | None = None, *, base: Any = None):
+        for name, x in (("height", height), ("reach", reach)):
+            if isinstance(x, (int, float, np.number)) and not 0 < x < np.inf:
+                raise InputError(f"EnergyStepping({name}={x!r}): {name} must be positive and finite.")
+        self.height, self.offset, self.reach, self.base = height, offset, reach, offset if base is None else base
+        self.inside = (inside,) if callable(inside) else tuple(inside)
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(0, symplectic=True, symmetric=True, reversible=True, energy="exact", momentum_maps="all", event_driven=True)
+
+    @property
+    def complete_name(self) -> bool:
+        return not self.inside
+
+    # --- the region of a flight -------------------------------------------------------------------------------------
+    def _walls(self, q: Array) -> Array:
+        """All c(q), in one array."""
+        return jnp.concatenate([jnp.zeros(0, q.dtype), *(jnp.ravel(c(q)) for c in self.inside)])
+
+    def _gauges(self, mech: Mechanics, flight: Flight, q: Array) -> Array:
+        """V above the lower edge of the terrace and below the upper one, in units of h; and the walls."""
+        above = (mech.potential(q) - flight.base) / self.height - flight.level
+        return jnp.concatenate([jnp.stack([above, 1 - above]), self._walls(q)])
+
+    def _jet(self, mech: Mechanics, flight: Flight, t: Array) -> Jet:
+        """Of the gauges along the flight. The search is not differentiated; the time of an event is, by `_exit_time`."""
+        q, v = value(flight.q), mech.velocity(value(flight.p))
+        return jax.lax.stop_gradient(jet(lambda s: self._gauges(mech, flight, q + s * v), t))
+
+    def _stride(self, mech: Mechanics, q: Array, p: Array) -> Array:
+        """The longest trial that makes sense."""
+        farthest = FAR * (1 + jnp.max(jnp.abs(q))) if self.reach is None else self.reach
+        return jnp.minimum(farthest / jnp.max(jnp.abs(mech.velocity(p))), 1e300)
+
+    def init(self, mech: Mechanics, state: State, dt: Array) -> Flight:
+        q, zero, none = value(state.q), jnp.zeros((), value(state.q).dtype), jnp.zeros((), int)
+        start = jax.lax.stop_gradient(mech.potential(q))
+        base = start - 0.5 * self.height if self.base is None else jnp.asarray(self.base, q.dtype)
+        above = (start - base) / self.height
+        level = jnp.floor(above + ON_AN_EDGE).astype(int)
+        unknown = Jet(*[jnp.zeros(2 + jax.eval_shape(self._walls, q).size, q.dtype)] * 3)
+        flight = Flight(
+            Compensated.of(jnp.asarray(state.t, q.dtype)), state.q, state.p, level, base, zero, none - 1, unknown, zero, zero + jnp.inf,
+            self._stride(mech, q, value(state.p)), none, Counts(*[none] * len(Counts._fields)), none, none,
+        )  # fmt: skip
+        here = self._jet(mech, flight, zero)
+        # On an edge, the terrace is the one that the motion turns to.
+        on_edge = jnp.abs(above - level) <= ON_AN_EDGE
+        falls = on_edge & ((here.rate[0] < 0) | ((here.rate[0] == 0) & (here.bend[0] < 0)))
+        lower = jnp.where(falls, 1.0, jnp.where(on_edge, 0.0, here.value[0]))
+        flight = dataclasses.replace(flight, level=level - falls)
+        return self._set_off(flight, here, lower, self._first_limit(mech, flight))
+
+    def _first_limit(self, mech: Mechanics, flight: Flight) -> Array:
+        """The time in which the curvature of V along the ray changes by its own size, from derivatives up to the fourth."""
+        bend = lambda t: self._jet(mech, flight, t).bend[0]
+        second, third, fourth = jet(bend, jnp.zeros_like(flight.a))
+        scale = 2 * jnp.maximum(jnp.abs(second / third), jnp.sqrt(jnp.abs(second / fourth)))
+        return jnp.where(scale > 0, scale, jnp.inf)  # NaN too
+
+    def _set_off(self, flight: Flight, here: Jet, above: Array, limit: Array) -> Flight:
+        """A new flight, `above` the lower edge of its terrace."""
+        here = here._replace(value=jnp.concatenate([jnp.stack([above, 1 - above]), here.value[2:]]))
+        steps = parabola_exit(here)
+        trial = jnp.minimum(jnp.min(jnp.where(steps > 0, steps, jnp.inf)), jnp.minimum(limit, flight.stride))
+        return dataclasses.replace(flight, a=jnp.zeros_like(flight.a), due=jnp.full_like(flight.due, -1), at_a=here, trial=trial, limit=limit, failed=jnp.zeros_like(flight.failed))
+
+    # --- an exit, and one trial of the search -----------------------------------------------------------------------
+    def step(self, mech: Mechanics, carry: Flight, dt: Array) -> Flight:
+        """The event where one is due, and one trial of the search for the next."""
+        return self._search(mech, jax.lax.cond(carry.due >= 0, lambda f: self._event(mech, f), lambda f: f, carry))
+
+    def _search(self, mech: Mechanics, flight: Flight) -> Flight:
+        b = flight.a + flight.trial
+        at_b = self._jet(mech, flight, b)
+        walls = flight.at_a.value[2:]
+        slack = GRAZE * jnp.concatenate([jnp.ones(2), jnp.full_like(walls, jnp.max(jnp.abs(walls), initial=0.0))])
+        found = one_trial(flight.at_a, at_b, flight.trial, flight.limit, slack, flight.a == 0)
+        failed = jnp.where((found.moved & (b > flight.a)) | found.exit, 0, flight.failed + 1)  # a trial too short for time to go on is none
+        return dataclasses.replace(
+            flight, a=jnp.where(found.exit, b + found.at, jnp.where(found.moved, b, flight.a)), due=jnp.where(found.exit, found.gauge, -1),
+            at_a=jax.tree.map(lambda x, y: jnp.where(found.moved, x, y), at_b, flight.at_a), trial=jnp.minimum(found.trial, flight.stride),
+            limit=found.limit, failed=failed, counts=flight.counts._replace(jets=flight.counts.jets + 1), status=jnp.where(failed > TRIALS, ROUGH, flight.status),
+        )  # fmt: skip
+
+    def _event(self, mech: Mechanics, flight: Flight) -> Flight:
+        """Up, down, or back, at the end of a flight, where a gauge vanishes."""
+        after, gauge = flight.a, flight.due
+        q, p = value(flight.q), value(flight.p)
+        v, wall = mech.velocity(p), gauge > 1
+        rising = gauge == 1
+        after = _exit_time(after, *jax.jvp(lambda t: self._gauges(mech, flight, q + t * v)[gauge], (after,), (jnp.ones_like(after),)))
+        there = flight.q + after * v
+        n = self._normal(mech, value(there), gauge)
+        a, k = jnp.vdot(n, v), jnp.vdot(n, mech.velocity(n))
+        step = jnp.where(rising, self.height, -self.height)
+        reflected = wall | (a * a <= 2 * step * k)
+        under = jnp.where(reflected, 1.0, a * a - 2 * step * k)
+        impulse = jnp.where(reflected, -2 * a / k, -2 * step / (a + jnp.sign(step) * jnp.sqrt(under)))
+        moved = flight.p + impulse * n
+        kind = jnp.where(wall, WALL, jnp.where(reflected, REFLECTED, jnp.where(rising, UP, DOWN)))
+        when = flight.t + after
+        level = flight.level + jnp.where(kind == UP, 1, jnp.where(kind == DOWN, -1, 0))
+        flight = dataclasses.replace(
+            flight, t=when, q=there, p=moved, level=level, stride=self._stride(mech, value(there), value(moved)),
+            counts=flight.counts.after(kind, when.value == flight.t.value), kind=kind, status=jnp.where(flight.counts.idle > IDLE, STILL, flight.status),
+        )  # fmt: skip
+        here = self._jet(mech, flight, jnp.zeros_like(after))
+        # A climb ends on the lower edge of its terrace, a descent on the upper one, a reflection where it was.
+        low = jnp.where(wall, here.value[0], jnp.where((kind == UP) | (reflected & ~rising), 0.0, 1.0))
+        touched = jnp.where(jnp.arange(here.value.size) == jnp.where(wall, gauge, -1), 0.0, here.value)
+        return self._set_off(flight, here._replace(value=touched), low, flight.limit)
+
+    def _normal(self, mech: Mechanics, q: Array, gauge: Array) -> Array:
+        """∇V, or ∇c of the wall that was met."""
+        if not self.inside:
+            return mech.gradient(q)
+        walls, pull = jax.vjp(self._walls, q)
+        met = (jnp.arange(walls.size) == gauge - 2).astype(q.dtype)
+        return jnp.where(gauge > 1, pull(met)[0], mech.gradient(q))
+
+    # --- what is shown ----------------------------------------------------------------------------------------------
+    def time(self, carry: Flight) -> Array:
+        return jnp.where(carry.status == 0, carry.t.value + (carry.t.lost + carry.a), jnp.inf)
+
+    def between(self, mech: Mechanics, carry: Flight, t: Array) -> State:
+        q = value(carry.q) + ((t - carry.t.value) - carry.t.lost) * mech.velocity(value(carry.p))
+        p = value(carry.p)
+        terrace = carry.base + self.height * carry.level
+        return State(q, p, t, extras={"energy": mech.kinetic(p) + terrace, "smooth_energy": mech.energy(q, p), "level": carry.level})
+
+    def output(self, mech: Mechanics, carry: Flight) -> State:
+        return State(carry.q, carry.p)
+
+    def status(self, carry: Flight) -> Array:
+        return carry.status
+
+    def event(self, carry: Flight) -> Array:
+        return jnp.stack([carry.t.value, carry.level.astype(carry.a.dtype), carry.kind.astype(carry.a.dtype)])
+
+    def events(self, carry: Flight) -> Array:
+        return carry.counts.events
+
+    def tally(self, carry: Flight) -> dict[str, Array]:
+        return carry.counts._asdict()
+
+    # --- before and after -------------------------------------------------------------------------------------------
+    def prepare(self, starts: Sequence[tuple[Any, Any]]) -> EnergyStepping:
+        """Levels are counted from the start; members of an ensemble count each from its own."""
+        (system, q), *others = starts
+        if self.base is not None or others or isinstance(q, Tracer):
+            return self
+        return dataclasses.replace(self, base=_potential(system, jnp.asarray(q)) - 0.5 * self.height)
+
+    def check_start(self, system: Any, q: Any, p: Any) -> None:
+        """That the start moves, and inside the walls."""
+        if not np.any(np.asarray(p)):
+            raise InputError("EnergyStepping: v0 = 0. On a terrace no force acts: a body at rest stays at rest for ever. Give it a velocity, however small.")
+        for i, c in enumerate(self.inside):
+            least = float(np.min(np.asarray(c(jnp.asarray(q)))))
+            if not least >= 0:
+                raise InputError(f"EnergyStepping(inside=...): the start lies outside: function {i} is {least:.3g} at q0, and must not be negative there.")
+
+    def review(self, carry: Flight) -> None:
+        longest, stretches = int(np.max(carry.counts.longest)), int(np.sum(carry.counts.stretches))
+        if stretches:
+            warnings.warn(
+                f"EnergyStepping was trapped {stretches} times, {longest} reflections in a row at most: the motion goes along an edge of a terrace that it can't climb. "
+                f"Smaller terraces (height = {float(np.ravel(self.height)[0]) / 4:g}) or another offset help.", stacklevel=5,
+            )  # fmt: skip
+
+    def explain(self, status: int, mech: Mechanics, q: Any, dt: float) -> str:
+        if status == STILL:
+            return f": more than {IDLE} events follow each other without time going on (a corner of `inside`, or walls that touch)"
+        return f": {TRIALS} trials came no nearer. The potential, its slope or its curvature jumps there or is not finite; make it smooth, or put what jumps into inside=[...]"
+
+
+@jax.jit
+def _potential(system: System, q: Array) -> Array:
+    return Mechanics(system, q.shape).potential(q)
+
+
+@jax.custom_jvp
+def _exit_time(t: Array, gauge: Array, rate: Array) -> Array:
+    """The time t at which a gauge vanishes, found by a search; its derivative is that of the root, dt = −dw/w'."""
+    return t
+
+
+@_exit_time.defjvp
+def _(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    t, _, rate = primals
+    return t, -tangents[1] / rate

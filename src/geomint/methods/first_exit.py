@@ -1,0 +1,175 @@
+"""Where a straight flight first leaves a region: the search under every event-driven method.
+
+A region is given by gauges w_i, positive inside. Along the ray q + t v a gauge is a smooth function of t, known at chosen
+times by its jet (w, w', w''). The search marches: [0, a] is known to be free of exits, b is a trial, and the jets at a and b
+decide what may be said of [a, b].
+
+ -  The quintic H5 that has both jets, in Bernstein form on eight pieces, encloses itself: where all its control points are
+    positive, so is H5. What H5 may differ from w is taken to be |H5 − H3|, H3 the cubic through values and slopes: that is
+    the error of H3, of order (b − a)⁴, and H5 is better by two orders. All control points positive by that margin: [a, b] is
+    free, and a moves to b.
+ -  One sign change among them means one root (the polygon varies no less than the polynomial): the root of the smallest is
+    the next trial.
+ -  Everything else is not yet clear: b moves to the middle.
+
+Near a root the parabola at b finishes, where the third derivative (from the two jets) says that it errs less than rounding.
+A trial is never longer than twice the time in which the curvature changes by its own size, as it did last, so that no wall
+behind a plain is jumped over: for a power of the distance that is a fraction of the distance itself.
+
+Reference: the search of Gonzalez, Schmidt and Ortiz, Int. J. Numer. Meth. Engng 82 (2010) 205, section 3, made safe.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+PIECES = 8
+POINTS = 5 * PIECES + 1
+SHARP = 1e-13  # error of a root, in units of the largest control point of its gauge
+GRAZE = 1e-13  # a gauge that goes below 0 by less than this part of its size has touched it, no more
+
+
+class Jet(NamedTuple):
+    """Values and the first two derivatives of the gauges, each of shape (gauges,)."""
+
+    value: Array
+    rate: Array
+    bend: Array
+
+
+def jet(gauges: Callable[[Array], Array], t: Array) -> Jet:
+    """The jet of functions of time."""
+    one = jnp.ones_like(t)
+    (value, rate), (_, bend) = jax.jvp(lambda s: jax.jvp(gauges, (s,), (one,)), (t,), (one,))
+    return Jet(value, rate, bend)
+
+
+def _pieces() -> np.ndarray:
+    """(POINTS, 6): control points of the pieces from those of the whole, by de Casteljau's rule; pieces share their ends."""
+
+    def halves(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        left, right, level = [], [], list(rows)
+        while level:
+            left, right = [*left, level[0]], [level[-1], *right]
+            level = [0.5 * (a + b) for a, b in itertools.pairwise(level)]
+        return np.array(left), np.array(right)
+
+    parts = [np.eye(6)]
+    while len(parts) < PIECES:
+        parts = [half for part in parts for half in halves(part)]
+    return np.concatenate([parts[0][:1], *(part[1:] for part in parts)])
+
+
+REFINE = _pieces()
+_BINOMIAL = np.array([1, 5, 10, 10, 5, 1])
+
+
+class Judged(NamedTuple):
+    """What is known of [a, b]; all of shape (gauges,) but for `finite`."""
+
+    clear: Array  # positive throughout
+    single: Array  # positive, then one root
+    root: Array  # that root, as a part of b − a
+    finite: Array
+    size: Array  # of the largest control point
+
+
+def judge(before: Jet, after: Jet, length: Array, slack: Array) -> Judged:
+    """The verdict on an interval from the jets at its ends. Gauges count as positive down to −slack."""
+    c = _quintic(before, after, length)
+    low = (3 * c[0] + 5 * (c[1] - c[0])) / 3  # control points of the cubic: its ends, and these between
+    high = (3 * c[5] + 5 * (c[4] - c[5])) / 3
+    off = (c[2] - (c[0] + 6 * low + 3 * high) / 10, c[3] - (3 * low + 6 * high + c[5]) / 10)
+    # (POINTS, gauges), as sums over constant columns: element-wise arithmetic, which the compiler fuses.
+    column = lambda j: REFINE[:, j].reshape(POINTS, 1)
+    points = sum(column(j) * c[j] for j in range(6))
+    margin = jnp.abs(column(2) * off[0] + column(3) * off[1])
+    inside, safe = points > -slack, points - margin > -slack
+    turns = lambda x: (x[1:] != x[:-1]).astype(int)
+    # Three counts in one sum.
+    word = inside[1:].astype(int) + (turns(inside) << 8) + (turns(safe) << 16) + (safe[1:].astype(int) << 24)
+    word = jnp.sum(word, axis=0)
+    inner, crossings, doubts, sure = word & 255, (word >> 8) & 255, (word >> 16) & 255, word >> 24
+    finite = jnp.all(jnp.isfinite(c[5]) & jnp.isfinite(c[4]) & jnp.isfinite(c[3]))
+    size = jnp.maximum(jnp.maximum(jnp.abs(c[0]), jnp.abs(c[5])), jnp.maximum(jnp.abs(c[1]), jnp.abs(c[4])))
+    single = (crossings == 1) & (doubts == 1)
+    return Judged(sure == POINTS - 1, single, _root(c, (inner + 0.5) / (POINTS - 1)), finite, size)
+
+
+def _quintic(before: Jet, after: Jet, length: Array) -> tuple[Array, ...]:
+    """Control points of the quintic with these jets at its ends."""
+    rise, fall = length * before.rate / 5, length * after.rate / 5
+    square = length * length / 20
+    return (
+        before.value, before.value + rise, before.value + 2 * rise + square * before.bend,
+        after.value - 2 * fall + square * after.bend, after.value - fall, after.value,
+    )  # fmt: skip
+
+
+def _root(c: tuple[Array, ...], s: Array) -> Array:
+    """The root of the quintic near s by Newton's method, in powers of s."""
+    differences, powers = list(c), []
+    for k in range(6):
+        powers.append(_BINOMIAL[k] * differences[0])
+        differences = [b - a for a, b in itertools.pairwise(differences)]
+    for _ in range(4):
+        f, slope = powers[5], jnp.zeros_like(s)
+        for k in range(4, -1, -1):
+            f, slope = f * s + powers[k], slope * s + f
+        s = jnp.clip(s - f / jnp.where(slope == 0, 1.0, slope), 0.0, 1.0)
+    return s
+
+
+def parabola_exit(jet: Jet) -> Array:
+    """The first positive root of w + w't + ½w''t², for each gauge; infinite where there is none. A root at 0 of a gauge that
+    rises from it does not count; a gauge just below 0 that falls has its root a little before."""
+    w, rate, bend = jet
+    under = rate * rate - 2 * w * bend
+    square = jnp.sqrt(jnp.maximum(under, 0.0))
+    falling = 2 * w / (square - rate)
+    rising = (rate + square) / -bend
+    root = jnp.where(rate < 0, falling, jnp.where(bend < 0, rising, jnp.inf))
+    return jnp.where(under >= 0, root, jnp.inf)
+
+
+class Found(NamedTuple):
+    """The outcome of one trial."""
+
+    moved: Array  # whether [a, b] is free of exits
+    exit: Array  # whether an exit was found
+    at: Array  # its time after b
+    gauge: Array  # and the gauge that vanishes there
+    trial: Array  # length of the next trial, from a or, where that moved, from b
+    limit: Array  # on the length of trials from now on
+
+
+def one_trial(before: Jet, after: Jet, length: Array, limit: Array, slack: Array, starts: Array) -> Found:
+    """What two jets, `length` apart, say; `starts`: whether the first is that of the beginning of the flight."""
+    judged = judge(before, after, length, slack)
+    steps = parabola_exit(after)
+    # Time in which a curvature changes by its own size, from the two jets.
+    third = jnp.abs(after.bend - before.bend) / length
+    curve = jnp.maximum(jnp.abs(after.bend), jnp.abs(before.bend))
+    scale = jnp.min(jnp.where(third > 1e-9 * curve / length, 2 * curve / third, jnp.inf))
+    # Where that happens to be small, as much as it was last.
+    error = jnp.maximum(third, curve / limit) * jnp.abs(steps) ** 3 / 6
+    sharp = (after.rate < 0) & (jnp.abs(steps) <= length / 4) & (error <= SHARP * judged.size)
+    at_once = starts & (before.value <= 0) & (before.rate < 0)  # two exits at the same time leave the second for the next flight
+    offered = jnp.where(at_once, -length, jnp.where(sharp, steps, jnp.inf))
+    gauge = jnp.argmin(offered)
+    at = jnp.min(offered)
+    others = (judged.clear & ((steps <= 0) | (steps > at))) | (jnp.arange(len(steps)) == gauge) & (judged.clear | judged.single)
+    exit = (at == -length) | (judged.finite & (at < jnp.inf) & jnp.all(others))
+    moved = judged.finite & jnp.all(judged.clear) & ~exit
+    root = jnp.min(jnp.where(judged.single, jnp.minimum(judged.root, 0.995), jnp.where(judged.clear, 1.0, 0.5)))
+    shorter = length * jnp.where(judged.finite & (root > 0), root, 0.5)
+    limit = jnp.where(moved | exit, scale, limit)
+    onward = jnp.minimum(jnp.min(jnp.where(steps > 0, steps, jnp.inf)), limit)
+    return Found(moved, exit, at, gauge, jnp.where(moved, onward, shorter), limit)
