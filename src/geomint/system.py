@@ -28,6 +28,11 @@ class Function(eqx.Module):
     def __call__(self, *arguments: Any) -> Any:
         return self.function(*arguments)
 
+    @property
+    def curvature(self) -> Callable | None:
+        """Bounds of its second derivative along a line, where the function offers them (see EnergyStepping)."""
+        return getattr(self.function, "curvature", None)
+
 
 def as_function(name: str, f: Any) -> Any:
     if f is None:

@@ -142,8 +142,8 @@ class Method(eqx.Module):
     def warn(self, system: Any, q: Any, dt: float) -> None:
         """Warn of a step known to be too long for the system."""
 
-    def check_start(self, system: Any, q: Any, p: Any) -> None:
-        """That a motion can start at (q, p); otherwise an error."""
+    def check_start(self, system: Any, q: Any, p: Any, members: bool = False) -> None:
+        """That a motion can start at (q, p), or motions at each of them; otherwise an error."""
 
     def review(self, carry: Carry) -> None:
         """Warn of what went on during a run."""

@@ -34,12 +34,14 @@ from jax.core import Tracer
 from jaxtyping import Array
 
 from ..arithmetic import Compensated, value
-from ..errors import InputError
+from ..errors import InputError, nearest
+from ..intervals import Interval, curvature, derivatives, supported
 from ..mechanics import Mechanics
 from ..system import System
 from .base import Method, State, Traits, register
-from .first_exit import GRAZE, Jet, jet, one_trial, parabola_exit
+from .first_exit import GRAZE, Found, Jet, jet, one_proof, one_trial, parabola_exit, proved
 
+SEARCHES = ("hermite", "interval", "bounds")
 UP, DOWN, REFLECTED, WALL = 1, 2, 3, 4
 KINDS = {UP: "up", DOWN: "down", REFLECTED: "reflected", WALL: "wall"}
 ROUGH, STILL = 1, 2
@@ -105,6 +107,11 @@ class EnergyStepping(Method):
     reach:   the largest displacement of a coordinate in one trial of the search, for potentials that are flat and then are not; by
              default the length over which the curvature changes, as seen on the way
 
+    search:  how the first exit is found. "hermite", from the jets of V at chosen times, with a margin of safety; "interval", proved,
+             from ranges of V'' along the ray, which geomint derives from the potential (several times slower); "bounds", proved, from ranges
+             that the potential itself offers: a method `curvature(q, v, start, stop)` (or with `params` behind) of the function given as
+             System(potential=...), which returns bounds (low, high) of d²/dt² V(q + t v) for t from start to stop
+
     `run.energy` is T + V_h, `run.level` counts the terraces, `run.events` tells what happened when.
     """
 
@@ -113,12 +120,16 @@ class EnergyStepping(Method):
     offset: float | None = None
     inside: tuple[Callable[[Array], Array], ...] = eqx.field(static=True, default=(), metadata={"found": True})
     reach: float | None = None
+    search: str = eqx.field(static=True, default="hermite")
     base: Any = eqx.field(default=None, metadata={"found": True})  # V at level 0, where it is the same for all
 
-    def __init__(self, height: float, offset: float | None = None, inside: Sequence[Callable] | Callable = (), reach: float | None = None, *, base: Any = None):
+    def __init__(self, height: float, offset: float | None = None, inside: Sequence[Callable] | Callable = (), reach: float | None = None, search: str = "hermite", *, base: Any = None):
         for name, x in (("height", height), ("reach", reach)):
             if isinstance(x, (int, float, np.number)) and not 0 < x < np.inf:
                 raise InputError(f"EnergyStepping({name}={x!r}): {name} must be positive and finite.")
+        if search not in SEARCHES:
+            raise InputError(f"EnergyStepping(search={search!r}): there is no such search." + nearest(search, SEARCHES))
+        self.search = search
         self.height, self.offset, self.reach, self.base = height, offset, reach, offset if base is None else base
         self.inside = (inside,) if callable(inside) else tuple(inside)
 
@@ -189,17 +200,36 @@ class EnergyStepping(Method):
         return self._search(mech, jax.lax.cond(carry.due >= 0, lambda f: self._event(mech, f), lambda f: f, carry))
 
     def _search(self, mech: Mechanics, flight: Flight) -> Flight:
-        b = flight.a + flight.trial
-        at_b = self._jet(mech, flight, b)
-        walls = flight.at_a.value[2:]
-        slack = GRAZE * jnp.concatenate([jnp.ones(2), jnp.full_like(walls, jnp.max(jnp.abs(walls), initial=0.0))])
-        found = one_trial(flight.at_a, at_b, flight.trial, flight.limit, slack, flight.a == 0)
+        b, at_b, found = self._trial(mech, flight)
         failed = jnp.where((found.moved & (b > flight.a)) | found.exit, 0, flight.failed + 1)  # a trial too short for time to go on is none
         return dataclasses.replace(
             flight, a=jnp.where(found.exit, b + found.at, jnp.where(found.moved, b, flight.a)), due=jnp.where(found.exit, found.gauge, -1),
             at_a=jax.tree.map(lambda x, y: jnp.where(found.moved, x, y), at_b, flight.at_a), trial=jnp.minimum(found.trial, flight.stride),
             limit=found.limit, failed=failed, counts=flight.counts._replace(jets=flight.counts.jets + 1), status=jnp.where(failed > TRIALS, ROUGH, flight.status),
         )  # fmt: skip
+
+    def _trial(self, mech: Mechanics, flight: Flight) -> tuple[Array, Jet, Found]:
+        """Where it ended, the jet there, and what was found."""
+        a, length, starts = flight.a, flight.trial, flight.a == 0
+        walls = flight.at_a.value[2:]
+        slack = GRAZE * jnp.concatenate([jnp.ones(2, walls.dtype), jnp.full_like(walls, jnp.max(jnp.abs(walls), initial=0.0))])
+        if self.search == "hermite":
+            at_b = self._jet(mech, flight, a + length)
+            return a + length, at_b, one_trial(flight.at_a, at_b, length, flight.limit, slack, starts)
+        low, high = self._bends(mech, flight, a, a + length)
+        advance = proved(flight.at_a, low, length, slack)
+        at_b = self._jet(mech, flight, a + advance)
+        return a + advance, at_b, one_proof(flight.at_a, at_b, low, high, length, advance, slack, starts)
+
+    def _bends(self, mech: Mechanics, flight: Flight, start: Array, stop: Array) -> Interval:
+        """Bounds of the second derivatives of the gauges."""
+        q, v = jax.lax.stop_gradient((value(flight.q), mech.velocity(value(flight.p))))
+        if self.search == "interval":
+            return jax.lax.stop_gradient(curvature(lambda x: self._gauges(mech, flight, x), q, v, start, stop))
+        low, high = (x / self.height for x in mech.system.call(mech.system.potential.curvature, q, v, start, stop))
+        walls = curvature(self._walls, q, v, start, stop) if self.inside else Interval(jnp.zeros(0), jnp.zeros(0))
+        low, high = jnp.concatenate([jnp.stack([low, -high]), walls.low]), jnp.concatenate([jnp.stack([high, -low]), walls.high])
+        return jax.lax.stop_gradient(Interval(low, high))
 
     def _event(self, mech: Mechanics, flight: Flight) -> Flight:
         """Up, down, or back, at the end of a flight, where a gauge vanishes."""
@@ -270,14 +300,28 @@ class EnergyStepping(Method):
             return self
         return dataclasses.replace(self, base=_potential(system, jnp.asarray(q)) - 0.5 * self.height)
 
-    def check_start(self, system: Any, q: Any, p: Any) -> None:
-        """That the start moves, and inside the walls."""
-        if not np.any(np.asarray(p)):
-            raise InputError("EnergyStepping: v0 = 0. On a terrace no force acts: a body at rest stays at rest for ever. Give it a velocity, however small.")
+    def check(self, system: Any) -> None:
+        super().check(system)
+        if self.search == "bounds" and (system.fast is not None or not callable(getattr(system.potential, "curvature", None))):
+            raise InputError("EnergyStepping(search='bounds'): the potential offers none: it has no method `curvature(q, v, start, stop)`. search='interval' derives them.")
+
+    def check_start(self, system: Any, q: Any, p: Any, members: bool = False) -> None:
+        """That the start moves, and inside the walls; and that ranges can be derived where they are needed."""
+        q, p = (np.asarray(x) if members else np.asarray(x)[None] for x in (q, p))
+        whose = lambda bad: f" of member {int(np.argmax(bad))}" if members else ""
+        still = ~np.any(p.reshape(len(p), -1), axis=1)
+        if np.any(still):
+            raise InputError(f"EnergyStepping: v0 = 0{whose(still)}. On a terrace no force acts: a body at rest stays at rest for ever. Give it a velocity, however small.")
         for i, c in enumerate(self.inside):
-            least = float(np.min(np.asarray(c(jnp.asarray(q)))))
-            if not least >= 0:
-                raise InputError(f"EnergyStepping(inside=...): the start lies outside: function {i} is {least:.3g} at q0, and must not be negative there.")
+            least = np.asarray(jax.vmap(lambda x, c=c: jnp.min(c(x)))(jnp.asarray(q)))
+            if not np.all(least >= 0):
+                raise InputError(f"EnergyStepping(inside=...): the start{whose(~(least >= 0))} lies outside: function {i} is {np.min(least):.3g} at q0, and must not be negative there.")
+        if self.search != "hermite":
+            mech = Mechanics(system, q.shape[1:])
+            along = (lambda x: jnp.append(self._walls(x), mech.potential(x))) if self.search == "interval" else self._walls
+            lack = supported(derivatives(along, jnp.asarray(q[0]), jnp.asarray(p[0])), 0.0)
+            if lack:
+                raise InputError(f"EnergyStepping(search={self.search!r}): {lack} search='hermite' needs none.")
 
     def review(self, carry: Flight) -> None:
         longest, stretches = int(np.max(carry.counts.longest)), int(np.sum(carry.counts.stretches))

@@ -12,6 +12,10 @@ decide what may be said of [a, b].
     the next trial.
  -  Everything else is not yet clear: b moves to the middle.
 
+Where bounds of the curvatures over [a, b] are known, w'' ≥ m, no model is needed: a gauge is positive as long as
+w + w't + ½mt² is, so a may move to the first root of the lowest of these parabolas. Bounds tighten with [a, b], and the march
+converges to the first exit from inside, by three times the digits a trial. That is a proof, up to rounding.
+
 Near a root the parabola at b finishes, where the third derivative (from the two jets) says that it errs less than rounding.
 A trial is never longer than twice the time in which the curvature changes by its own size, as it did last, so that no wall
 behind a plain is jumped over: for a power of the distance that is a fraction of the distance itself.
@@ -173,3 +177,25 @@ def one_trial(before: Jet, after: Jet, length: Array, limit: Array, slack: Array
     limit = jnp.where(moved | exit, scale, limit)
     onward = jnp.minimum(jnp.min(jnp.where(steps > 0, steps, jnp.inf)), limit)
     return Found(moved, exit, at, gauge, jnp.where(moved, onward, shorter), limit)
+
+
+def proved(before: Jet, low: Array, length: Array, slack: Array) -> Array:
+    """How far from a, up to `length`, no gauge can vanish whose curvature is at least `low`."""
+    free = parabola_exit(Jet(before.value + slack, before.rate, low))
+    return jnp.minimum(jnp.min(jnp.where(free > 0, free, 0.0)), length)
+
+
+def one_proof(before: Jet, after: Jet, low: Array, high: Array, length: Array, advance: Array, slack: Array, starts: Array) -> Found:
+    """What is known after an `advance` of at most `length`, over which the curvatures lay between `low` and `high`; `after` is there."""
+    steps = parabola_exit(after)
+    sharp = (after.rate < 0) & ((high - low) * steps * steps <= SHARP * jnp.maximum(jnp.abs(before.value), jnp.abs(after.value)) + slack)
+    at_once = starts & (before.value <= 0) & (before.rate < 0)
+    offered = jnp.where(at_once, -advance, jnp.where(sharp, steps, jnp.inf))
+    at, gauge = jnp.min(offered), jnp.argmin(offered)
+    finite = jnp.all(jnp.isfinite(after.value + after.rate + after.bend))
+    exit = jnp.any(at_once) | (finite & (at < jnp.inf) & jnp.all((steps <= 0) | (steps >= at)))
+    moved = finite & (advance > 0) & ~exit
+    # Bounds that were too wide for the whole length are asked for less.
+    onward = jnp.where(advance < length, 2 * advance, 4 * length)
+    onward = jnp.minimum(jnp.min(jnp.where(steps > 0, 1.001 * steps, jnp.inf)), onward)
+    return Found(moved, exit, at, gauge, jnp.where(moved, onward, 0.5 * length), jnp.asarray(jnp.inf, length.dtype))

@@ -12,11 +12,13 @@ import numpy as np
 from jaxtyping import Array
 
 from ..errors import InputError
+from ..intervals import Interval, evaluate
 from ..symmetries import Rotation, Translation
 from ..system import System
 from .base import Model, at_least, model
 
 SYMMETRIES = (Translation(), Rotation())
+ROUNDING = 1e-14  # of a squared distance, generously
 REACH = 2 ** (1 / 6)  # where the Lennard-Jones potential of σ = 1 is least
 
 
@@ -45,6 +47,19 @@ def sum_over_pairs(n: int, pair: Callable[[Array, Any], Array]) -> Callable[[Arr
     def potential(q, k):
         return jnp.sum(pair(jnp.sum((q[i] - q[j]) ** 2, axis=1), k))
 
+    def curvature(q, v, start, stop, k):
+        """Bounds of d²/dt² V(q + t v) = Σ φ''(s) ṡ² + φ'(s) s̈ over [start, stop]: the squared distance s is a parabola in t, whose range
+        is known exactly."""
+        apart, speed = q[i] - q[j], v[i] - v[j]
+        square, half_rate, half_bend = (jnp.sum(x, axis=1) for x in (apart**2, apart * speed, speed**2))
+        squared = lambda t: square + t * (2 * half_rate + t * half_bend)
+        lowest = jnp.clip(-half_rate / jnp.where(half_bend > 0, half_bend, 1.0), start, stop)
+        s = Interval(squared(lowest) * (1 - ROUNDING), jnp.maximum(squared(start), squared(stop)) * (1 + ROUNDING))
+        rate = Interval(2 * (half_rate + start * half_bend), 2 * (half_rate + stop * half_bend))
+        of = lambda x, y: jnp.sum(y**2 * jax.vmap(jax.grad(jax.grad(pair)), (0, None))(x, k) + 2 * half_bend * jax.vmap(jax.grad(pair), (0, None))(x, k))
+        return evaluate(of, s, rate)
+
+    potential.curvature = curvature
     return potential
 
 

@@ -46,7 +46,7 @@ def ensemble(
     method = prepared(method, system, q, spread)
     warn_of_lost_digits(system if spread == "states" else system.member(0), q.shape[1:])
     method.warn(system if spread == "states" else system.member(0), q[0], times.dt)
-    method.check_start(system, q, p)
+    method.check_start(system if spread == "states" else system.member(0), q, p, members=True)
     if isinstance(system, System) and system.overrides and spread == "states":
         check_overrides(system, q[0])
     clock = Clock.of(times.t0, times.dt)
