@@ -260,11 +260,10 @@ def symmetry(method: Method, system: Stated, at: Point, dt: float, n: int = 4) -
 
 def reversibility(method: Method, system: Stated, at: Point, dt: float, n: int = 4) -> float:
     """|ρ Φⁿ ρ Φⁿ − identity| with ρ(q, p) = (q, −p), relative, each from a fresh start."""
-    method = method.prepare([(system, at.q)])
     moving = _Moving(method, system, at, dt)
     shown = moving.at
     there = moving.step(n).at
-    back = flow(method, system, Point(there.q, -there.p), dt, n)
+    back = flow(method.anchored(moving.carry), system, Point(there.q, -there.p), dt, n)
     return _distance(Point(back.q, -back.p), shown)
 
 

@@ -135,6 +135,10 @@ class Method(eqx.Module):
         """The carry made ready for steps of the opposite sign: methods that carry a history read it from its other end."""
         return carry
 
+    def anchored(self, carry: Carry) -> Method:
+        """The method with what it chose at the start of this run, so that another start makes the same choice."""
+        return self
+
     def explain(self, status: int, mech: Any, q: Any, dt: float) -> str:
         """More on a failure, from the last good state."""
         return ""

@@ -30,14 +30,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array
 
 from ..arithmetic import Compensated, value
 from ..errors import InputError, nearest
 from ..intervals import Interval, curvature, derivatives, supported
 from ..mechanics import Mechanics
-from ..system import System
 from .base import Method, State, Traits, register
 from .first_exit import GRAZE, Found, Jet, jet, one_proof, one_trial, parabola_exit, proved
 
@@ -49,6 +47,7 @@ TRIALS = 100  # in a row that do not come forward: the potential is not smooth
 IDLE = 1000  # events in a row without time going on
 STRETCH = 100  # reflections in a row that make a trapped stretch
 ON_AN_EDGE = 1e-9  # of a terrace: a start that near to one is on it
+TURNING = 1e-6  # a start whose velocity is that nearly along the level of V is at a turning point
 FAR = 1e8  # a trial goes no further than this many times the size of q: free flight
 
 
@@ -101,8 +100,9 @@ class EnergyStepping(Method):
     """Energy-stepping with terraces of the given height. `dt` is the interval between looks; the method finds its own times.
 
     height:  of the terraces, in units of the energy
-    offset:  V at one of the edges between terraces; V(q0) − height/2 by default, so that the start is in the middle of one. Keep the
-             edges away from the least value of V, and from V at infinity
+    offset:  V at one of the edges between terraces. By default the start lies in the middle of one; but at a turning point of V,
+             v·∇V = 0, on an edge, as a motion from there climbs the next one only if it has a whole height to go (a planet at its
+             perihelion, which flies off straight, would be locked in half of one for ever). Keep edges away from V at infinity
     inside:  functions c(q), numbers or arrays, positive where the motion may go: it is reflected where one vanishes
     reach:   the largest displacement of a coordinate in one trial of the search, for potentials that are flat and then are not; by
              default the length over which the curvature changes, as seen on the way
@@ -121,16 +121,15 @@ class EnergyStepping(Method):
     inside: tuple[Callable[[Array], Array], ...] = eqx.field(static=True, default=(), metadata={"found": True})
     reach: float | None = None
     search: str = eqx.field(static=True, default="hermite")
-    base: Any = eqx.field(default=None, metadata={"found": True})  # V at level 0, where it is the same for all
 
-    def __init__(self, height: float, offset: float | None = None, inside: Sequence[Callable] | Callable = (), reach: float | None = None, search: str = "hermite", *, base: Any = None):
+    def __init__(self, height: float, offset: float | None = None, inside: Sequence[Callable] | Callable = (), reach: float | None = None, search: str = "hermite"):
         for name, x in (("height", height), ("reach", reach)):
             if isinstance(x, (int, float, np.number)) and not 0 < x < np.inf:
                 raise InputError(f"EnergyStepping({name}={x!r}): {name} must be positive and finite.")
         if search not in SEARCHES:
             raise InputError(f"EnergyStepping(search={search!r}): there is no such search." + nearest(search, SEARCHES))
         self.search = search
-        self.height, self.offset, self.reach, self.base = height, offset, reach, offset if base is None else base
+        self.height, self.offset, self.reach = height, offset, reach
         self.inside = (inside,) if callable(inside) else tuple(inside)
 
     @property
@@ -164,7 +163,7 @@ class EnergyStepping(Method):
     def init(self, mech: Mechanics, state: State, dt: Array) -> Flight:
         q, zero, none = value(state.q), jnp.zeros((), value(state.q).dtype), jnp.zeros((), int)
         start = jax.lax.stop_gradient(mech.potential(q))
-        base = start - 0.5 * self.height if self.base is None else jnp.asarray(self.base, q.dtype)
+        base = self._usual_base(mech, q, value(state.p), start) if self.offset is None else jnp.asarray(self.offset, q.dtype)
         above = (start - base) / self.height
         level = jnp.floor(above + ON_AN_EDGE).astype(int)
         unknown = Jet(*[jnp.zeros(2 + jax.eval_shape(self._walls, q).size, q.dtype)] * 3)
@@ -179,6 +178,12 @@ class EnergyStepping(Method):
         lower = jnp.where(falls, 1.0, jnp.where(on_edge, 0.0, here.value[0]))
         flight = dataclasses.replace(flight, level=level - falls)
         return self._set_off(flight, here, lower, self._first_limit(mech, flight))
+
+    def _usual_base(self, mech: Mechanics, q: Array, p: Array, start: Array) -> Array:
+        """V at level 0 where the user does not say."""
+        n, v = jax.lax.stop_gradient((mech.gradient(q), mech.velocity(p)))
+        turning = jnp.vdot(n, v) ** 2 <= TURNING**2 * jnp.vdot(n, mech.velocity(n)) * jnp.vdot(p, v)
+        return jax.lax.stop_gradient(jnp.where(turning, start, start - 0.5 * self.height))
 
     def _first_limit(self, mech: Mechanics, flight: Flight) -> Array:
         """The time in which the curvature of V along the ray changes by its own size, from derivatives up to the fourth."""
@@ -293,12 +298,8 @@ class EnergyStepping(Method):
         return carry.counts._asdict()
 
     # --- before and after -------------------------------------------------------------------------------------------
-    def prepare(self, starts: Sequence[tuple[Any, Any]]) -> EnergyStepping:
-        """Levels are counted from the start; members of an ensemble count each from its own."""
-        (system, q), *others = starts
-        if self.base is not None or others or isinstance(q, Tracer):
-            return self
-        return dataclasses.replace(self, base=_potential(system, jnp.asarray(q)) - 0.5 * self.height)
+    def anchored(self, carry: Flight) -> EnergyStepping:
+        return dataclasses.replace(self, offset=carry.base)
 
     def check(self, system: Any) -> None:
         super().check(system)
@@ -335,11 +336,6 @@ class EnergyStepping(Method):
         if status == STILL:
             return f": more than {IDLE} events follow each other without time going on (a corner of `inside`, or walls that touch)"
         return f": {TRIALS} trials came no nearer. The potential, its slope or its curvature jumps there or is not finite; make it smooth, or put what jumps into inside=[...]"
-
-
-@jax.jit
-def _potential(system: System, q: Array) -> Array:
-    return Mechanics(system, q.shape).potential(q)
 
 
 @jax.custom_jvp
