@@ -282,7 +282,7 @@ def stability():
     small.save(path, optimize=True)
 
 
-PAPERS = {"console": "console-hairer-lubich-2013", "fernandez": "fernandez-pendas-2019", "stern": "stern-grinspun-2009", "tao": "tao-owhadi-2015"}
+PAPERS = {"console": "console-hairer-lubich-2013", "fernandez": "fernandez-pendas-2019", "gonzalez": "gonzalez-schmidt-ortiz-2010", "stern": "stern-grinspun-2009", "tao": "tao-owhadi-2015"}
 
 
 def experiments(prefix, one=""):

@@ -1,6 +1,22 @@
 """How a block of steps is executed."""
 
-from .block import Clock, Kept, Layout, advance, begin, march
-from .xla import Xla, choose
+from __future__ import annotations
 
-__all__ = ["Clock", "Kept", "Layout", "Xla", "advance", "begin", "choose", "march"]
+from ..errors import InputError, nearest
+from .block import Clock, Kept, Layout, advance, begin, march
+from .native import Native
+from .xla import Xla
+
+ENGINES: dict[str, type[Xla]] = {"xla": Xla, "native": Native}
+
+
+def choose(engine: str) -> type[Xla]:
+    """The engine of that name; "auto" picks."""
+    if engine == "auto":
+        return Xla
+    if engine not in ENGINES:
+        raise InputError(f"there is no engine {engine!r}." + nearest(engine, ("auto", *ENGINES)))
+    return ENGINES[engine]
+
+
+__all__ = ["ENGINES", "Clock", "Kept", "Layout", "Native", "Xla", "advance", "begin", "choose", "march"]

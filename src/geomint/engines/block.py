@@ -59,8 +59,8 @@ def observe(method: Method, mech: Any, carry: Carry, t: Array) -> Observed:
 class Log(eqx.Module):
     """The events of one call, as far as there is room for them."""
 
-    records: Array  # (room, 3): time, level, kind
-    count: Array
+    records: Any  # (room, 3): time, level, kind
+    count: Any
 
     @classmethod
     def empty(cls, room: int) -> Log:
@@ -99,7 +99,7 @@ def begin(method: Method, system: Stated, state: State, clock: Clock) -> tuple[C
 class Kept(eqx.Module):
     """Room for what a call keeps: a row for each save, and a log where there are events."""
 
-    rows: Array
+    rows: Any
     log: Log | None = None
 
 

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from ..errors import InputError, nearest
 from ..methods import Carry, Method, State
 from ..system import Stated
 from .block import Clock, Kept, Layout, Log, Observed, advance, begin
@@ -57,7 +56,7 @@ class Xla:
     system: Stated
     clock: Clock
     spread: Spread = "one"
-    name: str = "xla"
+    name: ClassVar[str] = "xla"
     log_rows: int = LOG_ROWS
 
     def begin(self, state: State) -> tuple[Carry, Observed]:
@@ -94,18 +93,11 @@ class Xla:
         return _advance(self.spread, self.method, self.system, carry, self.clock, first, steps, blocks, buffer)
 
     @property
+    def described(self) -> str:
+        """Which engine runs, and why where it is not the one asked for."""
+        return self.name
+
+    @property
     def key(self) -> PyTree:
         """What was compiled, for remembering how fast it ran."""
-        return self.spread, jax.tree.structure((self.method, self.system)), self.buffer_shape
-
-
-ENGINES = {"xla": Xla}
-
-
-def choose(engine: str) -> type[Xla]:
-    """The engine of that name; "auto" picks."""
-    if engine == "auto":
-        return Xla
-    if engine not in ENGINES:
-        raise InputError(f"there is no engine {engine!r}." + nearest(engine, ("auto", *ENGINES)))
-    return ENGINES[engine]
+        return self.described, self.spread, jax.tree.structure((self.method, self.system)), self.buffer_shape

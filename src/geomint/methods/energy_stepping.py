@@ -195,7 +195,7 @@ class EnergyStepping(Method):
     def _set_off(self, flight: Flight, here: Jet, above: Array, limit: Array) -> Flight:
         """A new flight, `above` the lower edge of its terrace."""
         here = here._replace(value=jnp.concatenate([jnp.stack([above, 1 - above]), here.value[2:]]))
-        steps = parabola_exit(here)
+        steps = parabola_exit(here, _slack(here))
         trial = jnp.minimum(jnp.min(jnp.where(steps > 0, steps, jnp.inf)), jnp.minimum(limit, flight.stride))
         return dataclasses.replace(flight, a=jnp.zeros_like(flight.a), due=jnp.full_like(flight.due, -1), at_a=here, trial=trial, limit=limit, failed=jnp.zeros_like(flight.failed))
 
@@ -216,8 +216,7 @@ class EnergyStepping(Method):
     def _trial(self, mech: Mechanics, flight: Flight) -> tuple[Array, Jet, Found]:
         """Where it ended, the jet there, and what was found."""
         a, length, starts = flight.a, flight.trial, flight.a == 0
-        walls = flight.at_a.value[2:]
-        slack = GRAZE * jnp.concatenate([jnp.ones(2, walls.dtype), jnp.full_like(walls, jnp.max(jnp.abs(walls), initial=0.0))])
+        slack = _slack(flight.at_a)
         if self.search == "hermite":
             at_b = self._jet(mech, flight, a + length)
             return a + length, at_b, one_trial(flight.at_a, at_b, length, flight.limit, slack, starts)
@@ -336,6 +335,12 @@ class EnergyStepping(Method):
         if status == STILL:
             return f": more than {IDLE} events follow each other without time going on (a corner of `inside`, or walls that touch)"
         return f": {TRIALS} trials came no nearer. The potential, its slope or its curvature jumps there or is not finite; make it smooth, or put what jumps into inside=[...]"
+
+
+def _slack(here: Jet) -> Array:
+    """How far each gauge may go below 0 and still only touch it."""
+    walls = here.value[2:]
+    return GRAZE * jnp.concatenate([jnp.ones(2, walls.dtype), jnp.full_like(walls, jnp.max(jnp.abs(walls), initial=0.0))])
 
 
 @jax.custom_jvp

@@ -131,11 +131,13 @@ def _root(c: tuple[Array, ...], s: Array) -> Array:
     return s
 
 
-def parabola_exit(jet: Jet) -> Array:
+def parabola_exit(jet: Jet, slack: Array | float = 0.0) -> Array:
     """The first positive root of w + w't + ½w''t², for each gauge; infinite where there is none. A root at 0 of a gauge that
-    rises from it does not count; a gauge just below 0 that falls has its root a little before."""
+    rises from it does not count; a gauge just below 0 that falls has its root a little before; one that dips below 0 by less than
+    `slack` has none."""
     w, rate, bend = jet
-    under = rate * rate - 2 * w * bend
+    shallow = (bend > 0) & (rate * rate < 2 * (w + slack) * bend)
+    under = jnp.where(shallow, -1.0, rate * rate - 2 * w * bend)
     square = jnp.sqrt(jnp.maximum(under, 0.0))
     falling = 2 * w / (square - rate)
     rising = (rate + square) / -bend
@@ -157,7 +159,7 @@ class Found(NamedTuple):
 def one_trial(before: Jet, after: Jet, length: Array, limit: Array, slack: Array, starts: Array) -> Found:
     """What two jets, `length` apart, say; `starts`: whether the first is that of the beginning of the flight."""
     judged = judge(before, after, length, slack)
-    steps = parabola_exit(after)
+    steps = parabola_exit(after, slack)
     # Time in which a curvature changes by its own size, from the two jets.
     third = jnp.abs(after.bend - before.bend) / length
     curve = jnp.maximum(jnp.abs(after.bend), jnp.abs(before.bend))
@@ -187,7 +189,7 @@ def proved(before: Jet, low: Array, length: Array, slack: Array) -> Array:
 
 def one_proof(before: Jet, after: Jet, low: Array, high: Array, length: Array, advance: Array, slack: Array, starts: Array) -> Found:
     """What is known after an `advance` of at most `length`, over which the curvatures lay between `low` and `high`; `after` is there."""
-    steps = parabola_exit(after)
+    steps = parabola_exit(after, slack)
     sharp = (after.rate < 0) & ((high - low) * steps * steps <= SHARP * jnp.maximum(jnp.abs(before.value), jnp.abs(after.value)) + slack)
     at_once = starts & (before.value <= 0) & (before.rate < 0)
     offered = jnp.where(at_once, -advance, jnp.where(sharp, steps, jnp.inf))

@@ -8,6 +8,9 @@ from . import (
     console_hairer_lubich_2013_systems,
     fernandez_pendas_2019,
     fernandez_pendas_2019_solvers,
+    gonzalez_schmidt_ortiz_2010,
+    gonzalez_schmidt_ortiz_2010_argon,
+    gonzalez_schmidt_ortiz_2010_argon_steps,
     gonzalez_schmidt_ortiz_2010_force_stepping,
     stern_grinspun_2009,
     tao_owhadi_2015,
@@ -18,6 +21,7 @@ from .base import Check, Experiment, Outcome, Reproduction, all, experiment, fin
 
 __all__ = [
     "Check", "Experiment", "Outcome", "Reproduction", "all", "console_hairer_lubich_2013", "console_hairer_lubich_2013_systems", "experiment",
-    "fernandez_pendas_2019", "fernandez_pendas_2019_solvers", "find", "gonzalez_schmidt_ortiz_2010_force_stepping", "reproduce",
-    "stern_grinspun_2009", "tao_owhadi_2015", "tao_owhadi_2015_penalty", "tao_owhadi_2015_systems",
+    "fernandez_pendas_2019", "fernandez_pendas_2019_solvers", "find", "gonzalez_schmidt_ortiz_2010", "gonzalez_schmidt_ortiz_2010_argon",
+    "gonzalez_schmidt_ortiz_2010_argon_steps", "gonzalez_schmidt_ortiz_2010_force_stepping", "reproduce", "stern_grinspun_2009", "tao_owhadi_2015",
+    "tao_owhadi_2015_penalty", "tao_owhadi_2015_systems",
 ]  # fmt: skip

@@ -111,7 +111,7 @@ def save(run: Trajectory, path: str | Path) -> Path:
     clock = Clock.of(run.grid.t0, run.grid.dt)
     shape = run.q.shape[2:] if run.members else run.q.shape[1:]
     about = {"seed": run.seed, "compensated": run.compensated, "members": run.members}
-    runner = choose(run.engine)(run.method, run.system, clock, run.spread)
+    runner = choose(run.engine.split()[0])(run.method, run.system, clock, run.spread)
     columns = jax.tree.map(lambda x: np.moveaxis(np.asarray(x), 1, 0) if run.members else np.asarray(x), run.columns)
     done = Grid(run.grid.t0, run.grid.dt, (len(run) - 1) * run.grid.save_every, run.grid.save_every)
     writer = archive.create(path, archive_meta(run.system, runner, done, about, shape), jax.tree.map(lambda x: x[0], columns), run.checkpoint.carry, len(run))

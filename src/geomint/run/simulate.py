@@ -35,7 +35,8 @@ def simulate(
     dt, t_end:    t_end − t0 is a whole number of steps; for event-driven methods dt is the interval between looks.
     output:       stream to this file, with checkpoints; memory stays flat however long the run.
     compensated:  sum the updates of q and p with compensation for rounding.
-    engine:       "auto" or "xla".
+    engine:       "xla", or "native": machine code for one trajectory of a small system, several times faster where constraints or
+                  events are involved; it steps aside where it does not cover a method, and run.engine says why. "auto" is "xla".
     seed:         of stochastic methods.
 
     Inside jax.grad, jax.jit or jax.vmap the result holds traced arrays; q0, v0, p0, mass and params may be differentiated.
@@ -128,12 +129,12 @@ def _collect(runner: Xla, times: Grid, sink: Any, carry: Any, step: int, about: 
         sink.writer.checkpoint(carry, step, force=True)
         sink.writer.close()
         run = archive.trajectory(archive.read(sink.writer.path), runner.system, checkpoint)
-        run.method = runner.method  # with what it found out before the run
+        run.method, run.engine = runner.method, runner.described  # with what it found out before the run
         return run
     columns = sink.columns
     saved = columns["energy"].shape[-1]
     records = sink.events if runner.logs else None
-    return Trajectory(runner.system, runner.method, times, times.times(0, saved), columns, spread=runner.spread, engine=runner.name, checkpoint=checkpoint, records=records, **about)
+    return Trajectory(runner.system, runner.method, times, times.times(0, saved), columns, spread=runner.spread, engine=runner.described, checkpoint=checkpoint, records=records, **about)
 
 
 def _how_to_resume(run: Trajectory) -> str:

@@ -1,0 +1,320 @@
+"""A program of JAX on arrays becomes straight-line code on single numbers.
+
+A small system is limited by what surrounds its few hundred floating-point operations. Here the jaxpr of a step is read on *arrays
+of single values*: operations that only move entries (slices, gathers with known indices, transposes) move values and cost nothing;
+element-wise ones become one operation for each entry; known numbers, zeros and ones fold away. Loops and branches stay loops and
+branches.
+
+What a value is, and how operations on it are carried out, is the affair of a `Code`: an instruction of a machine, say. What there is no
+rule for raises `NotCovered` with its name: the caller then does without.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Literal
+
+from .scalar_values import ELEMENTWISE, Code, NotCovered, Values, add, constant, divide, filled, known, multiply, power, select, subtract
+
+UNROLLED = 64  # longest scan that is written out
+MOVES = ("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "slice", "rev", "concatenate", "gather", "pad", "stack", "tile", "copy_p")
+INLINED = {"pjit": "jaxpr", "jit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr", "remat": "jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr", "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
+
+
+class Reader:
+    """Reads jaxprs on arrays of names, and writes what they compute."""
+
+    def __init__(self, code: Code):
+        self.code = code
+
+    def read(self, program: Any, arguments: Sequence[Values]) -> list[Values]:
+        """The results of a jaxpr, closed or open."""
+        jaxpr, values = getattr(program, "jaxpr", program), {}
+        look = lambda x: known(x.val) if isinstance(x, Literal) else values[x]
+        values.update(zip(jaxpr.constvars, map(known, getattr(program, "consts", ())), strict=True))
+        values.update(zip(jaxpr.invars, arguments, strict=True))
+        for equation in jaxpr.eqns:
+            results = self.equation(equation, [look(x) for x in equation.invars])
+            values.update(zip(equation.outvars, results, strict=True))
+        return [look(x) for x in jaxpr.outvars]
+
+    def equation(self, equation: Any, operands: list[Values]) -> list[Values]:
+        name, params = equation.primitive.name, equation.params
+        if name in INLINED:
+            return self.read(params[INLINED[name]], operands)
+        if all(constant(x) for operand in operands for x in operand.ravel()) and name not in ("while", "cond", "scan"):
+            return self.at_once(equation, operands)
+        if name == "optimization_barrier":
+            return operands
+        if name in ELEMENTWISE:
+            return [self.each(ELEMENTWISE[name], operands)]
+        if name in MOVES:
+            return [self.moved(equation, operands)]
+        rule = getattr(self, f"rule_{name.replace('-', '_')}", None)
+        if rule is None:
+            raise NotCovered(f"the operation {name}")
+        results = rule(equation, *operands)
+        return results if isinstance(results, list) else [results]
+
+    @staticmethod
+    def at_once(equation: Any, operands: list[Values]) -> list[Values]:
+        """Known numbers: the operation itself."""
+        with jax.ensure_compile_time_eval():
+            arrays = [jnp.asarray(np.array(x.tolist(), v.aval.dtype).reshape(x.shape)) for x, v in zip(operands, equation.invars, strict=True)]
+            results = equation.primitive.bind(*arrays, **equation.params)
+        return [known(x) for x in (results if equation.primitive.multiple_results else [results])]
+
+    def each(self, rule: Callable[..., Any], operands: Sequence[Values]) -> Values:
+        arrays = np.broadcast_arrays(*operands)
+        return filled(arrays[0].shape, [rule(self.code, *entries) for entries in zip(*(x.ravel() for x in arrays), strict=True)])
+
+    @staticmethod
+    def moved(equation: Any, operands: list[Values]) -> Values:
+        """An operation that moves entries is done on their numbers."""
+        name = equation.primitive.name
+        known = operands[1:] if name in ("gather",) else []
+        moving = operands[: len(operands) - len(known)]
+        if any(not constant(x) for operand in known for x in operand.ravel()):
+            raise NotCovered("gather with indices that are computed")
+        pool = np.concatenate([x.ravel() for x in moving]) if moving else np.empty(0, object)
+        starts = np.cumsum([0, *(x.size for x in moving)])
+        places = [np.arange(a, b).reshape(x.shape) for a, b, x in zip(starts, starts[1:], moving, strict=False)]
+        indices = [np.array(x.tolist(), v.aval.dtype).reshape(x.shape) for x, v in zip(known, equation.invars[len(moving) :], strict=True)]
+        with jax.ensure_compile_time_eval():
+            found = np.asarray(equation.primitive.bind(*map(jnp.asarray, places), *map(jnp.asarray, indices), **equation.params))
+        if found.size and (found.min() < 0 or found.max() >= len(pool)):
+            raise NotCovered(f"{name} out of bounds")
+        return filled(found.shape, [pool[k] for k in found.ravel()])
+
+    # --- sums -------------------------------------------------------------------------------------------------------
+    def folded(self, rule: Callable[..., Any], operand: Values, axes: Sequence[int], empty: Any) -> Values:
+        kept = [k for k in range(operand.ndim) if k not in axes]
+        rows = operand.transpose(*kept, *axes).reshape(*(operand.shape[k] for k in kept), -1)
+        out = np.empty(rows.shape[:-1], object)
+        for place in np.ndindex(*out.shape):
+            total: Any = empty
+            for i, x in enumerate(rows[place]):
+                total = x if i == 0 else rule(self.code, total, x)
+            out[place] = total
+        return out
+
+    def rule_reduce_sum(self, equation: Any, x: Values) -> Values:
+        return self.folded(add, x, equation.params["axes"], 0.0)
+
+    def rule_reduce_max(self, equation: Any, x: Values) -> Values:
+        return self.folded(ELEMENTWISE["max"], x, equation.params["axes"], -math.inf)
+
+    def rule_reduce_min(self, equation: Any, x: Values) -> Values:
+        return self.folded(ELEMENTWISE["min"], x, equation.params["axes"], math.inf)
+
+    def rule_reduce_and(self, equation: Any, x: Values) -> Values:
+        return self.folded(ELEMENTWISE["and"], x, equation.params["axes"], True)
+
+    def rule_reduce_or(self, equation: Any, x: Values) -> Values:
+        return self.folded(ELEMENTWISE["or"], x, equation.params["axes"], False)
+
+    def _arg(self, equation: Any, x: Values, better: str) -> Values:
+        """The first place of the largest or smallest."""
+        (axis,) = equation.params["axes"]
+        rows = np.moveaxis(x, axis, -1)
+        out = np.empty(rows.shape[:-1], object)
+        for place in np.ndindex(*out.shape):
+            best, where = rows[place][0], 0
+            for i, candidate in enumerate(rows[place][1:], start=1):
+                wins = self.code.value(better, candidate, best)
+                best, where = select(self.code, wins, best, candidate), select(self.code, wins, where, i)
+            out[place] = where
+        return out
+
+    def rule_argmin(self, equation: Any, x: Values) -> Values:
+        return self._arg(equation, x, "lt")
+
+    def rule_argmax(self, equation: Any, x: Values) -> Values:
+        return self._arg(equation, x, "gt")
+
+    def rule_dot_general(self, equation: Any, x: Values, y: Values) -> Values:
+        (left, right), (left_batch, right_batch) = equation.params["dimension_numbers"]
+        rest = lambda a, *used: [k for k in range(a.ndim) if k not in {*itertools.chain(*used)}]
+        left_kept, right_kept = rest(x, left, left_batch), rest(y, right, right_batch)
+        x = x.transpose(*left_batch, *left_kept, *left).reshape(*(x.shape[k] for k in left_batch), math.prod(x.shape[k] for k in left_kept), -1)
+        y = y.transpose(*right_batch, *right_kept, *right).reshape(*(y.shape[k] for k in right_batch), math.prod(y.shape[k] for k in right_kept), -1)
+        products = self.each(multiply, [x[..., :, None, :], y[..., None, :, :]])
+        return self.folded(add, products, [products.ndim - 1], 0.0).reshape(equation.outvars[0].aval.shape)
+
+    def rule_scatter_add(self, equation: Any, operand: Values, indices: Values, updates: Values) -> Values:
+        return self._scattered(equation, operand, indices, updates, add)
+
+    def rule_scatter_mul(self, equation: Any, operand: Values, indices: Values, updates: Values) -> Values:
+        return self._scattered(equation, operand, indices, updates, multiply)
+
+    def rule_scatter(self, equation: Any, operand: Values, indices: Values, updates: Values) -> Values:
+        return self._scattered(equation, operand, indices, updates, lambda _, old, new: new)
+
+    def _scattered(self, equation: Any, operand: Values, indices: Values, updates: Values, rule: Callable[..., Any]) -> Values:
+        """With known indices: where each update goes is found by sending a one there."""
+        if any(not constant(x) for x in indices.ravel()):
+            raise NotCovered("scatter with indices that are computed")
+        where = jnp.asarray(np.array(indices.tolist(), equation.invars[1].aval.dtype).reshape(indices.shape))
+        ones = jnp.eye(updates.size).reshape(updates.size, *updates.shape)
+        settings = {k: v for k, v in equation.params.items() if k in ("dimension_numbers", "indices_are_sorted", "unique_indices", "mode")}
+        with jax.ensure_compile_time_eval():
+            reached = np.asarray(jax.vmap(lambda u: jax.lax.scatter_add(jnp.zeros(operand.shape), where, u, **settings))(ones))
+        out = operand.copy().ravel()
+        for update, row in zip(updates.ravel(), reached.reshape(updates.size, -1), strict=True):
+            for place in np.nonzero(row)[0]:
+                out[place] = rule(self.code, out[place], update)
+        return out.reshape(operand.shape)
+
+    # --- small matrices ---------------------------------------------------------------------------------------------
+    def rule_cholesky(self, equation: Any, x: Values) -> Values:
+        """L with LLᵀ = A, written out."""
+        n, out = x.shape[-1], filled(x.shape, [0.0] * x.size)
+        for place in np.ndindex(*x.shape[:-2]):
+            a, low = x[place], out[place]
+            for j in range(n):
+                low[j, j] = self.code.value("sqrt", self._less(a[j, j], low[j, :j], low[j, :j]))
+                for i in range(j + 1, n):
+                    low[i, j] = divide(self.code, self._less(a[i, j], low[i, :j], low[j, :j]), low[j, j])
+        return out
+
+    def rule_triangular_solve(self, equation: Any, a: Values, b: Values) -> Values:
+        """X with op(A) X = B, or X op(A) = B."""
+        p, out = equation.params, filled(b.shape, [0.0] * b.size)
+        if p["conjugate_a"]:
+            raise NotCovered("complex matrices")
+        for place in np.ndindex(*b.shape[:-2]):
+            turned = bool(p["transpose_a"]) is bool(p["left_side"])  # X op(A) = B is op(A)ᵀ Xᵀ = Bᵀ
+            matrix = a[place].T if turned else a[place]
+            right, x = (b[place], out[place]) if p["left_side"] else (b[place].T, out[place].T)
+            self._triangular(matrix, right, x, bool(p["lower"]) is not turned, p["unit_diagonal"])
+        return out
+
+    def _triangular(self, a: Values, b: Values, x: Values, forward: bool, unit: bool) -> None:
+        n = len(a)
+        for i in range(n) if forward else reversed(range(n)):
+            done = range(i) if forward else range(i + 1, n)
+            for k in range(b.shape[1]):
+                left = self._less(b[i, k], [a[i, j] for j in done], [x[j, k] for j in done])
+                x[i, k] = left if unit else divide(self.code, left, a[i, i])
+
+    def _less(self, x: Any, left: Iterable[Any], right: Iterable[Any]) -> Any:
+        """x − Σ left·right."""
+        for a, b in zip(left, right, strict=True):
+            x = subtract(self.code, x, multiply(self.code, a, b))
+        return x
+
+    # --- other things -----------------------------------------------------------------------------------------------
+    def rule_integer_pow(self, equation: Any, x: Values) -> Values:
+        return self.each(lambda code, entry: power(code, entry, equation.params["y"]), [x])
+
+    def rule_convert_element_type(self, equation: Any, x: Values) -> Values:
+        old, new = (np.dtype(v.aval.dtype).kind.replace("u", "i") for v in (equation.invars[0], equation.outvars[0]))
+        if old == new:
+            return x
+        cast = {"f": float, "i": int, "b": bool}[new]
+        return self.each(lambda code, entry: cast(entry) if constant(entry) else code.value(f"to {new}", entry), [x])
+
+    def rule_clamp(self, equation: Any, low: Values, x: Values, high: Values) -> Values:
+        return self.each(ELEMENTWISE["min"], [self.each(ELEMENTWISE["max"], [low, x]), high])
+
+    def rule_unstack(self, equation: Any, x: Values) -> list[Values]:
+        return [np.asarray(part, object) for part in np.moveaxis(x, equation.params.get("axis", 0), 0)]
+
+    def rule_cumsum(self, equation: Any, x: Values) -> Values:
+        axis, back = equation.params["axis"], equation.params["reverse"]
+        moved = np.moveaxis(x, axis, 0)
+        rows = moved.reshape(len(moved), -1).copy()
+        order = list(range(len(rows)))[:: -1 if back else 1]
+        for before, here in itertools.pairwise(order):
+            for k in range(rows.shape[1]):
+                rows[here, k] = add(self.code, rows[before, k], rows[here, k])
+        return np.moveaxis(rows.reshape(moved.shape), 0, axis)
+
+    def rule_reduce_prod(self, equation: Any, x: Values) -> Values:
+        return self.folded(multiply, x, equation.params["axes"], 1.0)
+
+    def rule_split(self, equation: Any, x: Values) -> list[Values]:
+        ends = np.cumsum(equation.params["sizes"])[:-1]
+        return list(np.split(x, ends, axis=equation.params["axis"]))
+
+    def rule_dynamic_slice(self, equation: Any, x: Values, *start: Values) -> Values:
+        """A choice among all places where the slice may begin."""
+        sizes = equation.params["slice_sizes"]
+        return self._chosen([n - size for n, size in zip(x.shape, sizes, strict=True)], start, lambda place: x[tuple(slice(p, p + size) for p, size in zip(place, sizes, strict=True))])
+
+    def rule_dynamic_update_slice(self, equation: Any, x: Values, update: Values, *start: Values) -> Values:
+        def put(place: tuple[int, ...]) -> Values:
+            out = x.copy()
+            out[tuple(slice(p, p + size) for p, size in zip(place, update.shape, strict=True))] = update
+            return out
+
+        return self._chosen([n - size for n, size in zip(x.shape, update.shape, strict=True)], start, put)
+
+    def _chosen(self, last: Sequence[int], start: Sequence[Values], make: Callable[[tuple[int, ...]], Values]) -> Values:
+        """make(place) at the place that is computed; indices beyond the ends are those at the ends."""
+        firsts = [s.item() for s in start]
+        ranges = [[min(max(int(first), 0), most)] if constant(first) else range(most + 1) for first, most in zip(firsts, last, strict=True)]
+        places = list(itertools.product(*ranges))
+        at_least = lambda first, p: self.code.value("ge", first, p)
+        # From the first place on, each later one takes over where the index has reached it.
+        out = make(places[0])
+        for place in places[1:]:
+            reached = [at_least(first, p) for first, p in zip(firsts, place, strict=True) if not constant(first) and p > 0]
+            which = functools.reduce(lambda a, b: self.code.value("and", a, b), reached)
+            out = self.each(lambda code, old, new, w=which: select(code, w, old, new), [out, make(place)])
+        return out
+
+    # --- loops and branches -----------------------------------------------------------------------------------------
+    def rule_while(self, equation: Any, *operands: Values) -> list[Values]:
+        p = equation.params
+        tests, rest = operands[: p["cond_nconsts"]], operands[p["cond_nconsts"] :]
+        body, begin = rest[: p["body_nconsts"]], rest[p["body_nconsts"] :]
+        shapes = [x.shape for x in begin]
+        test = lambda flat: self.read(p["cond_jaxpr"], [*tests, *_arrays(flat, shapes)])[0].item()
+        step = lambda flat: _flat(self.read(p["body_jaxpr"], [*body, *_arrays(flat, shapes)]))
+        return _arrays(self.code.loop(_flat(begin), test, step), shapes)
+
+    def rule_cond(self, equation: Any, which: Values, *operands: Values) -> list[Values]:
+        branches = equation.params["branches"]
+        if constant(which.item()):
+            return self.read(branches[int(which.item())], operands)
+        cases = [lambda branch=branch: _flat(self.read(branch, operands)) for branch in branches]
+        return _arrays(self.code.branch(which.item(), cases), [v.aval.shape for v in equation.outvars])
+
+    def rule_scan(self, equation: Any, *operands: Values) -> list[Values]:
+        p = equation.params
+        if p["length"] > UNROLLED:
+            raise NotCovered(f"a scan of {p['length']} steps")
+        fixed, carry, xs = operands[: p["num_consts"]], list(operands[p["num_consts"] :][: p["num_carry"]]), operands[p["num_consts"] + p["num_carry"] :]
+        kept: list[list[Values]] = []
+        for i in reversed(range(p["length"])) if p["reverse"] else range(p["length"]):
+            results = self.read(p["jaxpr"], [*fixed, *carry, *(np.asarray(x[i], object) for x in xs)])
+            carry = results[: p["num_carry"]]
+            kept.append(results[p["num_carry"] :])
+        kept = kept[::-1] if p["reverse"] else kept
+        ys = [np.stack(y) if p["length"] else np.empty(v.aval.shape, object) for y, v in zip(zip(*kept, strict=True), equation.outvars[p["num_carry"] :], strict=True)]
+        return [*carry, *ys]
+
+    def rule_custom_linear_solve(self, equation: Any, *operands: Values) -> list[Values]:
+        """By its own solver."""
+        lengths, jaxprs = equation.params["const_lengths"], equation.params["jaxprs"]
+        before = lengths.matvec + lengths.vecmat
+        right = operands[sum(lengths) :]
+        return self.read(jaxprs.solve, [*operands[before : before + lengths.solve], *right])
+
+
+def _flat(arrays: Sequence[Values]) -> list[Any]:
+    return [x for array in arrays for x in array.ravel()]
+
+
+def _arrays(flat: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> list[Values]:
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    return [filled(shape, flat[end - math.prod(shape) : end]) for shape, end in zip(shapes, ends, strict=True)]
