@@ -176,3 +176,11 @@ def test_hard_spheres_have_maxwells_velocities():
 def test_nonsense_is_refused(text, message):
     with pytest.raises(gm.InputError, match=message):
         gm.models.named(text)
+
+
+def test_a_model_made_again_is_the_same_program():
+    first, second = gm.models.lennard_jones_cluster(5), gm.models.lennard_jones_cluster(5)
+    assert first.system is second.system
+    assert gm.models.lennard_jones_cluster(6).system is not first.system
+    assert first.q0 is not second.q0
+    assert gm.models.hard_spheres(4).inside == gm.models.hard_spheres(4).inside

@@ -39,6 +39,7 @@ class Model:
 
 
 _models: dict[str, Callable[..., Model]] = {}
+_systems: dict[str, Stated] = {}
 
 
 def model(make: Callable[P, Model]) -> Callable[P, Model]:
@@ -51,7 +52,12 @@ def model(make: Callable[P, Model]) -> Callable[P, Model]:
         settings = {name: _literal(x) for name, x in call.arguments.items()}
         written = ", ".join(f"{name}={x}" for name, x in settings.items())
         origin = None if None in settings.values() else f"{make.__name__}({written})"
-        return dataclasses.replace(made, system=made.system.with_origin(origin))
+        system = made.system.with_origin(origin)
+        if origin is not None:  # the same functions as last time, so that nothing is compiled again
+            while len(_systems) >= 256:
+                _systems.pop(next(iter(_systems)))
+            system = _systems.setdefault(origin, system)
+        return dataclasses.replace(made, system=system)
 
     _models[make.__name__] = recorded
     return recorded

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -11,12 +13,14 @@ from ..system import System
 from .base import Model, at_least, model
 
 
+@functools.cache  # the same function for the same spheres, so that nothing is compiled again
 def apart(n: int, distance: float):
     """c(q) = |x_i − x_j|² − d² for the pairs i < j: quadratic in time along a straight flight, so that a hit is the root of a quadratic."""
     i, j = np.triu_indices(n, 1)
     return lambda q: jnp.sum((q[i] - q[j]) ** 2, axis=1) - distance**2
 
 
+@functools.cache
 def between_walls(box: float, radius: float):
     """c(q) = (x − r, L − r − x) for all coordinates x: linear."""
 
