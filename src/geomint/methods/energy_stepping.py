@@ -37,7 +37,7 @@ from ..errors import InputError, nearest
 from ..intervals import Interval, curvature, derivatives, supported
 from ..mechanics import Mechanics
 from .base import Method, State, Traits, register
-from .first_exit import GRAZE, Found, Jet, jet, one_proof, one_trial, parabola_exit, proved
+from .first_exit import GRAZE, Found, Jet, jet, one_proof, one_trial, parabola_exit, proved, quickness
 
 SEARCHES = ("hermite", "interval", "bounds")
 UP, DOWN, REFLECTED, WALL = 1, 2, 3, 4
@@ -87,7 +87,7 @@ class Flight(eqx.Module):
     due: Any  # the gauge that vanishes at t + a, or −1
     at_a: Jet
     trial: Any  # b − a
-    limit: Any  # on its length, from how the curvature changes
+    limit: Any  # on its length, from how quickly V changes
     stride: Any  # and from the speed
     failed: Any  # trials in a row that did not come forward
     counts: Counts
@@ -104,8 +104,8 @@ class EnergyStepping(Method):
              v·∇V = 0, on an edge, as a motion from there climbs the next one only if it has a whole height to go (a planet at its
              perihelion, which flies off straight, would be locked in half of one for ever). Keep edges away from V at infinity
     inside:  functions c(q), numbers or arrays, positive where the motion may go: it is reflected where one vanishes
-    reach:   the largest displacement of a coordinate in one trial of the search, for potentials that are flat and then are not; by
-             default the length over which the curvature changes, as seen on the way
+    reach:   the largest displacement of a coordinate in one trial of the search, for potentials that are flat and then, abruptly, are
+             not; what changes gradually is seen from its derivatives
 
     search:  how the first exit is found. "hermite", from the jets of V at chosen times, with a margin of safety; "interval", proved,
              from ranges of V'' along the ray, which geomint derives from the potential (several times slower); "bounds", proved, from ranges
@@ -123,9 +123,9 @@ class EnergyStepping(Method):
     search: str = eqx.field(static=True, default="hermite")
 
     def __init__(self, height: float, offset: float | None = None, inside: Sequence[Callable] | Callable = (), reach: float | None = None, search: str = "hermite"):
-        for name, x in (("height", height), ("reach", reach)):
-            if isinstance(x, (int, float, np.number)) and not 0 < x < np.inf:
-                raise InputError(f"EnergyStepping({name}={x!r}): {name} must be positive and finite.")
+        for name, x in (("height", height), ("reach", 1.0 if reach is None else reach)):
+            if isinstance(x, (str, bool, type(None))) or (isinstance(x, (int, float, np.number)) and not 0 < x < np.inf):
+                raise InputError(f"EnergyStepping({name}={x!r}): {name} must be a number, positive and finite.")
         if search not in SEARCHES:
             raise InputError(f"EnergyStepping(search={search!r}): there is no such search." + nearest(search, SEARCHES))
         self.search = search
@@ -177,7 +177,7 @@ class EnergyStepping(Method):
         falls = on_edge & ((here.rate[0] < 0) | ((here.rate[0] == 0) & (here.bend[0] < 0)))
         lower = jnp.where(falls, 1.0, jnp.where(on_edge, 0.0, here.value[0]))
         flight = dataclasses.replace(flight, level=level - falls)
-        return self._set_off(flight, here, lower, self._first_limit(mech, flight))
+        return self._set_off(flight, here, lower, self._limit(mech, flight, zero))
 
     def _usual_base(self, mech: Mechanics, q: Array, p: Array, start: Array) -> Array:
         """V at level 0 where the user does not say."""
@@ -185,12 +185,12 @@ class EnergyStepping(Method):
         turning = jnp.vdot(n, v) ** 2 <= TURNING**2 * jnp.vdot(n, mech.velocity(n)) * jnp.vdot(p, v)
         return jax.lax.stop_gradient(jnp.where(turning, start, start - 0.5 * self.height))
 
-    def _first_limit(self, mech: Mechanics, flight: Flight) -> Array:
-        """The time in which the curvature of V along the ray changes by its own size, from derivatives up to the fourth."""
-        bend = lambda t: self._jet(mech, flight, t).bend[0]
-        second, third, fourth = jet(bend, jnp.zeros_like(flight.a))
-        scale = 2 * jnp.maximum(jnp.abs(second / third), jnp.sqrt(jnp.abs(second / fourth)))
-        return jnp.where(scale > 0, scale, jnp.inf)  # NaN too
+    def _limit(self, mech: Mechanics, flight: Flight, t: Array) -> Array:
+        """The longest trial from t on."""
+        if self.search != "hermite":
+            return jnp.asarray(jnp.inf, t.dtype)
+        q, v = value(flight.q), mech.velocity(value(flight.p))
+        return jax.lax.stop_gradient(quickness(lambda s: self._gauges(mech, flight, q + s * v), t))
 
     def _set_off(self, flight: Flight, here: Jet, above: Array, limit: Array) -> Flight:
         """A new flight, `above` the lower edge of its terrace."""
@@ -206,11 +206,12 @@ class EnergyStepping(Method):
 
     def _search(self, mech: Mechanics, flight: Flight) -> Flight:
         b, at_b, found = self._trial(mech, flight)
+        limit = jax.lax.cond(found.moved, lambda t: self._limit(mech, flight, t), lambda t: flight.limit, b)
         failed = jnp.where((found.moved & (b > flight.a)) | found.exit, 0, flight.failed + 1)  # a trial too short for time to go on is none
         return dataclasses.replace(
             flight, a=jnp.where(found.exit, b + found.at, jnp.where(found.moved, b, flight.a)), due=jnp.where(found.exit, found.gauge, -1),
-            at_a=jax.tree.map(lambda x, y: jnp.where(found.moved, x, y), at_b, flight.at_a), trial=jnp.minimum(found.trial, flight.stride),
-            limit=found.limit, failed=failed, counts=flight.counts._replace(jets=flight.counts.jets + 1), status=jnp.where(failed > TRIALS, ROUGH, flight.status),
+            at_a=jax.tree.map(lambda x, y: jnp.where(found.moved, x, y), at_b, flight.at_a), trial=jnp.minimum(found.trial, jnp.minimum(limit, flight.stride)),
+            limit=limit, failed=failed, counts=flight.counts._replace(jets=flight.counts.jets + 1), status=jnp.where(failed > TRIALS, ROUGH, flight.status),
         )  # fmt: skip
 
     def _trial(self, mech: Mechanics, flight: Flight) -> tuple[Array, Jet, Found]:
@@ -219,7 +220,7 @@ class EnergyStepping(Method):
         slack = _slack(flight.at_a)
         if self.search == "hermite":
             at_b = self._jet(mech, flight, a + length)
-            return a + length, at_b, one_trial(flight.at_a, at_b, length, flight.limit, slack, starts)
+            return a + length, at_b, one_trial(flight.at_a, at_b, length, slack, starts)
         low, high = self._bends(mech, flight, a, a + length)
         advance = proved(flight.at_a, low, length, slack)
         at_b = self._jet(mech, flight, a + advance)
@@ -261,7 +262,7 @@ class EnergyStepping(Method):
         # A climb ends on the lower edge of its terrace, a descent on the upper one, a reflection where it was.
         low = jnp.where(wall, here.value[0], jnp.where((kind == UP) | (reflected & ~rising), 0.0, 1.0))
         touched = jnp.where(jnp.arange(here.value.size) == jnp.where(wall, gauge, -1), 0.0, here.value)
-        return self._set_off(flight, here._replace(value=touched), low, flight.limit)
+        return self._set_off(flight, here._replace(value=touched), low, self._limit(mech, flight, jnp.zeros_like(after)))
 
     def _normal(self, mech: Mechanics, q: Array, gauge: Array) -> Array:
         """∇V, or ∇c of the wall that was met."""

@@ -17,8 +17,12 @@ w + w't + ½mt² is, so a may move to the first root of the lowest of these para
 converges to the first exit from inside, by three times the digits a trial. That is a proof, up to rounding.
 
 Near a root the parabola at b finishes, where the third derivative (from the two jets) says that it errs less than rounding.
-A trial is never longer than twice the time in which the curvature changes by its own size, as it did last, so that no wall
-behind a plain is jumped over: for a power of the distance that is a fraction of the distance itself.
+Two jets can't tell what happens between them if that is quicker than they are apart. So no trial is longer than REACH/ω, where
+
+    ω² = (w⁗ w″ + w‴²) / (w‴ w′ + w″²),   all products taken by their size,
+
+at a: the frequency of an oscillation, at any phase of it, and about (n + 2)/r for a potential that goes like the power −n of the
+distance r from a body ahead: trials shorten in time. What begins abruptly, and shows nothing of itself before, escapes this.
 
 Reference: the search of Gonzalez, Schmidt and Ortiz, Int. J. Numer. Meth. Engng 82 (2010) 205, section 3, made safe.
 """
@@ -37,6 +41,7 @@ from jaxtyping import Array
 PIECES = 8
 POINTS = 5 * PIECES + 1
 SHARP = 1e-13  # error of a root, in units of the largest control point of its gauge
+REACH = 2.0  # radians of the quickest oscillation that a trial may cover
 GRAZE = 1e-13  # a gauge that goes below 0 by less than this part of its size has touched it, no more
 
 
@@ -53,6 +58,17 @@ def jet(gauges: Callable[[Array], Array], t: Array) -> Jet:
     one = jnp.ones_like(t)
     (value, rate), (_, bend) = jax.jvp(lambda s: jax.jvp(gauges, (s,), (one,)), (t,), (one,))
     return Jet(value, rate, bend)
+
+
+def quickness(gauges: Callable[[Array], Array], t: Array) -> Array:
+    """The longest trial from t: REACH/ω of the quickest gauge."""
+    one = jnp.ones_like(t)
+    bends = lambda s: tuple(jet(gauges, s))[1:]
+    rates = lambda s: jax.jvp(bends, (s,), (one,))
+    ((rate, bend), (_, third)), (_, (_, fourth)) = jax.jvp(rates, (t,), (one,))
+    above, below = third**2 + jnp.abs(bend * fourth), bend**2 + jnp.abs(rate * third)
+    told = jnp.minimum(above, below) > 1e-200  # else products have underflown, and say nothing
+    return jnp.min(jnp.where(told, REACH * jnp.sqrt(below / above), jnp.inf))
 
 
 def _pieces() -> np.ndarray:
@@ -153,32 +169,27 @@ class Found(NamedTuple):
     at: Array  # its time after b
     gauge: Array  # and the gauge that vanishes there
     trial: Array  # length of the next trial, from a or, where that moved, from b
-    limit: Array  # on the length of trials from now on
 
 
-def one_trial(before: Jet, after: Jet, length: Array, limit: Array, slack: Array, starts: Array) -> Found:
+def one_trial(before: Jet, after: Jet, length: Array, slack: Array, starts: Array) -> Found:
     """What two jets, `length` apart, say; `starts`: whether the first is that of the beginning of the flight."""
     judged = judge(before, after, length, slack)
     steps = parabola_exit(after, slack)
-    # Time in which a curvature changes by its own size, from the two jets.
-    third = jnp.abs(after.bend - before.bend) / length
+    # The third derivative, from the two jets; where they happen to have the same curvature, as much as it may be at this length.
     curve = jnp.maximum(jnp.abs(after.bend), jnp.abs(before.bend))
-    scale = jnp.min(jnp.where(third > 1e-9 * curve / length, 2 * curve / third, jnp.inf))
-    # Where that happens to be small, as much as it was last.
-    error = jnp.maximum(third, curve / limit) * jnp.abs(steps) ** 3 / 6
+    error = jnp.maximum(jnp.abs(after.bend - before.bend), curve / 16) / length * jnp.abs(steps) ** 3 / 6
     sharp = (after.rate < 0) & (jnp.abs(steps) <= length / 4) & (error <= SHARP * judged.size)
-    at_once = starts & (before.value <= 0) & (before.rate < 0)  # two exits at the same time leave the second for the next flight
+    # Two exits at the same time leave the second for the next flight; a gauge that was let pass as touching may fall after all.
+    at_once = (before.rate < 0) & ((starts & (before.value <= 0)) | (~judged.clear & (before.value <= slack)))
     offered = jnp.where(at_once, -length, jnp.where(sharp, steps, jnp.inf))
-    gauge = jnp.argmin(offered)
-    at = jnp.min(offered)
+    at, gauge = jnp.min(offered), jnp.argmin(offered)
     others = (judged.clear & ((steps <= 0) | (steps > at))) | (jnp.arange(len(steps)) == gauge) & (judged.clear | judged.single)
-    exit = (at == -length) | (judged.finite & (at < jnp.inf) & jnp.all(others))
+    exit = judged.finite & ((at == -length) | ((at < jnp.inf) & jnp.all(others)))
     moved = judged.finite & jnp.all(judged.clear) & ~exit
     root = jnp.min(jnp.where(judged.single, jnp.minimum(judged.root, 0.995), jnp.where(judged.clear, 1.0, 0.5)))
     shorter = length * jnp.where(judged.finite & (root > 0), root, 0.5)
-    limit = jnp.where(moved | exit, scale, limit)
-    onward = jnp.minimum(jnp.min(jnp.where(steps > 0, steps, jnp.inf)), limit)
-    return Found(moved, exit, at, gauge, jnp.where(moved, onward, shorter), limit)
+    onward = jnp.min(jnp.where(steps > 0, steps, jnp.inf))
+    return Found(moved, exit, at, gauge, jnp.where(moved, onward, shorter))
 
 
 def proved(before: Jet, low: Array, length: Array, slack: Array) -> Array:
@@ -191,7 +202,7 @@ def one_proof(before: Jet, after: Jet, low: Array, high: Array, length: Array, a
     """What is known after an `advance` of at most `length`, over which the curvatures lay between `low` and `high`; `after` is there."""
     steps = parabola_exit(after, slack)
     sharp = (after.rate < 0) & ((high - low) * steps * steps <= SHARP * jnp.maximum(jnp.abs(before.value), jnp.abs(after.value)) + slack)
-    at_once = starts & (before.value <= 0) & (before.rate < 0)
+    at_once = (before.rate < 0) & ((starts & (before.value <= 0)) | ((advance == 0) & (before.value <= slack)))
     offered = jnp.where(at_once, -advance, jnp.where(sharp, steps, jnp.inf))
     at, gauge = jnp.min(offered), jnp.argmin(offered)
     finite = jnp.all(jnp.isfinite(after.value + after.rate + after.bend))
@@ -200,4 +211,4 @@ def one_proof(before: Jet, after: Jet, low: Array, high: Array, length: Array, a
     # Bounds that were too wide for the whole length are asked for less.
     onward = jnp.where(advance < length, 2 * advance, 4 * length)
     onward = jnp.minimum(jnp.min(jnp.where(steps > 0, 1.001 * steps, jnp.inf)), onward)
-    return Found(moved, exit, at, gauge, jnp.where(moved, onward, 0.5 * length), jnp.asarray(jnp.inf, length.dtype))
+    return Found(moved, exit, at, gauge, jnp.where(moved, onward, 0.5 * length))

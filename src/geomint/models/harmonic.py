@@ -33,7 +33,7 @@ def harmonic_trough() -> Model:
 @model
 def harmonic_bowl(speed: float = 0.5) -> Model:
     """V = ½(x² + y²) from (1, 0) with the velocity (0, γ), γ = speed: the ellipse (cos t, γ sin t), H = ½(1 + γ²), angular momentum γ.
-    On terraces of height h it is reflected along the circle instead if γ²(1 − θ) < 1, θ the fractional part of 1/2h
+    On terraces of height h it is reflected along the circle instead if γ²(1 − θ) < 1 as h → 0, θ the fractional part of 1/2h
     (example 4.3)."""
     if not speed > 0:
         raise InputError(f"harmonic_bowl(speed={speed:g}): it must be positive.")

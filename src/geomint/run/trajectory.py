@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..errors import InputError
 from ..lagrange import derive
 from ..methods import Carry, Method
 from ..system import Stated
@@ -117,9 +118,9 @@ class Trajectory:
     def events(self) -> Events:
         """Times, levels and kinds of the events of an event-driven method, and how many there were of each kind."""
         if not self.method.traits.event_driven:
-            raise AttributeError(f"{self.method.name} takes steps of equal length; events are those of event-driven methods, such as EnergyStepping.")
+            raise InputError(f"{self.method.name} takes steps of equal length; events are those of event-driven methods, such as EnergyStepping.")
         if self.checkpoint is None:
-            raise AttributeError("the events need the system: load with gm.load(path, system=system).")
+            raise InputError("the events need the system: load with gm.load(path, system=system).")
         return Events(self.records, self.method.tally(self.checkpoint.carry), self.path)
 
     @property

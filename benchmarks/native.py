@@ -1,0 +1,90 @@
+"""The native engine beside loops written by hand: a step as straight-line machine code, from ordinary Python."""
+
+from __future__ import annotations
+
+import functools
+
+import numba
+import numpy as np
+
+import geomint as gm
+
+from . import chains, overhead
+from .timing import best_times, table
+
+ARGON = gm.models.argon_cluster()
+
+
+@numba.njit(fastmath={"contract"}, error_model="numpy")
+def _argon_by_hand(q, p, h, every, blocks, epsilon, sigma, out):
+    """Velocity Verlet of seven Lennard-Jones atoms in the plane; the force of the last step is kept."""
+    force = np.zeros((7, 2))
+    for b in range(blocks):
+        for step in range(every + (b == 0)):
+            if not (b == 0 and step == 0):
+                for i in range(7):
+                    for k in range(2):
+                        p[i, k] += 0.5 * h * force[i, k]
+                        q[i, k] += h * p[i, k]
+            force[:] = 0.0
+            for i in range(7):
+                for j in range(i + 1, 7):
+                    dx, dy = q[i, 0] - q[j, 0], q[i, 1] - q[j, 1]
+                    inverse = 1.0 / (dx * dx + dy * dy)
+                    x = sigma * sigma * inverse
+                    x = x * x * x
+                    f = 24.0 * epsilon * x * (2.0 * x - 1.0) * inverse
+                    force[i, 0] += f * dx
+                    force[i, 1] += f * dy
+                    force[j, 0] -= f * dx
+                    force[j, 1] -= f * dy
+            if not (b == 0 and step == 0):
+                for i in range(7):
+                    for k in range(2):
+                        p[i, k] += 0.5 * h * force[i, k]
+        out[b] = q[0, 0]
+
+
+def _argon(steps: int) -> float:
+    q, out = ARGON.q0.copy(), np.empty(steps // 100)
+    _argon_by_hand(q, ARGON.v0.copy(), 1e-5, 100, steps // 100, ARGON.system.params["epsilon"], ARGON.system.params["sigma"], out)
+    return q[0, 0]
+
+
+def _fpu(steps: int) -> np.ndarray:
+    out = np.empty((steps // 100, 12))
+    overhead._by_hand(overhead.MODEL.q0.ravel().copy(), overhead.MODEL.v0.ravel().copy(), 0.001, 100, steps // 100, 50.0, out)
+    return out
+
+
+def _geomint(model, method, dt, steps, engine):
+    return gm.simulate(model.system, model.q0, model.v0, method=method, dt=dt, t_end=steps * dt, save_every=100, engine=engine)
+
+
+class _Chain:
+    """Three links from their start in benchmarks/chains.py."""
+
+    system, q0, v0 = chains._system(3), chains.start(3), np.zeros((3, 2))
+
+
+CASES = {
+    "FPU, Verlet": (overhead.MODEL, gm.Verlet(form="drift"), 0.001, 400_000, _fpu),
+    "three links, Rattle": (_Chain, gm.Rattle(), 0.01, 100_000, lambda n: chains.numba_rattle(3, 0.01, n)),
+    "argon, Verlet": (ARGON, gm.Verlet(), 1e-5, 100_000, _argon),
+}
+
+
+def main() -> None:
+    for name, (model, method, dt, steps, by_hand) in CASES.items():
+        go = {engine: functools.partial(_geomint, model, method, dt, steps, engine) for engine in ("native", "xla")}
+        times = best_times({"by hand": functools.partial(by_hand, steps), **go}, rounds=7)
+        rows = [(which, f"{1e6 * t / steps:.4f} µs", f"×{t / times['by hand']:.2f}") for which, t in times.items()]
+        table(f"{name}, a step; saved every 100", rows)
+    energy = 10.519254 * float(ARGON.system.params["epsilon"])
+    rows = []
+    for parts in (100, 60, 30):
+        go = {engine: functools.partial(_geomint, ARGON, gm.EnergyStepping(energy / parts), 1e-3, 1000, engine) for engine in ("native", "xla")}
+        events = {engine: len(run().events) for engine, run in go.items()}
+        times = best_times(go, rounds=5)
+        rows.append((f"E₀/{parts}", f"{events['native'] / times['native']:,.0f}", f"native; {events['xla'] / times['xla']:,.0f} xla"))
+    table("argon, energy-stepping: events a second over 1 ns", rows)
