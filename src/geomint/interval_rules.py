@@ -126,7 +126,7 @@ def magnitude(x: Interval) -> Interval:
 
 
 # --- what only moves numbers about, or picks among them: exact, and increasing in every operand --------------------------------
-@rule("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "slice", "rev", "concatenate", "stack", "pad", "split", "copy", "copy_p", "max", "min", "clamp")
+@rule("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "slice", "rev", "concatenate", "stack", "unstack", "pad", "split", "copy", "copy_p", "max", "min", "clamp")
 @rule("reduce_max", "reduce_min", "cummax", "cummin", "floor", "ceil", "round", "sign", "stop_gradient", "name", "device_put", "optimization_barrier", "sharding_constraint")
 @rule("and", "or", "reduce_and", "reduce_or", "gather", "scatter", "dynamic_slice", "dynamic_update_slice")
 def exact(equation: Any, *operands: Interval) -> Any:
@@ -247,6 +247,7 @@ def power(x: Interval, n: int) -> Interval:
 
 RULES["integer_pow"] = lambda equation, x: power(x, equation.params["y"])
 RULES["square"] = lambda equation, x: power(x, 2)
+RULES["one_minus_square"] = lambda equation, x: outward(1 - power(x, 2).high, 1 - power(x, 2).low)  # in the derivative of tanh, from JAX 0.11 on
 
 
 @rule("pow")

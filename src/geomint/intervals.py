@@ -22,10 +22,10 @@ from jaxtyping import Array, PyTree
 
 from .errors import InputError
 from .interval_rules import RULES, UNROLLED, Interval, everything, is_point, known, outward, select
+from .jaxprs import inside, scan_sizes
 
 __all__ = ["Interval", "curvature", "derivatives", "evaluate", "supported"]
 
-INLINED = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr", "remat": "jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr", "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "fun_jaxpr"}
 STEPS = ("sign", "floor", "ceil", "round", "atan2")  # their derivatives do not tell of their jumps
 
 
@@ -102,8 +102,8 @@ class _Reader:
     def equation(self, equation: Any, operands: Sequence[Interval]) -> list[Interval]:
         """Looked up where the same operation was read before: then the results are the same objects."""
         name = equation.primitive.name
-        if name in INLINED:
-            return self.read(equation.params[INLINED[name]], operands)
+        if (program := inside(equation)) is not None:
+            return self.read(program, operands)
         key = (name, str(equation.params), *map(id, operands))
         if key not in self.memory:
             self.memory[key] = operands, self.apply(equation, operands)
@@ -162,7 +162,7 @@ class _Reader:
     def scan(self, equation: Any, operands: Sequence[Interval]) -> Any:
         """Written out, if it is short."""
         p = equation.params
-        fixed, carried, length = p["num_consts"], p["num_carry"], p["length"]
+        (fixed, carried), length = scan_sizes(equation), p["length"]
         if length > UNROLLED:
             return NotImplemented
         constants, carry, sequences = operands[:fixed], operands[fixed : fixed + carried], operands[fixed + carried :]
@@ -234,11 +234,11 @@ def curvature(function: Callable[[PyTree], Array], q: PyTree, v: PyTree, start: 
     """
     start, stop = jnp.asarray(start, float), jnp.asarray(stop, float)
     reader = _Reader()
-    inside, third = reader.demand(derivatives(function, q, v), (Interval(start, stop),))
+    within, third = reader.demand(derivatives(function, q, v), (Interval(start, stop),))
     # Two more programs: as one, mapped over the interval and its ends, all would compile a little faster and run twice as long.
     left, right = (evaluate(_second(function, q, v), t) for t in (start, stop))
     rise, fall = jnp.maximum(third.high, 0.0), jnp.maximum(-third.low, 0.0)
     width = outward(stop - start, stop - start).high
     most, least = _peak(left.high, right.high, rise, fall, width), -_peak(-left.low, -right.low, fall, rise, width)
     smooth = jnp.all(jnp.array([True, *reader.certain]))
-    return Interval(jnp.where(smooth & (least > inside.low), least, inside.low), jnp.where(smooth & (most < inside.high), most, inside.high))
+    return Interval(jnp.where(smooth & (least > within.low), least, within.low), jnp.where(smooth & (most < within.high), most, within.high))

@@ -200,8 +200,10 @@ class Native(Xla):
             if jax.dtypes.canonicalize_dtype(float) != np.float64:
                 raise NotCovered("numbers of type float32")
             self.program = compiled(self.method, self.system, carry)
-        except (NotCovered, ImportError) as reason:
+        except NotCovered as reason:
             self.reason = str(reason)
+        except Exception as reason:  # another version of JAX or LLVM: whatever it is, there is the reference engine
+            self.reason = f"this program ({type(reason).__name__}: {reason})"
         return carry, seen
 
     @property

@@ -22,11 +22,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal
 
+from ..jaxprs import inside, scan_sizes
 from .scalar_values import ELEMENTWISE, Code, NotCovered, Values, add, constant, divide, filled, known, multiply, power, select, subtract
 
 UNROLLED = 64  # longest scan that is written out
 MOVES = ("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "slice", "rev", "concatenate", "gather", "pad", "stack", "tile", "copy_p")
-INLINED = {"pjit": "jaxpr", "jit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr", "remat": "jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr", "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
 
 
 class Reader:
@@ -47,9 +47,9 @@ class Reader:
         return [look(x) for x in jaxpr.outvars]
 
     def equation(self, equation: Any, operands: list[Values]) -> list[Values]:
-        name, params = equation.primitive.name, equation.params
-        if name in INLINED:
-            return self.read(params[INLINED[name]], operands)
+        name = equation.primitive.name
+        if (program := inside(equation)) is not None:
+            return self.read(program, operands)
         if all(constant(x) for operand in operands for x in operand.ravel()) and name not in ("while", "cond", "scan"):
             return self.at_once(equation, operands)
         if name == "optimization_barrier":
@@ -293,14 +293,15 @@ class Reader:
         p = equation.params
         if p["length"] > UNROLLED:
             raise NotCovered(f"a scan of {p['length']} steps")
-        fixed, carry, xs = operands[: p["num_consts"]], list(operands[p["num_consts"] :][: p["num_carry"]]), operands[p["num_consts"] + p["num_carry"] :]
+        constants, carried = scan_sizes(equation)
+        fixed, carry, xs = operands[:constants], list(operands[constants : constants + carried]), operands[constants + carried :]
         kept: list[list[Values]] = []
         for i in reversed(range(p["length"])) if p["reverse"] else range(p["length"]):
             results = self.read(p["jaxpr"], [*fixed, *carry, *(np.asarray(x[i], object) for x in xs)])
-            carry = results[: p["num_carry"]]
-            kept.append(results[p["num_carry"] :])
+            carry = results[:carried]
+            kept.append(results[carried:])
         kept = kept[::-1] if p["reverse"] else kept
-        ys = [np.stack(y) if p["length"] else np.empty(v.aval.shape, object) for y, v in zip(zip(*kept, strict=True), equation.outvars[p["num_carry"] :], strict=True)]
+        ys = [np.stack(y) if p["length"] else np.empty(v.aval.shape, object) for y, v in zip(zip(*kept, strict=True), equation.outvars[carried:], strict=True)]
         return [*carry, *ys]
 
     def rule_custom_linear_solve(self, equation: Any, *operands: Values) -> list[Values]:
