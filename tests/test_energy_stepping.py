@@ -177,6 +177,7 @@ def test_events_agree_with_exact_roots(field, q0, v0, height, offset):
     np.testing.assert_allclose(run.events.times[:100], exact[:, 0], rtol=0, atol=1e-10)
 
 
+@pytest.mark.slow  # the experiment examples-4 shows the same in the quick tests
 def test_the_papers_examples():
     """4.1: the speed on the highest terrace; 4.2: along the edge for ever; 4.3: reflected along the circle if γ²(1 − θ) ≤ 1 + 2h(1 − θ),
     which the paper has without its last term, for h → 0: (v·n)² = 2h(1 − θ)γ², nᵀM⁻¹n = 2V there."""
@@ -231,7 +232,7 @@ POTENTIALS = {
 }
 
 
-@pytest.mark.parametrize(("name", "heavy"), [("quartic", True), ("exponentials", False)])
+@pytest.mark.parametrize(("name", "heavy"), [("quartic", True), pytest.param("exponentials", False, marks=pytest.mark.slow)])
 def test_the_jacobian_of_an_event(name, heavy):
     rng = np.random.default_rng(3)
     root = rng.normal(size=(4, 4))

@@ -19,6 +19,11 @@ from geomint.intervals import Interval, curvature, derivatives, evaluate, suppor
 RANDOM = np.random.default_rng(0)
 
 
+@pytest.fixture(autouse=True)
+def the_same_numbers_in_any_order():
+    RANDOM.bit_generator.state = np.random.default_rng(0).bit_generator.state
+
+
 def inside(values, box: Interval) -> bool:
     """Are all values in the interval? Those that do not exist do not count."""
     values = np.asarray(values)

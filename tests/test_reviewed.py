@@ -59,7 +59,7 @@ def test_implicit_methods_start_from_the_origin(method):
     assert np.all(np.abs(still.q) < 1e-15)
 
 
-@pytest.mark.parametrize("method", [gm.ZhangSkeel(), gm.Composition(gm.ZhangSkeel(), 4), gm.PushforwardNewmark()], ids=repr)
+@pytest.mark.parametrize("method", [pytest.param(gm.ZhangSkeel(), marks=pytest.mark.slow), gm.Composition(gm.ZhangSkeel(), 4), pytest.param(gm.PushforwardNewmark(), marks=pytest.mark.slow)], ids=repr)
 def test_gradients_in_params_and_mass_of_filtered_methods(method):
     final = lambda k, m: gm.simulate(gm.System(coupled, params=k, mass=m), np.linspace(0, 1, 5), method=method, dt=0.05, t_end=0.2).q[-1, 0]
     for which, exact in enumerate(jax.grad(final, argnums=(0, 1))(0.7, 1.3)):

@@ -207,7 +207,8 @@ def argon_trajectories(quick: bool) -> Outcome:
     for name, x in found.items():
         checks.append(Check(f"{name}: an atom's largest distance from the origin, nm", x.farthest, 0.3, 0.8, "below 0.8: bound"))
         checks.append(Check(f"{name}: shift of the centre, nm", np.abs(x.whole.q.mean(axis=1) - cluster().q0.mean(axis=0)).max(), None, 1e-7, "rounding, times 100 ns"))
-        checks.append(Check(f"{name}: mean radius of the cluster over the reference's", x.radius.mean() / size, 0.95, 1.05, "1"))
+        if not quick:  # in 1 ns the cluster sees too few of its shapes for a mean
+            checks.append(Check(f"{name}: mean radius of the cluster over the reference's", x.radius.mean() / size, 0.95, 1.05, "1"))
     return Outcome(checks, draw_trajectories(found))
 
 
