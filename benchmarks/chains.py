@@ -77,92 +77,110 @@ def _thomas(a, b, c, r, w):
 
 
 @numba.njit(fastmath=False, error_model="numpy")
-def _rattle(x, y, u, v, h, steps, every, energies):
-    """RATTLE with Newton on the links e_i = Q_i − Q_{i−1} = f_i + d_{i−1}μ_{i−1} − 2 d_i μ_i + d_{i+1}μ_{i+1}, |e_i| = 1.
-
-    d are the links before the step, f those after a step without tension. Arrays over links have an empty link at either
-    end; the first link has d_1 μ_1 once, as the origin does not move. Newton starts at 2μ − (μ of the step before) and goes
-    on until the correction of Q is below ε max|q|, or the next one will be, by quadratic convergence.
-    """
-    n = len(x)
-    dx, dy, fx, fy = np.zeros(n + 2), np.zeros(n + 2), np.zeros(n + 2), np.zeros(n + 2)
-    mu, old, change = np.zeros(n + 2), np.zeros(n + 2), np.zeros(n + 2)
-    a, b, c, r, w = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
-    tolerance = 2.0**-52 * n  # the chain reaches n away from the origin
-    per_h, iterations, violation = 1.0 / h, 0, 0.0
-    dx[1], dy[1] = x[0], y[0]
+def _one_sided(a, b, c, r, w):
+    """The same by the usual sweep, down and up again, as Thomas wrote it and as most people write it."""
+    n = len(b)
+    w[0], r[0] = c[0] / b[0], r[0] / b[0]
     for i in range(1, n):
-        dx[i + 1], dy[i + 1] = x[i] - x[i - 1], y[i] - y[i - 1]
-    for step in range(1, steps + 1):
-        for i in range(n):
-            v[i] -= 0.5 * h
-        fx[1], fy[1] = dx[1] + h * u[0], dy[1] + h * v[0]
-        for i in range(1, n):
-            fx[i + 1], fy[i + 1] = dx[i + 1] + h * (u[i] - u[i - 1]), dy[i + 1] + h * (v[i] - v[i - 1])
-        for i in range(1, n + 1):
-            mu[i], old[i] = 2.0 * mu[i] - old[i], mu[i]
-        before = 0.0
-        for sweep in range(21):
-            if sweep == 20:
-                raise ArithmeticError("Newton did not converge")
-            for i in range(n):
-                ex = fx[i + 1] + (mu[i] * dx[i] + mu[i + 2] * dx[i + 2] - 2.0 * mu[i + 1] * dx[i + 1])
-                ey = fy[i + 1] + (mu[i] * dy[i] + mu[i + 2] * dy[i + 2] - 2.0 * mu[i + 1] * dy[i + 1])
-                a[i] = ex * dx[i] + ey * dy[i]
-                b[i] = -2.0 * (ex * dx[i + 1] + ey * dy[i + 1])
-                c[i] = ex * dx[i + 2] + ey * dy[i + 2]
-                r[i] = 0.5 * (1.0 - (ex * ex + ey * ey))
-            ex, ey = fx[1] + (mu[2] * dx[2] - mu[1] * dx[1]), fy[1] + (mu[2] * dy[2] - mu[1] * dy[1])
-            b[0], c[0] = -(ex * dx[1] + ey * dy[1]), ex * dx[2] + ey * dy[2]
-            r[0] = 0.5 * (1.0 - (ex * ex + ey * ey))
-            _thomas(a, b, c, r, w)
-            for i in range(n):
-                change[i + 1] = r[i]
-                mu[i + 1] += r[i]
-            square = 0.0
-            for i in range(n):
-                ex = change[i + 2] * dx[i + 2] - change[i + 1] * dx[i + 1]
-                ey = change[i + 2] * dy[i + 2] - change[i + 1] * dy[i + 1]
-                square = max(square, ex * ex + ey * ey)
-            size, iterations = np.sqrt(square), iterations + 1
-            if size <= tolerance or size * (size / before) ** 2 <= tolerance:
-                break
-            before = size
-        for i in range(n):
-            ex = mu[i + 2] * dx[i + 2] - mu[i + 1] * dx[i + 1]
-            ey = mu[i + 2] * dy[i + 2] - mu[i + 1] * dy[i + 1]
-            x[i] += h * u[i] + ex
-            y[i] += h * v[i] + ey
-            u[i] += per_h * ex
-            v[i] += per_h * ey - 0.5 * h
+        s = 1.0 / (b[i] - a[i] * w[i - 1])
+        w[i], r[i] = c[i] * s, (r[i] - a[i] * r[i - 1]) * s
+    for i in range(n - 2, -1, -1):
+        r[i] -= w[i] * r[i + 1]
+
+
+def _rattle_with(solve):
+    @numba.njit(fastmath=False, error_model="numpy")
+    def rattle(x, y, u, v, h, steps, every, energies):
+        """RATTLE with Newton on the links e_i = Q_i − Q_{i−1} = f_i + d_{i−1}μ_{i−1} − 2 d_i μ_i + d_{i+1}μ_{i+1}, |e_i| = 1.
+
+        d are the links before the step, f those after a step without tension. Arrays over links have an empty link at either
+        end; the first link has d_1 μ_1 once, as the origin does not move. Newton starts at 2μ − (μ of the step before) and goes
+        on until the correction of Q is below ε max|q|, or the next one will be, by quadratic convergence.
+        """
+        n = len(x)
+        dx, dy, fx, fy = np.zeros(n + 2), np.zeros(n + 2), np.zeros(n + 2), np.zeros(n + 2)
+        mu, old, change = np.zeros(n + 2), np.zeros(n + 2), np.zeros(n + 2)
+        a, b, c, r, w = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
+        tolerance = 2.0**-52 * n  # the chain reaches n away from the origin
+        per_h, iterations, violation = 1.0 / h, 0, 0.0
         dx[1], dy[1] = x[0], y[0]
         for i in range(1, n):
             dx[i + 1], dy[i + 1] = x[i] - x[i - 1], y[i] - y[i - 1]
-        b[0], r[0] = dx[1] * dx[1] + dy[1] * dy[1], dx[1] * u[0] + dy[1] * v[0]
-        for i in range(1, n):
-            a[i] = -(dx[i + 1] * dx[i] + dy[i + 1] * dy[i])
-            b[i] = 2.0 * (dx[i + 1] * dx[i + 1] + dy[i + 1] * dy[i + 1])
-            r[i] = dx[i + 1] * (u[i] - u[i - 1]) + dy[i + 1] * (v[i] - v[i - 1])
-            c[i - 1] = a[i]
-        _thomas(a, b, c, r, w)
-        for i in range(n):
-            change[i + 1] = r[i]
-        for i in range(n):
-            u[i] += change[i + 2] * dx[i + 2] - change[i + 1] * dx[i + 1]
-            v[i] += change[i + 2] * dy[i + 2] - change[i + 1] * dy[i + 1]
-        if step % every == 0:
-            total = 0.0
+        for step in range(1, steps + 1):
             for i in range(n):
-                total += 0.5 * (u[i] * u[i] + v[i] * v[i]) + y[i]
-                violation = max(violation, abs(dx[i + 1] * dx[i + 1] + dy[i + 1] * dy[i + 1] - 1.0))
-            energies[step // every - 1] = total
-    return iterations / steps, violation
+                v[i] -= 0.5 * h
+            fx[1], fy[1] = dx[1] + h * u[0], dy[1] + h * v[0]
+            for i in range(1, n):
+                fx[i + 1], fy[i + 1] = dx[i + 1] + h * (u[i] - u[i - 1]), dy[i + 1] + h * (v[i] - v[i - 1])
+            for i in range(1, n + 1):
+                mu[i], old[i] = 2.0 * mu[i] - old[i], mu[i]
+            before = 0.0
+            for sweep in range(21):
+                if sweep == 20:
+                    raise ArithmeticError("Newton did not converge")
+                for i in range(n):
+                    ex = fx[i + 1] + (mu[i] * dx[i] + mu[i + 2] * dx[i + 2] - 2.0 * mu[i + 1] * dx[i + 1])
+                    ey = fy[i + 1] + (mu[i] * dy[i] + mu[i + 2] * dy[i + 2] - 2.0 * mu[i + 1] * dy[i + 1])
+                    a[i] = ex * dx[i] + ey * dy[i]
+                    b[i] = -2.0 * (ex * dx[i + 1] + ey * dy[i + 1])
+                    c[i] = ex * dx[i + 2] + ey * dy[i + 2]
+                    r[i] = 0.5 * (1.0 - (ex * ex + ey * ey))
+                ex, ey = fx[1] + (mu[2] * dx[2] - mu[1] * dx[1]), fy[1] + (mu[2] * dy[2] - mu[1] * dy[1])
+                b[0], c[0] = -(ex * dx[1] + ey * dy[1]), ex * dx[2] + ey * dy[2]
+                r[0] = 0.5 * (1.0 - (ex * ex + ey * ey))
+                solve(a, b, c, r, w)
+                for i in range(n):
+                    change[i + 1] = r[i]
+                    mu[i + 1] += r[i]
+                square = 0.0
+                for i in range(n):
+                    ex = change[i + 2] * dx[i + 2] - change[i + 1] * dx[i + 1]
+                    ey = change[i + 2] * dy[i + 2] - change[i + 1] * dy[i + 1]
+                    square = max(square, ex * ex + ey * ey)
+                size, iterations = np.sqrt(square), iterations + 1
+                if size <= tolerance or size * (size / before) ** 2 <= tolerance:
+                    break
+                before = size
+            for i in range(n):
+                ex = mu[i + 2] * dx[i + 2] - mu[i + 1] * dx[i + 1]
+                ey = mu[i + 2] * dy[i + 2] - mu[i + 1] * dy[i + 1]
+                x[i] += h * u[i] + ex
+                y[i] += h * v[i] + ey
+                u[i] += per_h * ex
+                v[i] += per_h * ey - 0.5 * h
+            dx[1], dy[1] = x[0], y[0]
+            for i in range(1, n):
+                dx[i + 1], dy[i + 1] = x[i] - x[i - 1], y[i] - y[i - 1]
+            b[0], r[0] = dx[1] * dx[1] + dy[1] * dy[1], dx[1] * u[0] + dy[1] * v[0]
+            for i in range(1, n):
+                a[i] = -(dx[i + 1] * dx[i] + dy[i + 1] * dy[i])
+                b[i] = 2.0 * (dx[i + 1] * dx[i + 1] + dy[i + 1] * dy[i + 1])
+                r[i] = dx[i + 1] * (u[i] - u[i - 1]) + dy[i + 1] * (v[i] - v[i - 1])
+                c[i - 1] = a[i]
+            solve(a, b, c, r, w)
+            for i in range(n):
+                change[i + 1] = r[i]
+            for i in range(n):
+                u[i] += change[i + 2] * dx[i + 2] - change[i + 1] * dx[i + 1]
+                v[i] += change[i + 2] * dy[i + 2] - change[i + 1] * dy[i + 1]
+            if step % every == 0:
+                total = 0.0
+                for i in range(n):
+                    total += 0.5 * (u[i] * u[i] + v[i] * v[i]) + y[i]
+                    violation = max(violation, abs(dx[i + 1] * dx[i + 1] + dy[i + 1] * dy[i + 1] - 1.0))
+                energies[step // every - 1] = total
+        return iterations / steps, violation
+
+    return rattle
 
 
-def numba_rattle(n: int, h: float, steps: int, looks: int = 1) -> Outcome:
+_rattle, _plain_rattle = _rattle_with(_thomas), _rattle_with(_one_sided)
+
+
+def numba_rattle(n: int, h: float, steps: int, looks: int = 1, rattle=_rattle) -> Outcome:
     x, y = start(n).T.copy()
     energies = np.empty(looks)
-    iterations, violation = _rattle(x, y, np.zeros(n), np.zeros(n), h, steps, steps // looks, energies)
+    iterations, violation = rattle(x, y, np.zeros(n), np.zeros(n), h, steps, steps // looks, energies)
     return Outcome(np.max(np.abs(energies - energy_at_start(n))), violation, f"{iterations:.2f} Newton iterations")
 
 
@@ -224,7 +242,7 @@ def geomint_rattle(n: int, h: float, steps: int, looks: int = 1) -> Outcome:
 
 def chains() -> None:
     for n, (watched, few, many) in SPANS.items():
-        go = {"numba RATTLE": numba_rattle, "geomint Rattle": geomint_rattle}
+        go = {"numba RATTLE": numba_rattle, "geomint Rattle": geomint_rattle, "numba, one-sided": functools.partial(numba_rattle, rattle=_plain_rattle)}
         steps = dict.fromkeys(go, many)
         if n <= DEPTH:
             go |= {f"MuJoCo {name}": functools.partial(mujoco_chain, integrator=name) for name in INTEGRATORS}
