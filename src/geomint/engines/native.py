@@ -22,7 +22,7 @@ from ..methods import Carry, Method, State
 from ..system import Stated
 from .block import Kept, Log, Observed, _pack, observe
 from .scalar_values import NotCovered, Values, filled
-from .scalarize import Reader
+from .scalarize import Reader, arrays
 from .xla import Xla
 
 
@@ -56,8 +56,7 @@ class Packed:
         return out
 
     def arrays(self, flat: list[Any]) -> list[Values]:
-        ends = np.cumsum([math.prod(shape) for shape, _ in self.shapes])
-        return [filled(shape, flat[end - math.prod(shape) : end]) for (shape, _), end in zip(self.shapes, ends, strict=True)]
+        return arrays(flat, [shape for shape, _ in self.shapes])
 
 
 @dataclasses.dataclass

@@ -30,7 +30,7 @@ MOVES = ("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "
 
 
 class Reader:
-    """Reads jaxprs on arrays of names, and writes what they compute."""
+    """Reads jaxprs on arrays of single values."""
 
     def __init__(self, code: Code):
         self.code = code
@@ -278,16 +278,16 @@ class Reader:
         tests, rest = operands[: p["cond_nconsts"]], operands[p["cond_nconsts"] :]
         body, begin = rest[: p["body_nconsts"]], rest[p["body_nconsts"] :]
         shapes = [x.shape for x in begin]
-        test = lambda flat: self.read(p["cond_jaxpr"], [*tests, *_arrays(flat, shapes)])[0].item()
-        step = lambda flat: _flat(self.read(p["body_jaxpr"], [*body, *_arrays(flat, shapes)]))
-        return _arrays(self.code.loop(_flat(begin), test, step), shapes)
+        test = lambda flat: self.read(p["cond_jaxpr"], [*tests, *arrays(flat, shapes)])[0].item()
+        step = lambda flat: _flat(self.read(p["body_jaxpr"], [*body, *arrays(flat, shapes)]))
+        return arrays(self.code.loop(_flat(begin), test, step), shapes)
 
     def rule_cond(self, equation: Any, which: Values, *operands: Values) -> list[Values]:
         branches = equation.params["branches"]
         if constant(which.item()):
             return self.read(branches[int(which.item())], operands)
         cases = [lambda branch=branch: _flat(self.read(branch, operands)) for branch in branches]
-        return _arrays(self.code.branch(which.item(), cases), [v.aval.shape for v in equation.outvars])
+        return arrays(self.code.branch(which.item(), cases), [v.aval.shape for v in equation.outvars])
 
     def rule_scan(self, equation: Any, *operands: Values) -> list[Values]:
         p = equation.params
@@ -316,6 +316,6 @@ def _flat(arrays: Sequence[Values]) -> list[Any]:
     return [x for array in arrays for x in array.ravel()]
 
 
-def _arrays(flat: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> list[Values]:
+def arrays(flat: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> list[Values]:
     ends = np.cumsum([math.prod(shape) for shape in shapes])
     return [filled(shape, flat[end - math.prod(shape) : end]) for shape, end in zip(shapes, ends, strict=True)]

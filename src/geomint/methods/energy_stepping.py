@@ -13,7 +13,8 @@ The trajectory converges as h → 0, with a rate of about ½ for the motion over
 
 Where the motion is to stay where c(q) ≥ 0 (walls, hard spheres), that boundary is a step of infinite height: a reflection.
 
-Hypotheses: V is twice continuously differentiable along the motion (discontinuities stop the run).
+Hypotheses: V is smooth along the motion: two derivatives for a proved search, four for the usual one. Discontinuities larger than a
+terrace stop the run.
 
 Reference: Gonzalez, Schmidt, Ortiz, Int. J. Numer. Meth. Engng 82 (2010) 205, sections 2 to 5; its (18) sends the particle back, its
 (27) lacks a sign.
