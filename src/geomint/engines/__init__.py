@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from ..errors import InputError, nearest
 from .block import Clock, Kept, Layout, advance, begin, march
+from .kernel import Kernel
 from .native import Native
 from .xla import Xla
 
-ENGINES: dict[str, type[Xla]] = {"xla": Xla, "native": Native}
+ENGINES: dict[str, type[Xla]] = {"xla": Xla, "native": Native, "kernel": Kernel}
 
 
 def choose(engine: str) -> type[Xla]:
@@ -19,4 +20,4 @@ def choose(engine: str) -> type[Xla]:
     return ENGINES[engine]
 
 
-__all__ = ["ENGINES", "Clock", "Kept", "Layout", "Native", "Xla", "advance", "begin", "choose", "march"]
+__all__ = ["ENGINES", "Clock", "Kept", "Kernel", "Layout", "Native", "Xla", "advance", "begin", "choose", "march"]

@@ -1,169 +1,114 @@
-"""The native engine: a method's step as one loop of machine code, for one trajectory of a small system.
+"""The native engine: a method's step as one loop of machine code, for one trajectory of a small system or for an ensemble of them.
 
-The step, what is seen at a save, and for event-driven methods the time and the event, are made into straight-line code on single
-numbers (`scalarize`), put into the loop of the block, and compiled (`machine`). The numbers of the carry are registers of that loop.
-
-All that is traced in the reference engine is an argument here: dt, t0, params, mass, the floats of a method. One program serves a
-sweep over them.
+The numbers of the carry are registers of that loop. Members of an ensemble go side by side in the lanes of a vector, and groups of them
+on all cores; what a member does never depends on its neighbours.
 """
 
 from __future__ import annotations
 
+import concurrent.futures
 import ctypes
 import dataclasses
-import math
+import functools
+import os
 from typing import Any, ClassVar
 
 import jax
 import numpy as np
 
-from ..lagrange import derive
-from ..methods import Carry, Method, State
-from ..system import Stated
-from .block import Kept, Log, Observed, _pack, observe
-from .scalar_values import NotCovered, Values, filled
-from .scalarize import Reader, arrays
-from .xla import Xla
-
-
-class Packed:
-    """A tree of arrays as two flat ones, of floats and of integers (and truth values), and back."""
-
-    def __init__(self, tree: Any):
-        leaves, self.treedef = jax.tree.flatten(tree)
-        self.shapes = [(np.shape(x), np.asarray(x).dtype) for x in leaves]
-
-    def pack(self, tree: Any) -> tuple[np.ndarray, np.ndarray]:
-        leaves = [np.ravel(np.asarray(x)) for x in jax.tree.leaves(tree)]
-        of = lambda floats, dtype: np.concatenate([np.zeros(0, dtype), *(x.astype(dtype) for x, (_, d) in zip(leaves, self.shapes, strict=True) if (d.kind == "f") is floats)])
-        return of(True, np.float64), of(False, np.int64)
-
-    def unpack(self, floats: np.ndarray, integers: np.ndarray) -> Any:
-        at, leaves = [0, 0], []
-        for shape, dtype in self.shapes:
-            k, size = int(dtype.kind != "f"), math.prod(shape)
-            leaves.append((floats, integers)[k][at[k] : at[k] + size].reshape(shape).astype(dtype))
-            at[k] += size
-        return jax.tree.unflatten(self.treedef, leaves)
-
-    def places(self) -> list[tuple[int, int, np.dtype]]:
-        """For each number in turn: in which of the two arrays, where, and of what type."""
-        at, out = [0, 0], []
-        for shape, dtype in self.shapes:
-            k = int(dtype.kind != "f")
-            out += [(k, at[k] + i, dtype) for i in range(math.prod(shape))]
-            at[k] += math.prod(shape)
-        return out
-
-    def arrays(self, flat: list[Any]) -> list[Values]:
-        return arrays(flat, [shape for shape, _ in self.shapes])
+from ..methods import Carry
+from .block import Kept, Log
+from .program import Loop, Numbers, Packed, Plan
+from .scalar_values import NotCovered, Values
+from .straight import Straight
 
 
 @dataclasses.dataclass
 class Program:
-    """The compiled loop of one (method, system, shapes)."""
+    """The compiled loop of one plan."""
 
-    carry: Packed
-    given: Packed
+    plan: Plan
     run: Any
     engine: Any  # owns the code
     instructions: int
+    lanes: int
 
 
 class _Writer:
-    """Writes the loop."""
+    """The function around the loop: where its numbers come from, and where they go.
 
-    def __init__(self, method: Method, system: Stated, carry: Carry):
+    With W lanes a call moves the groups begin, …, end − 1 of W members each; number k of member m stands at k·stride + m.
+    """
+
+    def __init__(self, plan: Plan, width: int, lanes: int):
         from llvmlite import ir
 
         from .machine import REAL, WHOLE, Machine
 
-        self.moving, self.given, self.event_driven = Packed(carry), Packed((method, system)), method.traits.event_driven
-        shown = jax.eval_shape(lambda c: method.output(derive(system), c).q, carry)
-        self.shape = getattr(shown, "value", shown).shape
+        self.plan, self.width, self.lanes = plan, width, lanes
         reals, wholes = REAL.as_pointer(), WHOLE.as_pointer()
         self.module = ir.Module("geomint")
-        signature = ir.FunctionType(WHOLE, [reals, wholes, reals, wholes, reals, reals, WHOLE, WHOLE, WHOLE, WHOLE, REAL, REAL])
+        signature = ir.FunctionType(WHOLE, [reals, wholes, reals, wholes, reals, wholes, reals, reals, *[WHOLE] * 8, REAL, REAL])
         function = ir.Function(self.module, signature, "run")
-        for array in function.args[:6]:
+        for array in function.args[:8]:
             array.add_attribute("noalias")
-        self.code = Machine(function)
-        self.carries, self.givens = function.args[:2], function.args[2:4]
-        self.rows, self.log, self.room, self.first, self.steps, self.blocks, self.t0, self.dt = function.args[4:]
-        self.constants = self.given.arrays(self.loaded(self.givens, self.given))
+        self.code = Machine(function, lanes)
+        self.carry, self.given, self.params = function.args[:2], function.args[2:4], function.args[4:6]
+        self.rows, self.log, self.room, self.capacity, self.stride, self.begin, self.end = function.args[6:13]
+        self.numbers = Numbers(*function.args[13:])
 
-    def loaded(self, arrays: Any, packed: Packed) -> list[Any]:
-        code = self.code
-        numbers = [(code.load(arrays[k], i), dtype) for k, i, dtype in packed.places()]
-        return [code.value("to b", x) if dtype.kind == "b" else x for x, dtype in numbers]
+    def loaded(self, arrays: Any, packed: Packed, member: Any = None) -> list[Any]:
+        """The numbers of a tree; those of the members from `member` on."""
+        code, out = self.code, []
+        for k, i, dtype in packed.places():
+            x = code.load(arrays[k], i) if member is None else code.load(arrays[k], self.place(i, member), self.lanes)
+            out.append(code.value("to b", x) if dtype.kind == "b" else x)
+        return out
 
-    def read(self, state: list[Any], function: Any, *more: Any) -> list[Values]:
-        """function(method, system, carry, …) on values, with floats `more` behind."""
-        given, moving = self.given, self.moving
-        flat = lambda g, c, *x: function(*jax.tree.unflatten(given.treedef, g), jax.tree.unflatten(moving.treedef, c), *x)
-        shapes = lambda packed: [jax.ShapeDtypeStruct(s, d) for s, d in packed.shapes]
-        program = jax.make_jaxpr(flat)(shapes(given), shapes(moving), *[jax.ShapeDtypeStruct((), float)] * len(more))
-        return Reader(self.code).read(program, [*self.constants, *moving.arrays(state), *(filled((), [x]) for x in more)])
-
-    def step(self, state: list[Any]) -> list[Any]:
-        new = self.read(state, lambda m, s, c, h: jax.tree.leaves(m.step(derive(s, self.shape), c, h)), self.dt)
-        return [x for array in new for x in array.ravel()]
-
-    def fixed(self, state: list[Any]) -> list[Any]:
-        value = self.code.value
-        done = self.code.loop([0, *state], lambda s: value("lt", s[0], self.steps), lambda s: [value("add", s[0], 1), *self.step(s[1:])])
-        return done[1:]
-
-    def events(self, state: list[Any], until: Any) -> list[Any]:
-        """State, and behind it the number of events noted."""
-        value, code = self.code.value, self.code
-
-        def test(s: list[Any]) -> Any:
-            return value("lt", self.read(s[:-1], lambda m, _, c: m.time(c))[0].item(), until)
-
-        def body(s: list[Any]) -> list[Any]:
-            before = self.read(s[:-1], lambda m, _, c: m.events(c))[0].item()
-            new, noted = self.step(s[:-1]), s[-1]
-            record, count = self.read(new, lambda m, _, c: (m.event(c), m.events(c)))
-            row = value("mul", value("min", noted, value("sub", self.room, 1)), 3)
-            for k, x in enumerate(record):
-                code.store(x, self.log, value("add", row, k))
-            return [*new, value("add", noted, value("sub", count.item(), before))]
-
-        return code.loop(state, test, body)
+    def place(self, i: int, member: Any) -> Any:
+        return self.code.value("add", self.code.value("mul", self.stride, i), member)
 
     def write(self) -> None:
-        code, value = self.code, self.code.value
+        code, value, plan = self.code, self.code.value, self.plan
+        given = plan.given.arrays(self.loaded(self.given, plan.given))
+        shared = None if plan.own_params else plan.params.arrays(self.loaded(self.params, plan.params))
 
-        def block(s: list[Any]) -> list[Any]:
-            i, state, noted = s[0], s[1:-1], s[-1]
-            step = value("add", self.first, value("mul", value("add", i, 1), self.steps))
-            until = value("add", self.t0, value("mul", value("to f", step), self.dt))
-            if self.event_driven:
-                *state, noted = self.events([*state, noted], until)
-            else:
-                state = self.fixed(state)
-            (row,) = self.read(state, lambda m, s, c, t: _pack(observe(m, derive(s, self.shape), c, t), float), until)
-            for k, x in enumerate(row):
-                code.store(x, self.rows, value("add", value("mul", i, len(row)), k))
-            return [value("add", i, 1), *state, noted]
+        def group(g: Any, total: list[Any]) -> list[Any]:
+            member = value("mul", value("add", self.begin, g), self.lanes)
+            apart = value("mul", self.capacity, self.width)
+            mine = value("mul", member, apart)
 
-        *state, noted = code.loop([0, *self.loaded(self.carries, self.moving), 0], lambda s: value("lt", s[0], self.blocks), block)
-        for x, (k, i, dtype) in zip(state[1:], self.moving.places(), strict=True):
-            code.store(value("to i", x) if dtype.kind == "b" else x, self.carries[k], i)
-        code.builder.ret(noted)
+            def keep(i: Any, row: Values) -> None:
+                for k, x in enumerate(row):
+                    code.scatter(x, self.rows, value("add", mine, value("add", value("mul", i, self.width), k)), apart)
+
+            def note(noted: Any, record: Values) -> None:
+                at = value("mul", value("min", noted, value("sub", self.room, 1)), 3)
+                for k, x in enumerate(record):
+                    code.store(x, self.log, value("add", at, k))
+
+            params = plan.params.arrays(self.loaded(self.params, plan.params, member)) if shared is None else shared
+            loop = Loop(code, plan, given, params, self.numbers, keep, None if plan.members else note)
+            *state, noted = loop.run(self.loaded(self.carry, plan.carry, member))
+            for x, (k, i, dtype) in zip(state, plan.carry.places(), strict=True):
+                code.store(value("to i", x) if dtype.kind == "b" else x, self.carry[k], self.place(i, member))
+            return [noted] if not plan.members else total
+
+        # A counter of its own: the groups are not lanes but come one after another.
+        step = lambda s: [value("add", s[0], 1), *group(s[0], s[1:])]
+        done = code.while_([0, 0], lambda s: value("lt", s[0], value("sub", self.end, self.begin)), step)
+        code.builder.ret(done[1])
 
 
 _programs: dict[Any, Program | NotCovered] = {}
 
 
-def compiled(method: Method, system: Stated, carry: Carry) -> Program:
-    """The program for a method and a system, from the cache or made now; NotCovered says why there is none."""
-    leaves, treedef = jax.tree.flatten((method, system, carry))
-    key = treedef, tuple((np.shape(x), str(np.asarray(x).dtype)) for x in leaves)
+def compiled(plan: Plan, width: int, lanes: int = 1) -> Program:
+    """The program of a plan, from the cache or made now; NotCovered says why there is none."""
+    key = plan.key, width, lanes
     if key not in _programs:
         try:
-            _programs[key] = _compile(method, system, carry)
+            _programs[key] = _compile(plan, width, lanes)
         except NotCovered as reason:
             _programs[key] = reason
     made = _programs[key]
@@ -172,49 +117,80 @@ def compiled(method: Method, system: Stated, carry: Carry) -> Program:
     return made
 
 
-def _compile(method: Method, system: Stated, carry: Carry) -> Program:
+def _compile(plan: Plan, width: int, lanes: int) -> Program:
     from .machine import compile_module
 
-    writer = _Writer(method, system, carry)
+    writer = _Writer(plan, width, lanes)
     writer.write()
     engine = compile_module(writer.module)
     pointer, whole, real = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
-    run = ctypes.CFUNCTYPE(whole, *[pointer] * 6, whole, whole, whole, whole, real, real)(engine.get_function_address("run"))
-    return Program(writer.moving, writer.given, run, engine, writer.code.count)
+    run = ctypes.CFUNCTYPE(whole, *[pointer] * 8, *[whole] * 8, real, real)(engine.get_function_address("run"))
+    return Program(plan, run, engine, writer.code.count, lanes)
+
+
+@functools.cache
+def _workers() -> concurrent.futures.ThreadPoolExecutor:
+    return concurrent.futures.ThreadPoolExecutor(os.cpu_count(), "geomint")
 
 
 @dataclasses.dataclass
-class Native(Xla):
-    """One trajectory in machine code; where that can't be made, the reference engine, with the reason."""
+class Native(Straight):
+    """Trajectories in machine code."""
 
     name: ClassVar[str] = "native"
-    reason: str = ""
 
-    def begin(self, state: State) -> tuple[Carry, Observed]:
-        carry, seen = super().begin(state)
-        self.program: Program | None = None
-        try:
-            if self.spread != "one":
-                raise NotCovered("an ensemble")
-            if jax.dtypes.canonicalize_dtype(float) != np.float64:
-                raise NotCovered("numbers of type float32")
-            self.program = compiled(self.method, self.system, carry)
-        except NotCovered as reason:
-            self.reason = str(reason)
-        except Exception as reason:  # another version of JAX or LLVM: whatever it is, there is the reference engine
-            self.reason = f"this program ({type(reason).__name__}: {reason})"
-        return carry, seen
+    def made(self, carry: Carry) -> Program:
+        from .machine import widest
 
-    @property
-    def described(self) -> str:
-        return self.name if self.program is not None else f"xla (the native engine does not cover {self.reason})"
+        if jax.dtypes.canonicalize_dtype(float) != np.float64:
+            raise NotCovered("numbers of type float32")
+        lanes = 1 if self.spread == "one" else LANES or widest()
+        return compiled(Plan(self.method, self.system, carry, self.spread), self.layout.width, lanes)
 
-    def advance(self, carry: Carry, first: int, steps: int, blocks: int, buffer: Kept) -> tuple[Carry, Kept]:
-        program = self.program
-        if program is None:
-            return super().advance(carry, first, steps, blocks, buffer)
-        rows = buffer.rows if isinstance(buffer.rows, np.ndarray) else np.zeros(self.buffer_shape)
+    def buffer(self) -> Kept:
+        if self.program is None:
+            return super().buffer()
+        return Kept(self._room(), Log.empty(self.log_rows) if self.logs else None)
+
+    def hand_back(self, buffer: Kept) -> None:
+        if self.program is None:
+            super().hand_back(buffer)
+
+    def _room(self) -> np.ndarray:
+        """Rows for every lane of every group; those behind the last member are not shown."""
+        if self.spread == "one":
+            return np.empty(self.buffer_shape)
+        members, *rest = self.buffer_shape
+        return np.empty((self._padded(members), *rest))[:members]
+
+    def _padded(self, members: int) -> int:
+        return -(-members // self.program.lanes) * self.program.lanes
+
+    def run_program(self, carry: Carry, first: int, steps: int, blocks: int, buffer: Kept) -> tuple[Carry, Kept]:
+        program, plan = self.program, self.program.plan
+        members = 1 if self.spread == "one" else self.buffer_shape[0]
+        padded = self._padded(members)
         records = np.zeros((1, 3)) if buffer.log is None else np.array(buffer.log.records)
-        numbers = (*program.carry.pack(carry), *program.given.pack((self.method, self.system)), rows, records)
-        count = program.run(*(x.ctypes.data for x in numbers), len(records), first, steps, blocks, float(self.clock.t0), float(self.clock.dt))
-        return program.carry.unpack(*numbers[:2]), Kept(rows, None if buffer.log is None else Log(records, np.asarray(count)))
+        given = plan.given.pack((self.method, self.system.with_params(None)))
+        params = plan.params.pack(self.system.params)
+        moving = [_padded(x, padded) for x in plan.carry.pack(carry)]
+        own = [_padded(x, padded) for x in params] if plan.own_params else params
+        pointers = [x.ctypes.data for x in (*moving, *given, *own, buffer.rows, records)]
+        groups = padded // program.lanes
+        settings = (len(records), self.rows, padded)
+        go = lambda begin, end: program.run(*pointers, *settings, begin, end, first, steps, blocks, float(self.clock.t0), float(self.clock.dt))
+        if groups == 1:
+            count = go(0, 1)
+        else:
+            ends = np.unique(np.linspace(0, groups, 4 * (os.cpu_count() or 1) + 1).astype(int))
+            count = sum(_workers().map(go, ends[:-1], ends[1:]))
+        carry = plan.carry.unpack(*(x[..., :members] if plan.members else x for x in moving))
+        return carry, Kept(buffer.rows, None if buffer.log is None else Log(records, np.asarray(count)))
+
+
+LANES = 0  # members that go side by side; 0 for as many as fit into one register
+
+
+def _padded(x: np.ndarray, members: int) -> np.ndarray:
+    """The last member again, as often as it takes to fill the last group."""
+    return np.ascontiguousarray(x if x.ndim == 1 else np.pad(x, ((0, 0), (0, members - x.shape[1])), mode="edge"))

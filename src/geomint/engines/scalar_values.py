@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import abc
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,9 +28,48 @@ class Code(Protocol):
         """While the test holds, the body; the values at the end."""
         ...
 
+    def repeat(self, count: Any, begin: list[Any], body: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
+        """The body `count` times, with the number of the round before its values; the values at the end."""
+        ...
+
     def branch(self, which: Any, cases: list[Callable[[], list[Any]]]) -> list[Any]:
         """What one of the cases returns; those beyond the last are the last."""
         ...
+
+
+class Remembering(abc.ABC):
+    """What the codes share: within a scope and those inside it nothing is computed twice, and no program grows beyond a length."""
+
+    longest: int
+
+    def __init__(self) -> None:
+        self.seen: list[dict[Any, Any]] = [{}]
+        self.count = 0
+
+    def value(self, operation: str, *arguments: Any) -> Any:
+        key = (operation, *((type(x), x) if constant(x) else id(x) for x in arguments))
+        for scope in reversed(self.seen):
+            if key in scope:
+                return scope[key][0]
+        self.count += 1
+        if self.count > self.longest:
+            raise NotCovered(f"more than {self.longest} operations a step")
+        made = self.written(operation, list(arguments))
+        self.seen[-1][key] = made, arguments  # which keeps their ids alive
+        return made
+
+    @abc.abstractmethod
+    def written(self, operation: str, x: list[Any]) -> Any:
+        """The operation, carried out."""
+
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is computed here is not known outside."""
+        self.seen.append({})
+        try:
+            yield
+        finally:
+            self.seen.pop()
 
 
 def constant(x: Any) -> bool:

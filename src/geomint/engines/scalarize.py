@@ -162,10 +162,10 @@ class Reader:
         """With known indices: where each update goes is found by sending a one there."""
         if any(not constant(x) for x in indices.ravel()):
             raise NotCovered("scatter with indices that are computed")
-        where = jnp.asarray(np.array(indices.tolist(), equation.invars[1].aval.dtype).reshape(indices.shape))
-        ones = jnp.eye(updates.size).reshape(updates.size, *updates.shape)
         settings = {k: v for k, v in equation.params.items() if k in ("dimension_numbers", "indices_are_sorted", "unique_indices", "mode")}
         with jax.ensure_compile_time_eval():
+            where = jnp.asarray(np.array(indices.tolist(), equation.invars[1].aval.dtype).reshape(indices.shape))
+            ones = jnp.eye(updates.size).reshape(updates.size, *updates.shape)
             reached = np.asarray(jax.vmap(lambda u: jax.lax.scatter_add(jnp.zeros(operand.shape), where, u, **settings))(ones))
         out = operand.copy().ravel()
         for update, row in zip(updates.ravel(), reached.reshape(updates.size, -1), strict=True):

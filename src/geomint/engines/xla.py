@@ -57,13 +57,14 @@ class Xla:
     clock: Clock
     spread: Spread = "one"
     name: ClassVar[str] = "xla"
+    buffer_numbers: ClassVar[int] = BUFFER_NUMBERS
     log_rows: int = LOG_ROWS
 
     def begin(self, state: State) -> tuple[Carry, Observed]:
         carry, seen = _begin(self.spread, self.method, self.system, state, self.clock)
         self.layout = Layout.of(seen, members=self.spread != "one")
         leading = () if self.spread == "one" else (jax.tree.leaves(seen)[0].shape[0],)
-        self.rows = max(1, min(BUFFER_ROWS, BUFFER_NUMBERS // max(1, self.layout.width * (leading[0] if leading else 1))))
+        self.rows = max(1, min(BUFFER_ROWS, self.buffer_numbers // max(1, self.layout.width * (leading[0] if leading else 1))))
         self.buffer_shape = (*leading, self.rows, self.layout.width)
         return carry, seen
 
@@ -91,6 +92,14 @@ class Xla:
 
     def advance(self, carry: Carry, first: int, steps: int, blocks: int, buffer: Kept) -> tuple[Carry, Kept]:
         return _advance(self.spread, self.method, self.system, carry, self.clock, first, steps, blocks, buffer)
+
+    def kept(self, buffer: Kept, blocks: int) -> np.ndarray:
+        """The first `blocks` rows: a view, good until the next call."""
+        return np.asarray(buffer.rows)[..., :blocks, :]
+
+    def whole(self, carry: Carry) -> Carry:
+        """The carry as an archive keeps it."""
+        return carry
 
     @property
     def described(self) -> str:

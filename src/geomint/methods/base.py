@@ -127,6 +127,10 @@ class Method(eqx.Module):
         (system, q0): one, or a sample of an ensemble."""
         return self
 
+    def for_straight_code(self) -> Method:
+        """The method in its form for engines that write a step as straight-line code, where nothing is done to please XLA."""
+        return self
+
     def rescale(self, mech: Any, carry: Carry, dt: Array) -> Carry:
         """The carry made ready for steps of another length; compositions call it before every substep."""
         return carry

@@ -7,6 +7,7 @@ palindromic sequence is symmetric. This one file holds symplectic Euler, Verlet 
 from __future__ import annotations
 
 import abc
+import dataclasses
 import functools
 from collections.abc import Callable
 
@@ -51,13 +52,18 @@ def in_turn(stages: Stages, kick: Move, drift: Move, carry: Carry, dt: Array, ch
 class KickDrift(Method):
     """Any sequence of kicks and drifts."""
 
+    small: int = eqx.field(static=True, default=SMALL, kw_only=True, metadata={"found": True})  # see above
+
+    def for_straight_code(self) -> Method:
+        return dataclasses.replace(self, small=0)
+
     @property
     @abc.abstractmethod
     def stages(self) -> Stages:
         """("kick" or "drift", its share of the step), in order."""
 
     def _carries_force(self, q: Array) -> bool:
-        return self.stages[0][0] == self.stages[-1][0] == "kick" and q.size > SMALL
+        return self.stages[0][0] == self.stages[-1][0] == "kick" and q.size > self.small
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
         return (state.q, state.p, mech.force(state.q)) if self._carries_force(state.q) else (state.q, state.p)

@@ -1,0 +1,225 @@
+"""The kernel engine: an ensemble as one kernel on the GPU, written in Pallas. Its lanes are the members, and the time loop is inside.
+
+Every number of a member is a register of its lane from the first step of a block to the last; memory is touched only where rows are
+kept. Members part ways in loops and branches: a mask says which of them a loop or a branch still concerns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import pallas as pl
+
+from ..methods import Carry
+from .block import Kept
+from .program import Loop, Numbers, Packed, Plan
+from .scalar_values import NotCovered, Remembering, Values, constant
+from .straight import Straight
+
+LONGEST = 40_000  # operations, above which compiling takes too long
+LANES, WARPS = 128, 4  # members of one program of the grid, and the warps they are spread over
+INTERPRET = False  # the kernel without a GPU, for tests
+
+_OPERATIONS: dict[str, Callable[..., Any]] = {
+    "add": jnp.add, "sub": jnp.subtract, "mul": jnp.multiply, "neg": jnp.negative, "max": jnp.maximum, "min": jnp.minimum, "abs": jnp.abs, "sign": jnp.sign, "pow": jnp.power,
+    "atan2": jnp.arctan2, "cbrt": jnp.cbrt, "is_finite": jax.lax.is_finite, "not": jnp.logical_not, "lt": jnp.less, "le": jnp.less_equal, "gt": jnp.greater,
+    "ge": jnp.greater_equal, "eq": jnp.equal, "ne": jnp.not_equal, "sqrt": jnp.sqrt, "exp": jnp.exp, "log": jnp.log, "log1p": jnp.log1p, "expm1": jnp.expm1, "sin": jnp.sin, "cos": jnp.cos,
+    "tan": jnp.tan, "asin": jnp.arcsin, "acos": jnp.arccos, "atan": jnp.arctan, "sinh": jnp.sinh, "cosh": jnp.cosh, "tanh": jnp.tanh, "floor": jnp.floor, "ceil": jnp.ceil,
+    "erf": jax.lax.erf, "erfc": jax.lax.erfc, "shift_left": jnp.left_shift, "shift_right_arithmetic": jax.lax.shift_right_arithmetic,
+    "shift_right_logical": jax.lax.shift_right_logical, "and": jnp.bitwise_and, "or": jnp.bitwise_or, "xor": jnp.bitwise_xor, "select": jnp.where,
+}  # fmt: skip
+
+
+class Lanes(Remembering):
+    """The `Code` whose values are the numbers of all lanes."""
+
+    longest = LONGEST
+
+    def __init__(self, lanes: int, real: Any):
+        super().__init__()
+        self.lanes, self.real, self.whole = lanes, real, jax.dtypes.canonicalize_dtype(int)
+        self.masks: list[Any] = []
+
+    def written(self, operation: str, x: list[Any]) -> Any:
+        if operation == "div":
+            # Whole numbers are divided toward zero, as in lax.
+            x = [jnp.asarray(y, other.dtype) if constant(y) and not constant(other) else jnp.asarray(y) for y, other in (x, x[::-1])]
+            return jax.lax.div(*jnp.broadcast_arrays(*x))
+        if operation == "rem":
+            return jax.lax.rem(*jnp.broadcast_arrays(*(jnp.asarray(y) for y in x)))
+        if operation.startswith("to "):
+            return jnp.asarray(x[0]).astype({"f": self.real, "i": self.whole, "b": bool}[operation[-1]])
+        if operation not in _OPERATIONS:
+            raise NotCovered(f"the operation {operation}")
+        return _OPERATIONS[operation](*x)
+
+    def spread(self, x: Any) -> Any:
+        """The same in every lane."""
+        if constant(x):
+            return jnp.full((self.lanes,), x, bool if isinstance(x, bool) else self.whole if isinstance(x, int) else self.real)
+        return jnp.broadcast_to(x, (self.lanes,))
+
+    def within(self, mask: Any) -> Any:
+        """Those of the lanes that the loops and branches around concern."""
+        mask = self.spread(mask)
+        return mask & self.masks[-1] if self.masks else mask
+
+    @contextlib.contextmanager
+    def masked(self, mask: Any) -> Iterator[None]:
+        self.masks.append(mask)
+        try:
+            with self.scope():
+                yield
+        finally:
+            self.masks.pop()
+
+    @staticmethod
+    def any(mask: Any) -> Any:
+        return jnp.max(mask.astype(jnp.int32)) > 0  # Triton knows no disjunction over lanes
+
+    def loop(self, begin: list[Any], test: Callable[[list[Any]], Any], body: Callable[[list[Any]], list[Any]]) -> list[Any]:
+        begin = [self.spread(x) for x in begin]
+
+        def tested(s: list[Any]) -> Any:
+            with self.scope():
+                return self.within(test(s))
+
+        def masked(moving: tuple[Any, list[Any]]) -> tuple[Any, list[Any]]:
+            mask, old = moving
+            with self.masked(mask):
+                new = [jnp.where(mask, self.spread(x), y) for x, y in zip(body(old), old, strict=True)]
+            return mask & tested(new), new
+
+        return jax.lax.while_loop(lambda moving: self.any(moving[0]), masked, (tested(begin), begin))[1]
+
+    def repeat(self, count: Any, begin: list[Any], body: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
+        def scoped(i: Any, s: list[Any]) -> list[Any]:
+            with self.scope():
+                return [self.spread(x) for x in body(i, s)]
+
+        return jax.lax.fori_loop(jnp.zeros_like(count), count, scoped, [self.spread(x) for x in begin])
+
+    def branch(self, which: Any, cases: list[Callable[[], list[Any]]]) -> list[Any]:
+        last = len(cases) - 1
+        takes = [~which, which] if which.dtype == bool else [which <= 0 if k == 0 else which >= k if k == last else which == k for k in range(last + 1)]
+        results: list[Any] = []
+        for mask, case in zip(takes, cases, strict=True):
+            mask = self.within(mask)
+            with self.masked(mask):
+                values = [self.spread(x) for x in case()]
+            results = [jnp.where(mask, x, old) for x, old in zip(values, results, strict=True)] if results else values
+        return results
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """What is fixed when a kernel is compiled, besides its plan."""
+
+    width: int  # numbers of a row
+    rows: int  # for which there is room
+    members: int
+    lanes: int
+    warps: int
+    interpret: bool
+
+    @property
+    def padded(self) -> int:
+        return -(-self.members // self.lanes) * self.lanes
+
+
+def _numbers(packed: Packed, refs: Any, at: Any = None) -> list[Any]:
+    """The numbers of a tree, from where they stand; those of the members at `at`."""
+    found = [(refs[k][i] if at is None else refs[k][i, at], dtype) for k, i, dtype in packed.places()]
+    return [x != 0 if dtype.kind == "b" else x for x, dtype in found]
+
+
+def _kernel(plan: Plan, shape: Shape, counts: Any, times: Any, *refs: Any) -> None:
+    """One program of the grid: `lanes` members through all blocks."""
+    carry, given, params, out, rows = refs[:2], refs[2:4], refs[4:6], refs[6:8], refs[8]
+    mine = pl.ds(pl.program_id(0) * shape.lanes, shape.lanes)
+    code = Lanes(shape.lanes, times.dtype)
+
+    def keep(i: Any, row: Values) -> None:
+        for k, x in enumerate(row):
+            rows[i, k, mine] = code.spread(x).astype(rows.dtype)
+
+    numbers = Numbers(counts[0], counts[1], counts[2], times[0], times[1])
+    shared = plan.given.arrays(_numbers(plan.given, given))
+    own = plan.params.arrays(_numbers(plan.params, params, mine if plan.own_params else None))
+    *state, _ = Loop(code, plan, shared, own, numbers, keep).run(_numbers(plan.carry, carry, mine))
+    for x, (k, i, _) in zip(state, plan.carry.places(), strict=True):
+        out[k][i, mine] = x.astype(out[k].dtype)
+
+
+def _launch(plan: Plan, shape: Shape, method: Any, system: Any, carry: Carry, counts: Any, times: Any) -> tuple[Carry, Any]:
+    """The carry after the blocks, and their rows (members, rows, width)."""
+    real, whole = times.dtype, counts.dtype
+    pad = lambda x: jnp.pad(x, ((0, 1 if x.shape[0] == 0 else 0), (0, shape.padded - x.shape[1])), mode="edge" if x.shape[0] else "constant")
+    at_least_one = lambda x: x if x.shape[0] else jnp.zeros(1, x.dtype)
+    moving = [pad(x) for x in plan.carry.pack(carry, jnp, real, whole)]
+    given = [at_least_one(x) for x in plan.given.pack((method, system.with_params(None)), jnp, real, whole)]
+    params = [(pad if plan.own_params else at_least_one)(x) for x in plan.params.pack(system.params, jnp, real, whole)]
+    out_shape = [*(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in moving), jax.ShapeDtypeStruct((shape.rows, shape.width, shape.padded), real)]
+    more = {"interpret": True} if shape.interpret else {"compiler_params": _settings(shape)}
+    call = pl.pallas_call(functools.partial(_kernel, plan, shape), out_shape=out_shape, grid=(shape.padded // shape.lanes,), name="geomint", **more)
+    *moved, rows = call(counts, times, *moving, *given, *params)
+    sizes = plan.carry.sizes
+    carry = plan.carry.unpack(*(x[:n, : shape.members] for x, n in zip(moved, sizes, strict=True)))
+    return carry, rows[..., : shape.members].transpose(2, 0, 1)
+
+
+def _settings(shape: Shape) -> Any:
+    from jax.experimental.pallas import triton
+
+    return triton.CompilerParams(num_warps=shape.warps, num_stages=1)
+
+
+_programs: dict[Any, Any] = {}
+
+
+def compiled(plan: Plan, shape: Shape) -> Any:
+    """The kernel of a plan as a function of (method, system, carry, counts, times)."""
+    key = plan.key, shape, jax.dtypes.canonicalize_dtype(float)
+    if key not in _programs:
+        _programs[key] = jax.jit(functools.partial(_launch, plan, shape))
+    return _programs[key]
+
+
+@dataclasses.dataclass
+class Kernel(Straight):
+    """An ensemble as one kernel."""
+
+    name: ClassVar[str] = "kernel"
+    buffer_numbers: ClassVar[int] = 2**26
+
+    def made(self, carry: Carry) -> Any:
+        if self.spread == "one":
+            raise NotCovered("a single trajectory")
+        if jax.default_backend() != "gpu" and not INTERPRET:
+            raise NotCovered("a machine without a GPU")
+        members = self.buffer_shape[0]
+        shape = Shape(self.layout.width, self.rows, members, LANES, WARPS, INTERPRET)
+        program = compiled(Plan(self.method, self.system, carry, self.spread), shape)
+        jax.block_until_ready(program(self.method, self.system, carry, *self._told(0, 0, 0)))  # compiles, or says why it can't
+        return program
+
+    def _told(self, first: int, steps: int, blocks: int) -> tuple[Any, Any]:
+        return np.array([first, steps, blocks], jax.dtypes.canonicalize_dtype(int)), np.array([self.clock.t0, self.clock.dt], jax.dtypes.canonicalize_dtype(float))
+
+    def buffer(self) -> Kept:
+        return super().buffer() if self.program is None else Kept(None)
+
+    def hand_back(self, buffer: Kept) -> None:
+        if self.program is None:
+            super().hand_back(buffer)
+
+    def run_program(self, carry: Carry, first: int, steps: int, blocks: int, buffer: Kept) -> tuple[Carry, Kept]:
+        carry, rows = self.program(self.method, self.system, carry, *self._told(first, steps, blocks))
+        return carry, Kept(rows)
