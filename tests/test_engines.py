@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 
 import geomint as gm
-from geomint.engines import native
+from geomint.engines import Clock, Xla, kernel, native
+from geomint.engines.program import Plan
+from geomint.methods.base import Method, Traits
 from geomint.run import loop
+from geomint.run.inputs import initial_state
 
 sys.path.insert(0, str(Path(__file__).parent / "properties"))
 from zoo import first_of_its_class, fitting
 
-WITH_LU = (gm.Gauss, gm.ImplicitMidpoint, gm.LobattoIIIAB, gm.Variational)  # which use a library's factors with pivots
 FAMILIES = (gm.Verlet, gm.Rattle, gm.Shake, gm.SymmetricMultistep, gm.ZhangSkeel, gm.IMEX, gm.EnergyStepping, gm.Gauss)  # others wait for the slow tests
 QUICK = lambda m: first_of_its_class(m) and isinstance(m, FAMILIES)
 METHODS = pytest.mark.parametrize("method", [pytest.param(m, id=m.name, marks=[] if QUICK(m) else pytest.mark.slow) for m in gm.methods.all()])
@@ -33,16 +35,81 @@ def same(a, b) -> bool:
     return all(np.array_equal(x, y) for x, y in zip(flat(a), flat(b), strict=True))
 
 
+def close(expected, got, what=1e-12):
+    for a, b in zip(jax.tree.leaves(expected.columns), jax.tree.leaves(got.columns), strict=True):
+        np.testing.assert_allclose(a, b, rtol=what, atol=what * max(1.0, float(np.max(np.abs(a), initial=0.0))))
+
+
+def members(problem, count=5):
+    """Slightly different momenta, tangent where there is a constraint."""
+    sizes = 1 + 0.01 * np.arange(count)
+    return np.repeat(problem.at.q[None], count, axis=0), sizes.reshape(-1, *[1] * np.ndim(problem.at.p)) * problem.at.p[None]
+
+
+def many(method, problem, count=5, steps=12, **more):
+    q, p = members(problem, count)
+    return gm.ensemble(problem.system, q, p0s=p, method=method, dt=problem.dt, t_end=steps * problem.dt, save_every=3, **more)
+
+
 @METHODS
 def test_native_equals_the_reference(method):
     for problem in {p.name: p for p in (fitting(method)[0], fitting(method)[-1])}.values():
-        expected, got = run(method, problem), run(method, problem, engine="native")
-        if not isinstance(method, WITH_LU):
-            assert got.engine == "native"
-        elif got.engine != "native":
-            assert got.engine == "xla (the native engine does not cover the operation lu)"
-        for a, b in zip(jax.tree.leaves(expected.columns), jax.tree.leaves(got.columns), strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12 * max(1.0, float(np.max(np.abs(a), initial=0.0))))
+        expected, got = run(method, problem, engine="xla"), run(method, problem, engine="native")
+        assert got.engine == "native"
+        close(expected, got)
+
+
+@METHODS
+def test_native_ensembles_equal_the_reference(method):
+    problem = fitting(method)[-1]
+    expected, got = many(method, problem, engine="xla"), many(method, problem, engine="native")
+    assert got.engine == "native"
+    close(expected, got)
+
+
+@pytest.mark.parametrize("method", [gm.Rattle(), gm.EnergyStepping(0.05), gm.IMEX()], ids=lambda m: m.name)
+def test_no_member_feels_its_neighbours(method):
+    """In another lane, beside others, or where the last lanes are empty: bit for bit the same."""
+    problem = fitting(method)[-1]
+    q, p = members(problem, 11)
+    engine = native.Native(method.prepare([(problem.system, q[0])]), problem.system, Clock.of(0.0, problem.dt), "states")
+    carry, _ = engine.begin(initial_state(q, p, 0.0, 0, False, 11))
+    together, _ = engine.advance(carry, 0, 20, 1, engine.buffer())
+    for some in ([10, 3, 7], [4], [*range(10, -1, -1)]):
+        engine.begin(initial_state(q[some], p[some], 0.0, 0, False, len(some)))
+        apart, _ = engine.advance(jax.tree.map(lambda x, i=some: np.asarray(x)[i], carry), 0, 20, 1, engine.buffer())
+        for x, y in zip(jax.tree.leaves(together), jax.tree.leaves(apart), strict=True):
+            assert np.array_equal(np.asarray(x)[some], y)
+
+
+KERNEL_QUICK = (gm.Verlet, gm.Rattle)  # without a GPU a kernel is slow to make
+
+
+@pytest.mark.parametrize("method", [pytest.param(m, id=m.name, marks=[] if first_of_its_class(m) and isinstance(m, KERNEL_QUICK) else pytest.mark.slow) for m in gm.methods.all()])
+def test_kernels_equal_the_reference(method, monkeypatch):
+    """On this machine the kernel is interpreted; benchmarks/gpu.py checks the numbers of a GPU."""
+    monkeypatch.setattr(kernel, "INTERPRET", True)
+    monkeypatch.setattr(kernel, "LANES", 4)
+    problem = fitting(method)[-1]
+    expected, got = many(method, problem, steps=6, engine="xla"), many(method, problem, steps=6, engine="kernel")
+    assert got.engine == "kernel"
+    close(expected, got)
+
+
+@METHODS
+def test_kernels_are_written_for_a_gpu(method):
+    """Triton's own language is written on any machine, and refuses what it does not know."""
+    if isinstance(method, (gm.Gauss, gm.LobattoIIIAB)) and getattr(method, "stages", 2) > 2:
+        pytest.skip("more of the same")
+    problem = fitting(method)[0]
+    q, p = members(problem)
+    system, clock = problem.system, Clock.of(0.0, problem.dt)
+    method = method.prepare([(system, q[0])]).for_straight_code()
+    engine = kernel.Kernel(method, system, clock, "states")
+    carry, _ = Xla.begin(engine, initial_state(q, p, 0.0, 0, False, len(q)))
+    program = kernel.compiled(Plan(method, system, carry, "states"), kernel.Shape(engine.layout.width, 2, len(q), 32, 1, interpret=False))
+    text = program.trace(method, system, carry, *engine.told(0, 1, 1)).lower(lowering_platforms=("cuda",)).as_text()
+    assert "triton" in text
 
 
 @pytest.mark.parametrize("method", [gm.Rattle(), gm.EnergyStepping(0.05), gm.SymmetricMultistep(6), gm.ZhangSkeel()], ids=lambda m: m.name)
@@ -57,6 +124,66 @@ def test_chunked_and_resumed_runs_are_the_same(method, tmp_path, monkeypatch):
     assert same(run(method, problem, steps=60, engine="native"), whole)
 
 
+@pytest.mark.parametrize("method", [gm.Rattle(), gm.EnergyStepping(0.05)], ids=lambda m: m.name)
+def test_chunked_and_resumed_ensembles_are_the_same(method, tmp_path, monkeypatch):
+    problem = fitting(method)[-1]
+    whole = many(method, problem, count=11, steps=24, engine="native")
+    many(method, problem, count=11, steps=12, engine="native", output=tmp_path / "half.h5")
+    resumed = gm.resume(tmp_path / "half.h5", system=problem.system, t_end=24 * problem.dt)
+    assert resumed.engine == "native"
+    assert same(resumed, whole)
+    monkeypatch.setattr(loop, "_chunk", lambda grid, n, rows, budget: (min(2, grid.save_every - n % grid.save_every), 1))
+    assert same(many(method, problem, count=11, steps=24, engine="native"), whole)
+
+
+def test_members_with_their_own_params():
+    system = gm.System(lambda q, k: jnp.sum(k["a"] * jnp.cos(q)) + k["b"] @ q**2, params={"a": 1.0, "b": np.ones(2)})
+    rng = np.random.default_rng(1)
+    own = {"a": rng.uniform(1, 2, 13), "b": rng.uniform(1, 2, (13, 2))}
+    go = lambda engine: gm.ensemble(system, np.full((13, 2), 0.3), params=own, method=gm.Verlet(), dt=0.1, t_end=5.0, save_every=5, engine=engine)
+    expected, got = go("xla"), go("native")
+    assert got.engine == "native"
+    close(expected, got)
+    alone = gm.simulate(system.with_params({"a": own["a"][7], "b": own["b"][7]}), [0.3, 0.3], method=gm.Verlet(), dt=0.1, t_end=5.0, save_every=5)
+    np.testing.assert_allclose(got.q[7], alone.q, rtol=1e-13)
+
+
+def test_members_that_fail_do_not_disturb_the_others():
+    model = gm.models.triple_pendulum()
+    v = np.stack([model.v0, model.v0, model.v0])
+    q = np.stack([model.q0] * 3)
+    v[1] = gm.project(model.system, model.q0, 400 * (1 + np.arange(6.0).reshape(3, 2)))[1]  # too fast for the step
+    go = lambda engine: gm.ensemble(model.system, q, v, method=gm.Rattle(), dt=0.02, t_end=2.0, save_every=10, engine=engine)
+    expected, got = go("xla"), go("native")
+    assert expected.failed_at[1] >= 0
+    assert got.failed_at.tolist() == expected.failed_at.tolist()
+    np.testing.assert_allclose(got.q[[0, 2]], expected.q[[0, 2]], rtol=1e-10, atol=1e-10)
+
+
+class Kicked(Method):
+    """Noise from a key and the number of the step."""
+
+    @property
+    def traits(self):
+        return Traits(1, symplectic=False, symmetric=False, reversible=False, energy=None, momentum_maps=None)
+
+    def init(self, mech, state, dt):
+        return state.q, state.p, jax.random.key_data(jax.random.key(7)), jnp.zeros((), int)
+
+    def step(self, mech, carry, dt):
+        q, p, key, n = carry
+        first, second = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(key), n))
+        p = p + dt * mech.force(q) + 0.1 * jnp.sqrt(dt) * jax.random.normal(first, p.shape) + 0.01 * jax.random.uniform(second, p.shape)
+        return q + dt * mech.velocity(p), p, key, n + 1
+
+
+def test_random_numbers_are_the_same():
+    system = gm.System(lambda q: jnp.sum(q**2) / 2)
+    expected, got = (gm.simulate(system, [0.1, 0.2, 0.3], method=Kicked(), dt=0.01, t_end=5.0, save_every=10, engine=e) for e in ("xla", "native"))
+    assert got.engine == "native"
+    close(expected, got)
+
+
 def test_one_program_serves_a_sweep():
     system = gm.System(lambda q, k: jnp.sum(k["a"] * jnp.cos(q)), params={"a": 1.0})
     go = lambda dt, a: gm.simulate(system.with_params({"a": a}), [0.3, 0.4], [1.0, 0.2], method=gm.Verlet(), dt=dt, t_end=10 * dt, engine="native")
@@ -64,7 +191,7 @@ def test_one_program_serves_a_sweep():
     programs = len(native._programs)
     for k in range(1, 6):
         native_run = go(0.1 / k, 1.0 + k)
-        other = gm.simulate(system.with_params({"a": 1.0 + k}), [0.3, 0.4], [1.0, 0.2], method=gm.Verlet(), dt=0.1 / k, t_end=1.0 / k)
+        other = gm.simulate(system.with_params({"a": 1.0 + k}), [0.3, 0.4], [1.0, 0.2], method=gm.Verlet(), dt=0.1 / k, t_end=1.0 / k, engine="xla")
         np.testing.assert_allclose(native_run.q, other.q, rtol=1e-14, atol=1e-15)
     assert len(native._programs) == programs
 

@@ -20,11 +20,11 @@ from jax.experimental import pallas as pl
 from ..methods import Carry
 from .block import Kept
 from .program import Loop, Numbers, Packed, Plan
-from .scalar_values import NotCovered, Remembering, Values, constant
+from .scalar_values import NotCovered, Remembering, constant
 from .straight import Straight
 
 LONGEST = 40_000  # operations, above which compiling takes too long
-LANES, WARPS = 128, 4  # members of one program of the grid, and the warps they are spread over
+LANES, WARPS = 32, 1  # members of one program of the grid, and the warps they are spread over
 INTERPRET = False  # the kernel without a GPU, for tests
 
 _OPERATIONS: dict[str, Callable[..., Any]] = {
@@ -56,6 +56,8 @@ class Lanes(Remembering):
             return jax.lax.rem(*jnp.broadcast_arrays(*(jnp.asarray(y) for y in x)))
         if operation.startswith("to "):
             return jnp.asarray(x[0]).astype({"f": self.real, "i": self.whole, "b": bool}[operation[-1]])
+        if operation == "bits to real":
+            return jax.lax.bitcast_convert_type(jnp.asarray(x[0]), self.real)
         if operation not in _OPERATIONS:
             raise NotCovered(f"the operation {operation}")
         return _OPERATIONS[operation](*x)
@@ -134,9 +136,49 @@ class Shape:
         return -(-self.members // self.lanes) * self.lanes
 
 
-def _numbers(packed: Packed, refs: Any, at: Any = None) -> list[Any]:
-    """The numbers of a tree, from where they stand; those of the members at `at`."""
-    found = [(refs[k][i] if at is None else refs[k][i, at], dtype) for k, i, dtype in packed.places()]
+# --- memory -----------------------------------------------------------------------------------------------------------
+# Triton's compiler takes a time of (operations)² for each access to memory: sixteen numbers of a member go at once.
+TILE = 16
+
+
+def _tiled(x: Any, padded: int) -> Any:
+    """Numbers (n, members) as (tiles, padded members, TILE), the last member again where there is none."""
+    n, members = x.shape
+    tiles = max(1, -(-n // TILE))
+    x = jnp.pad(jnp.pad(x, ((0, tiles * TILE - n), (0, 0))), ((0, 0), (0, padded - members)), mode="edge")
+    return x.reshape(tiles, TILE, padded).swapaxes(1, 2)
+
+
+def _untiled(x: Any, n: int, members: int) -> Any:
+    """Back, from (…, tiles, padded members, TILE) to (…, n, members)."""
+    flat = jnp.swapaxes(x, -1, -2).reshape(*x.shape[:-3], -1, x.shape[-2])
+    return flat[..., :n, :members]
+
+
+def _read(refs: Any, packed: Packed, mine: Any) -> list[Any]:
+    """The numbers of a tree, those of my members."""
+    columns = [[x[:, 0] for t in range(ref.shape[0]) for x in jax.lax.split(ref[t, mine, :], [1] * TILE, axis=1)] for ref in refs]
+    return [columns[k][i] != 0 if dtype.kind == "b" else columns[k][i] for k, i, dtype in packed.places()]
+
+
+def _stacked(columns: list[Any]) -> Any:
+    """(lanes, TILE) from its columns, two by two, as Triton can."""
+    while len(columns) > 1:
+        half = len(columns) // 2
+        columns = [jnp.stack([x, y], axis=-1) for x, y in zip(columns[:half], columns[half:], strict=True)]
+    return columns[0].reshape(-1, TILE)
+
+
+def _write(ref: Any, place: Callable[[int], tuple[Any, ...]], columns: list[Any]) -> None:
+    """Numbers of my members into their tiles, which stand at `place(tile)`."""
+    filled = [*columns, *[columns[-1]] * (-len(columns) % TILE)]
+    for t in range(len(filled) // TILE):
+        ref[(*place(t), slice(None))] = _stacked([x.astype(ref.dtype) for x in filled[t * TILE : (t + 1) * TILE]])
+
+
+def _shared(refs: Any, packed: Packed) -> list[Any]:
+    """The numbers of a tree that all members share."""
+    found = [(refs[k][i], dtype) for k, i, dtype in packed.places()]
     return [x != 0 if dtype.kind == "b" else x for x, dtype in found]
 
 
@@ -145,34 +187,31 @@ def _kernel(plan: Plan, shape: Shape, counts: Any, times: Any, *refs: Any) -> No
     carry, given, params, out, rows = refs[:2], refs[2:4], refs[4:6], refs[6:8], refs[8]
     mine = pl.ds(pl.program_id(0) * shape.lanes, shape.lanes)
     code = Lanes(shape.lanes, times.dtype)
-
-    def keep(i: Any, row: Values) -> None:
-        for k, x in enumerate(row):
-            rows[i, k, mine] = code.spread(x).astype(rows.dtype)
-
+    keep = lambda i, row: _write(rows, lambda t: (i, t, mine), [code.spread(x) for x in row])
     numbers = Numbers(counts[0], counts[1], counts[2], times[0], times[1])
-    shared = plan.given.arrays(_numbers(plan.given, given))
-    own = plan.params.arrays(_numbers(plan.params, params, mine if plan.own_params else None))
-    *state, _ = Loop(code, plan, shared, own, numbers, keep).run(_numbers(plan.carry, carry, mine))
-    for x, (k, i, _) in zip(state, plan.carry.places(), strict=True):
-        out[k][i, mine] = x.astype(out[k].dtype)
+    shared = plan.given.arrays(_shared(given, plan.given))
+    own = plan.params.arrays(_read(params, plan.params, mine) if plan.own_params else _shared(params, plan.params))
+    *state, _ = Loop(code, plan, shared, own, numbers, keep).run(_read(carry, plan.carry, mine))
+    for k, ref in enumerate(out):
+        if columns := [x for x, (kind, _, _) in zip(state, plan.carry.places(), strict=True) if kind == k]:
+            _write(ref, lambda t: (t, mine), columns)
 
 
 def _launch(plan: Plan, shape: Shape, method: Any, system: Any, carry: Carry, counts: Any, times: Any) -> tuple[Carry, Any]:
     """The carry after the blocks, and their rows (members, rows, width)."""
     real, whole = times.dtype, counts.dtype
-    pad = lambda x: jnp.pad(x, ((0, 1 if x.shape[0] == 0 else 0), (0, shape.padded - x.shape[1])), mode="edge" if x.shape[0] else "constant")
+    tiled = lambda x: _tiled(x, shape.padded)
     at_least_one = lambda x: x if x.shape[0] else jnp.zeros(1, x.dtype)
-    moving = [pad(x) for x in plan.carry.pack(carry, jnp, real, whole)]
+    moving = [tiled(x) for x in plan.carry.pack(carry, jnp, real, whole)]
     given = [at_least_one(x) for x in plan.given.pack((method, system.with_params(None)), jnp, real, whole)]
-    params = [(pad if plan.own_params else at_least_one)(x) for x in plan.params.pack(system.params, jnp, real, whole)]
-    out_shape = [*(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in moving), jax.ShapeDtypeStruct((shape.rows, shape.width, shape.padded), real)]
+    params = [(tiled if plan.own_params else at_least_one)(x) for x in plan.params.pack(system.params, jnp, real, whole)]
+    rows = jax.ShapeDtypeStruct((shape.rows, -(-shape.width // TILE), shape.padded, TILE), real)
+    out_shape = [*(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in moving), rows]
     more = {"interpret": True} if shape.interpret else {"compiler_params": _settings(shape)}
     call = pl.pallas_call(functools.partial(_kernel, plan, shape), out_shape=out_shape, grid=(shape.padded // shape.lanes,), name="geomint", **more)
     *moved, rows = call(counts, times, *moving, *given, *params)
-    sizes = plan.carry.sizes
-    carry = plan.carry.unpack(*(x[:n, : shape.members] for x, n in zip(moved, sizes, strict=True)))
-    return carry, rows[..., : shape.members].transpose(2, 0, 1)
+    carry = plan.carry.unpack(*(_untiled(x, n, shape.members) for x, n in zip(moved, plan.carry.sizes, strict=True)))
+    return carry, _untiled(rows, shape.width, shape.members).transpose(2, 0, 1)
 
 
 def _settings(shape: Shape) -> Any:
@@ -207,10 +246,10 @@ class Kernel(Straight):
         members = self.buffer_shape[0]
         shape = Shape(self.layout.width, self.rows, members, LANES, WARPS, INTERPRET)
         program = compiled(Plan(self.method, self.system, carry, self.spread), shape)
-        jax.block_until_ready(program(self.method, self.system, carry, *self._told(0, 0, 0)))  # compiles, or says why it can't
+        jax.block_until_ready(program(self.method, self.system, carry, *self.told(0, 0, 0)))  # compiles, or says why it can't
         return program
 
-    def _told(self, first: int, steps: int, blocks: int) -> tuple[Any, Any]:
+    def told(self, first: int, steps: int, blocks: int) -> tuple[Any, Any]:
         return np.array([first, steps, blocks], jax.dtypes.canonicalize_dtype(int)), np.array([self.clock.t0, self.clock.dt], jax.dtypes.canonicalize_dtype(float))
 
     def buffer(self) -> Kept:
@@ -221,5 +260,5 @@ class Kernel(Straight):
             super().hand_back(buffer)
 
     def run_program(self, carry: Carry, first: int, steps: int, blocks: int, buffer: Kept) -> tuple[Carry, Kept]:
-        carry, rows = self.program(self.method, self.system, carry, *self._told(first, steps, blocks))
+        carry, rows = self.program(self.method, self.system, carry, *self.told(first, steps, blocks))
         return carry, Kept(rows)

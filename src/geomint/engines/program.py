@@ -20,7 +20,9 @@ from ..methods import Carry, Method
 from ..system import Stated
 from .block import _pack, observe
 from .scalar_values import Code, NotCovered, Values, filled
-from .scalarize import Reader, arrays
+from .scalarize import Reader, arrays, operations
+
+FOLDED = 4  # so many times fewer operations may be left when what is known beforehand has been folded away
 
 
 class Packed:
@@ -134,6 +136,8 @@ class Loop:
 
         shapes = lambda packed: [jax.ShapeDtypeStruct(s, d) for s, d in packed.shapes]
         program = jax.make_jaxpr(flat)(shapes(plan.given), shapes(plan.params), plan.carry_shapes, *[jax.ShapeDtypeStruct((), float)] * len(more))
+        if operations(program) > FOLDED * self.code.longest:
+            raise NotCovered(f"more than {self.code.longest} operations a step")
         return Reader(self.code).read(program, [*self.given, *self.params, *plan.carry.arrays(state), *(filled((), [x]) for x in more)])
 
     def step(self, state: list[Any]) -> list[Any]:

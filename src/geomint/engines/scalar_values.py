@@ -18,7 +18,9 @@ Values = np.ndarray  # of dtype object: known numbers (bool, int, float) and wha
 
 
 class Code(Protocol):
-    """Carries operations out."""
+    """Carries operations out, up to so many of them."""
+
+    longest: int
 
     def value(self, operation: str, *arguments: Any) -> Any:
         """An operation on single values; its name is JAX's, or "select" (which, yes, no), "to f", "to i", "to b"."""
@@ -151,7 +153,7 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     name: _plain(name)
     for name in (
         "max", "min", "abs", "sign", "pow", "rem", "atan2", "cbrt", "is_finite", "not", "and", "or", "xor", "lt", "le", "gt", "ge", "eq", "ne", "sqrt", "exp", "log",
-        "log1p", "expm1", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "floor", "ceil", "erf", "erfc", "shift_left", "shift_right_arithmetic",
+        "log1p", "expm1", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "floor", "ceil", "erf", "erfc", "shift_left", "shift_right_arithmetic", "shift_right_logical",
     )
 } | {
     "add": add, "add_any": add, "sub": subtract, "mul": multiply, "div": divide, "neg": negate, "select_n": select,

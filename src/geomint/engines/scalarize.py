@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -23,13 +23,15 @@ import numpy as np
 from jax.extend.core import Literal
 
 from ..jaxprs import inside, scan_sizes
-from .scalar_values import ELEMENTWISE, Code, NotCovered, Values, add, constant, divide, filled, known, multiply, power, select, subtract
+from .random_numbers import WORD, RandomNumbers
+from .scalar_values import ELEMENTWISE, Code, NotCovered, Values, add, constant, filled, known, multiply, power, select
+from .small_matrices import SmallMatrices
 
 UNROLLED = 64  # longest scan that is written out
 MOVES = ("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "slice", "rev", "concatenate", "gather", "pad", "stack", "tile", "copy_p")
 
 
-class Reader:
+class Reader(SmallMatrices, RandomNumbers):
     """Reads jaxprs on arrays of single values."""
 
     def __init__(self, code: Code):
@@ -55,8 +57,8 @@ class Reader:
         if name == "optimization_barrier":
             return operands
         if name in ELEMENTWISE:
-            return [self.each(ELEMENTWISE[name], operands)]
-        if name in MOVES:
+            return [self.words(equation, self.each(ELEMENTWISE[name], operands))]
+        if name in MOVES and not (name == "gather" and any(not constant(x) for x in operands[1].ravel())):
             return [self.moved(equation, operands)]
         rule = getattr(self, f"rule_{name.replace('-', '_')}", None)
         if rule is None:
@@ -76,23 +78,29 @@ class Reader:
         arrays = np.broadcast_arrays(*operands)
         return filled(arrays[0].shape, [rule(self.code, *entries) for entries in zip(*(x.ravel() for x in arrays), strict=True)])
 
+    def words(self, equation: Any, x: Values) -> Values:
+        """Words of 32 bits are kept in whole numbers of 64: what an operation carried beyond them is cut off."""
+        if equation.outvars[0].aval.dtype != np.uint32 or equation.primitive.name not in ("add", "sub", "mul", "neg", "not", "shift_left"):
+            return x
+        return self.each(lambda code, entry: code.value("and", entry, WORD), [x])
+
     @staticmethod
     def moved(equation: Any, operands: list[Values]) -> Values:
         """An operation that moves entries is done on their numbers."""
         name = equation.primitive.name
-        known = operands[1:] if name in ("gather",) else []
+        known = operands[1:] if name == "gather" else []
         moving = operands[: len(operands) - len(known)]
-        if any(not constant(x) for operand in known for x in operand.ravel()):
-            raise NotCovered("gather with indices that are computed")
-        pool = np.concatenate([x.ravel() for x in moving]) if moving else np.empty(0, object)
-        starts = np.cumsum([0, *(x.size for x in moving)])
-        places = [np.arange(a, b).reshape(x.shape) for a, b, x in zip(starts, starts[1:], moving, strict=False)]
+        shapes = [v.aval.shape for v in equation.invars[: len(moving)]]
+        more = moving[0].shape[len(shapes[0]) :]  # a random key is one entry of two words
+        pool = np.concatenate([x.reshape(-1, *more) for x in moving])
+        starts = np.cumsum([0, *map(math.prod, shapes)])
+        places = [np.arange(a, b).reshape(shape) for a, b, shape in zip(starts, starts[1:], shapes, strict=False)]
         indices = [np.array(x.tolist(), v.aval.dtype).reshape(x.shape) for x, v in zip(known, equation.invars[len(moving) :], strict=True)]
         with jax.ensure_compile_time_eval():
             found = np.asarray(equation.primitive.bind(*map(jnp.asarray, places), *map(jnp.asarray, indices), **equation.params))
         if found.size and (found.min() < 0 or found.max() >= len(pool)):
             raise NotCovered(f"{name} out of bounds")
-        return filled(found.shape, [pool[k] for k in found.ravel()])
+        return pool[found.ravel()].reshape((*found.shape, *more))
 
     # --- sums -------------------------------------------------------------------------------------------------------
     def folded(self, rule: Callable[..., Any], operand: Values, axes: Sequence[int], empty: Any) -> Values:
@@ -173,44 +181,6 @@ class Reader:
                 out[place] = rule(self.code, out[place], update)
         return out.reshape(operand.shape)
 
-    # --- small matrices ---------------------------------------------------------------------------------------------
-    def rule_cholesky(self, equation: Any, x: Values) -> Values:
-        """L with LLᵀ = A, written out."""
-        n, out = x.shape[-1], filled(x.shape, [0.0] * x.size)
-        for place in np.ndindex(*x.shape[:-2]):
-            a, low = x[place], out[place]
-            for j in range(n):
-                low[j, j] = self.code.value("sqrt", self._less(a[j, j], low[j, :j], low[j, :j]))
-                for i in range(j + 1, n):
-                    low[i, j] = divide(self.code, self._less(a[i, j], low[i, :j], low[j, :j]), low[j, j])
-        return out
-
-    def rule_triangular_solve(self, equation: Any, a: Values, b: Values) -> Values:
-        """X with op(A) X = B, or X op(A) = B."""
-        p, out = equation.params, filled(b.shape, [0.0] * b.size)
-        if p["conjugate_a"]:
-            raise NotCovered("complex matrices")
-        for place in np.ndindex(*b.shape[:-2]):
-            turned = bool(p["transpose_a"]) is bool(p["left_side"])  # X op(A) = B is op(A)ᵀ Xᵀ = Bᵀ
-            matrix = a[place].T if turned else a[place]
-            right, x = (b[place], out[place]) if p["left_side"] else (b[place].T, out[place].T)
-            self._triangular(matrix, right, x, bool(p["lower"]) is not turned, p["unit_diagonal"])
-        return out
-
-    def _triangular(self, a: Values, b: Values, x: Values, forward: bool, unit: bool) -> None:
-        n = len(a)
-        for i in range(n) if forward else reversed(range(n)):
-            done = range(i) if forward else range(i + 1, n)
-            for k in range(b.shape[1]):
-                left = self._less(b[i, k], [a[i, j] for j in done], [x[j, k] for j in done])
-                x[i, k] = left if unit else divide(self.code, left, a[i, i])
-
-    def _less(self, x: Any, left: Iterable[Any], right: Iterable[Any]) -> Any:
-        """x − Σ left·right."""
-        for a, b in zip(left, right, strict=True):
-            x = subtract(self.code, x, multiply(self.code, a, b))
-        return x
-
     # --- other things -----------------------------------------------------------------------------------------------
     def rule_integer_pow(self, equation: Any, x: Values) -> Values:
         return self.each(lambda code, entry: power(code, entry, equation.params["y"]), [x])
@@ -218,7 +188,8 @@ class Reader:
     def rule_convert_element_type(self, equation: Any, x: Values) -> Values:
         old, new = (np.dtype(v.aval.dtype).kind.replace("u", "i") for v in (equation.invars[0], equation.outvars[0]))
         if old == new:
-            return x
+            narrower = equation.outvars[0].aval.dtype == np.uint32 and equation.invars[0].aval.dtype != np.uint32
+            return self.each(lambda code, entry: code.value("and", entry, WORD), [x]) if narrower else x
         cast = {"f": float, "i": int, "b": bool}[new]
         return self.each(lambda code, entry: cast(entry) if constant(entry) else code.value(f"to {new}", entry), [x])
 
@@ -257,6 +228,37 @@ class Reader:
             return out
 
         return self._chosen([n - size for n, size in zip(x.shape, update.shape, strict=True)], start, put)
+
+    def rule_gather(self, equation: Any, x: Values, indices: Values) -> Values:
+        """With indices that are computed: each slice a choice among all places where it may begin; none beyond the ends but NaN."""
+        p, numbers = equation.params, equation.params["dimension_numbers"]
+        if getattr(numbers, "operand_batching_dims", ()):
+            raise NotCovered("gather with indices that are computed, in batches")
+        sizes, gone = p["slice_sizes"], numbers.collapsed_slice_dims
+        last = [n - size for n, size in zip(x.shape, sizes, strict=True)]
+        fills = str(p["mode"]).endswith("FILL_OR_DROP")
+
+        def slice_at(index: Values) -> Values:
+            start = [filled((), [0]) for _ in x.shape]
+            for axis, i in zip(numbers.start_index_map, index, strict=True):
+                start[axis] = filled((), [i])
+            cut = lambda place: np.squeeze(x[tuple(slice(k, k + size) for k, size in zip(place, sizes, strict=True))], axis=tuple(gone))
+            found = self._chosen(last, start, cut)
+            beyond = [self.code.value("gt" if high else "lt", i, last[axis] if high else 0) for axis, i in zip(numbers.start_index_map, index, strict=True) if not constant(i) for high in (0, 1)]
+            if not fills or not beyond or equation.outvars[0].aval.dtype.kind != "f":
+                return found
+            outside = functools.reduce(lambda a, b: self.code.value("or", a, b), beyond)
+            return self.each(lambda code, entry: select(code, outside, entry, math.nan), [found])
+
+        batch = indices.shape[:-1]
+        parts = [slice_at(indices[place]) for place in np.ndindex(*batch)]
+        stacked = np.stack(parts).reshape(*batch, *parts[0].shape)
+        # The axes of the slices go where the result has them.
+        rank, offsets = stacked.ndim, list(numbers.offset_dims)
+        batches = [k for k in range(rank) if k not in offsets]
+        order = np.empty(rank, int)
+        order[[*batches, *offsets]] = range(rank)
+        return stacked.transpose(*order)
 
     def _chosen(self, last: Sequence[int], start: Sequence[Values], make: Callable[[tuple[int, ...]], Values]) -> Values:
         """make(place) at the place that is computed; indices beyond the ends are those at the ends."""
@@ -310,6 +312,22 @@ class Reader:
         before = lengths.matvec + lengths.vecmat
         right = operands[sum(lengths) :]
         return self.read(jaxprs.solve, [*operands[before : before + lengths.solve], *right])
+
+
+def operations(program: Any) -> int:
+    """About how many operations on single values a program takes: a look at the shapes, before any of them is written."""
+    total = 0
+    for equation in getattr(program, "jaxpr", program).eqns:
+        name, p = equation.primitive.name, equation.params
+        parts = [p["jaxpr"]] * p["length"] if name == "scan" and p["length"] <= UNROLLED else [x for x in (p.get("body_jaxpr"), *p.get("branches", ()), inside(equation)) if x is not None]
+        if parts:
+            total += len(parts) * operations(parts[0]) if name == "scan" else sum(map(operations, parts))
+        elif name in ELEMENTWISE or name.startswith("reduce_"):
+            total += max((math.prod(v.aval.shape) for v in (*equation.invars, *equation.outvars)), default=0)
+        elif name == "dot_general":
+            (contracted, _), _ = p["dimension_numbers"]
+            total += math.prod(equation.outvars[0].aval.shape) * math.prod(equation.invars[0].aval.shape[k] for k in contracted)
+    return total
 
 
 def _flat(arrays: Sequence[Values]) -> list[Any]:

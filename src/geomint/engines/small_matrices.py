@@ -1,0 +1,92 @@
+"""Factors and triangular systems of small matrices, written out on single values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from .scalar_values import Code, NotCovered, Values, constant, divide, filled, multiply, select, subtract
+
+
+class SmallMatrices:
+    """Rules of a `Reader`."""
+
+    code: Code
+
+    def rule_cholesky(self, equation: Any, x: Values) -> Values:
+        """L with LLᵀ = A. One division for each column; a triangular system with L later finds the same reciprocal."""
+        n, out = x.shape[-1], filled(x.shape, [0.0] * x.size)
+        for place in np.ndindex(*x.shape[:-2]):
+            a, low = x[place], out[place]
+            for j in range(n):
+                low[j, j] = self.code.value("sqrt", self._less(a[j, j], low[j, :j], low[j, :j]))
+                for i in range(j + 1, n):
+                    low[i, j] = self._over(self._less(a[i, j], low[i, :j], low[j, :j]), low[j, j])
+        return out
+
+    def rule_triangular_solve(self, equation: Any, a: Values, b: Values) -> Values:
+        """X with op(A) X = B, or X op(A) = B."""
+        p, out = equation.params, filled(b.shape, [0.0] * b.size)
+        if p["conjugate_a"]:
+            raise NotCovered("complex matrices")
+        for place in np.ndindex(*b.shape[:-2]):
+            turned = bool(p["transpose_a"]) is bool(p["left_side"])  # X op(A) = B is op(A)ᵀ Xᵀ = Bᵀ
+            matrix = a[place].T if turned else a[place]
+            right, x = (b[place], out[place]) if p["left_side"] else (b[place].T, out[place].T)
+            self._triangular(matrix, right, x, bool(p["lower"]) is not turned, p["unit_diagonal"])
+        return out
+
+    def rule_lu(self, equation: Any, x: Values) -> list[Values]:
+        """L and U in one matrix, with PA = LU; the rows exchanged, and the permutation. Which rows change places is known only when the
+        program runs: each row may take part in each exchange."""
+        n, m = x.shape[-2:]
+        out, pivots, order = x.copy(), np.empty((*x.shape[:-2], min(n, m)), object), np.empty(x.shape[:-1], object)
+        for place in np.ndindex(*x.shape[:-2]):
+            a, rows = out[place], list(range(n))
+            for j in range(min(n, m)):
+                at = self._largest(a[j:, j], j)
+                pivots[(*place, j)] = at
+                self._exchange(a, rows, j, at)
+                for i in range(j + 1, n):
+                    a[i, j] = self._over(a[i, j], a[j, j])
+                    for k in range(j + 1, m):
+                        a[i, k] = subtract(self.code, a[i, k], multiply(self.code, a[i, j], a[j, k]))
+            order[place] = filled((n,), rows)
+        return [out, pivots, order]
+
+    def _largest(self, column: Values, first: int) -> Any:
+        """The row of the entry of largest size, the first of them."""
+        size = lambda x: abs(x) if constant(x) else self.code.value("abs", x)
+        best, at = size(column[0]), first
+        for i, x in enumerate(column[1:], start=first + 1):
+            wins = size(x) > best if constant(x) and constant(best) else self.code.value("gt", size(x), best)
+            best, at = select(self.code, wins, best, size(x)), select(self.code, wins, at, i)
+        return at
+
+    def _exchange(self, a: Values, rows: list[Any], j: int, at: Any) -> None:
+        """Rows j and `at` of a, and their numbers."""
+        for i in range(j + 1, len(rows)):
+            here = at == i if constant(at) else self.code.value("eq", at, i)
+            for k in range(a.shape[1]):
+                a[j, k], a[i, k] = select(self.code, here, a[j, k], a[i, k]), select(self.code, here, a[i, k], a[j, k])
+            rows[j], rows[i] = select(self.code, here, rows[j], rows[i]), select(self.code, here, rows[i], rows[j])
+
+    def _triangular(self, a: Values, b: Values, x: Values, forward: bool, unit: bool) -> None:
+        n = len(a)
+        for i in range(n) if forward else reversed(range(n)):
+            done = range(i) if forward else range(i + 1, n)
+            for k in range(b.shape[1]):
+                left = self._less(b[i, k], [a[i, j] for j in done], [x[j, k] for j in done])
+                x[i, k] = left if unit else self._over(left, a[i, i])
+
+    def _over(self, x: Any, y: Any) -> Any:
+        """x/y as x·(1/y): the reciprocal of a pivot serves its whole row and column."""
+        return divide(self.code, x, y) if constant(x) or constant(y) else multiply(self.code, x, self.code.value("div", 1.0, y))
+
+    def _less(self, x: Any, left: Iterable[Any], right: Iterable[Any]) -> Any:
+        """x − Σ left·right."""
+        for a, b in zip(left, right, strict=True):
+            x = subtract(self.code, x, multiply(self.code, a, b))
+        return x
