@@ -38,7 +38,7 @@ from ..errors import InputError, nearest
 from ..intervals import Interval, curvature, derivatives, supported
 from ..mechanics import Mechanics
 from .base import Method, State, Traits, register
-from .first_exit import GRAZE, Found, Jet, jet, one_proof, one_trial, parabola_exit, proved, quickness
+from .first_exit import GRAZE, Found, Jet, Outlook, jet, one_proof, one_trial, outlook, predicted, proved, quickness
 
 SEARCHES = ("hermite", "interval", "bounds")
 UP, DOWN, REFLECTED, WALL = 1, 2, 3, 4
@@ -87,6 +87,7 @@ class Flight(eqx.Module):
     a: Any
     due: Any  # the gauge that vanishes at t + a, or −1
     at_a: Jet
+    ahead: Outlook  # and what follows it; zeros where a search does without
     trial: Any  # b − a
     limit: Any  # on its length, from how quickly V changes
     stride: Any  # and from the speed
@@ -169,16 +170,16 @@ class EnergyStepping(Method):
         level = jnp.floor(above + ON_AN_EDGE).astype(int)
         unknown = Jet(*[jnp.zeros(2 + jax.eval_shape(self._walls, q).size, q.dtype)] * 3)
         flight = Flight(
-            Compensated.of(jnp.asarray(state.t, q.dtype)), state.q, state.p, level, base, zero, none - 1, unknown, zero, zero + jnp.inf,
+            Compensated.of(jnp.asarray(state.t, q.dtype)), state.q, state.p, level, base, zero, none - 1, unknown, Outlook(unknown.value, unknown.value), zero, zero + jnp.inf,
             self._stride(mech, q, value(state.p)), none, Counts(*[none] * len(Counts._fields)), none, none,
         )  # fmt: skip
-        here = self._jet(mech, flight, zero)
+        here, ahead = self._ahead(mech, flight, zero)
         # On an edge, the terrace is the one that the motion turns to.
         on_edge = jnp.abs(above - level) <= ON_AN_EDGE
         falls = on_edge & ((here.rate[0] < 0) | ((here.rate[0] == 0) & (here.bend[0] < 0)))
         lower = jnp.where(falls, 1.0, jnp.where(on_edge, 0.0, here.value[0]))
         flight = dataclasses.replace(flight, level=level - falls)
-        return self._set_off(flight, here, lower, self._limit(mech, flight, zero))
+        return self._set_off(flight, here, ahead, lower)
 
     def _usual_base(self, mech: Mechanics, q: Array, p: Array, start: Array) -> Array:
         """V at level 0 where the user does not say."""
@@ -186,19 +187,20 @@ class EnergyStepping(Method):
         turning = jnp.vdot(n, v) ** 2 <= TURNING**2 * jnp.vdot(n, mech.velocity(n)) * jnp.vdot(p, v)
         return jax.lax.stop_gradient(jnp.where(turning, start, start - 0.5 * self.height))
 
-    def _limit(self, mech: Mechanics, flight: Flight, t: Array) -> Array:
-        """The longest trial from t on."""
+    def _ahead(self, mech: Mechanics, flight: Flight, t: Array) -> tuple[Jet, Outlook]:
+        """The jet at t and what follows it; a search that is proved does without."""
         if self.search != "hermite":
-            return jnp.asarray(jnp.inf, t.dtype)
+            here = self._jet(mech, flight, t)
+            return here, Outlook(jnp.zeros_like(here.value), jnp.zeros_like(here.value))
         q, v = value(flight.q), mech.velocity(value(flight.p))
-        return jax.lax.stop_gradient(quickness(lambda s: self._gauges(mech, flight, q + s * v), t))
+        return jax.lax.stop_gradient(outlook(lambda s: self._gauges(mech, flight, q + s * v), t))
 
-    def _set_off(self, flight: Flight, here: Jet, above: Array, limit: Array) -> Flight:
+    def _set_off(self, flight: Flight, here: Jet, ahead: Outlook, above: Array) -> Flight:
         """A new flight, `above` the lower edge of its terrace."""
         here = here._replace(value=jnp.concatenate([jnp.stack([above, 1 - above]), here.value[2:]]))
-        steps = parabola_exit(here, _slack(here))
-        trial = jnp.minimum(jnp.min(jnp.where(steps > 0, steps, jnp.inf)), jnp.minimum(limit, flight.stride))
-        return dataclasses.replace(flight, a=jnp.zeros_like(flight.a), due=jnp.full_like(flight.due, -1), at_a=here, trial=trial, limit=limit, failed=jnp.zeros_like(flight.failed))
+        limit = quickness(here, ahead)
+        trial = jnp.minimum(predicted(here, ahead, _slack(here)), jnp.minimum(limit, flight.stride))
+        return dataclasses.replace(flight, a=jnp.zeros_like(flight.a), due=jnp.full_like(flight.due, -1), at_a=here, ahead=ahead, trial=trial, limit=limit, failed=jnp.zeros_like(flight.failed))
 
     # --- an exit, and one trial of the search -----------------------------------------------------------------------
     def step(self, mech: Mechanics, carry: Flight, dt: Array) -> Flight:
@@ -207,13 +209,21 @@ class EnergyStepping(Method):
 
     def _search(self, mech: Mechanics, flight: Flight) -> Flight:
         b, at_b, found = self._trial(mech, flight)
-        limit = jax.lax.cond(found.moved, lambda t: self._limit(mech, flight, t), lambda t: flight.limit, b)
+        further = found.trial, flight.limit, flight.ahead
+        if self.search == "hermite":
+            further = jax.lax.cond(found.moved, lambda t: self._onward(mech, flight, t), lambda t: further, b)
+        trial, limit, ahead = further
         failed = jnp.where((found.moved & (b > flight.a)) | found.exit, 0, flight.failed + 1)  # a trial too short for time to go on is none
         return dataclasses.replace(
             flight, a=jnp.where(found.exit, b + found.at, jnp.where(found.moved, b, flight.a)), due=jnp.where(found.exit, found.gauge, -1),
-            at_a=jax.tree.map(lambda x, y: jnp.where(found.moved, x, y), at_b, flight.at_a), trial=jnp.minimum(found.trial, jnp.minimum(limit, flight.stride)),
-            limit=limit, failed=failed, counts=flight.counts._replace(jets=flight.counts.jets + 1), status=jnp.where(failed > TRIALS, ROUGH, flight.status),
+            at_a=jax.tree.map(lambda x, y: jnp.where(found.moved, x, y), at_b, flight.at_a), trial=jnp.minimum(trial, jnp.minimum(limit, flight.stride)),
+            ahead=ahead, limit=limit, failed=failed, counts=flight.counts._replace(jets=flight.counts.jets + 1), status=jnp.where(failed > TRIALS, ROUGH, flight.status),
         )  # fmt: skip
+
+    def _onward(self, mech: Mechanics, flight: Flight, t: Array) -> tuple[Array, Array, Outlook]:
+        """The next trial from t on, the longest, and what it rests on."""
+        here, ahead = self._ahead(mech, flight, t)
+        return predicted(here, ahead, _slack(here)), quickness(here, ahead), ahead
 
     def _trial(self, mech: Mechanics, flight: Flight) -> tuple[Array, Jet, Found]:
         """Where it ended, the jet there, and what was found."""
@@ -221,7 +231,7 @@ class EnergyStepping(Method):
         slack = _slack(flight.at_a)
         if self.search == "hermite":
             at_b = self._jet(mech, flight, a + length)
-            return a + length, at_b, one_trial(flight.at_a, at_b, length, slack, starts)
+            return a + length, at_b, one_trial(flight.at_a, flight.ahead, at_b, length, slack, starts)
         low, high = self._bends(mech, flight, a, a + length)
         advance = proved(flight.at_a, low, length, slack)
         at_b = self._jet(mech, flight, a + advance)
@@ -259,11 +269,11 @@ class EnergyStepping(Method):
             flight, t=when, q=there, p=moved, level=level, stride=self._stride(mech, value(there), value(moved)),
             counts=flight.counts.after(kind, when.value == flight.t.value), kind=kind, status=jnp.where(flight.counts.idle > IDLE, STILL, flight.status),
         )  # fmt: skip
-        here = self._jet(mech, flight, jnp.zeros_like(after))
+        here, ahead = self._ahead(mech, flight, jnp.zeros_like(after))
         # A climb ends on the lower edge of its terrace, a descent on the upper one, a reflection where it was.
         low = jnp.where(wall, here.value[0], jnp.where((kind == UP) | (reflected & ~rising), 0.0, 1.0))
         touched = jnp.where(jnp.arange(here.value.size) == jnp.where(wall, gauge, -1), 0.0, here.value)
-        return self._set_off(flight, here._replace(value=touched), low, self._limit(mech, flight, jnp.zeros_like(after)))
+        return self._set_off(flight, here._replace(value=touched), ahead, low)
 
     def _normal(self, mech: Mechanics, q: Array, gauge: Array) -> Array:
         """∇V, or ∇c of the wall that was met."""

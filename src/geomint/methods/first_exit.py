@@ -2,12 +2,12 @@
 
 A region is given by gauges w_i, positive inside. Along the ray q + t v a gauge is a smooth function of t, known at chosen
 times by its jet (w, w', w''). The search marches: [0, a] is known to be free of exits, b is a trial, and the jets at a and b
-decide what may be said of [a, b].
+decide what may be said of [a, b]. At a, the third and fourth derivatives are known too.
 
  -  The quintic H5 that has both jets, in Bernstein form on eight pieces, encloses itself: where all its control points are
-    positive, so is H5. What H5 may differ from w is taken to be |H5 − H3|, H3 the cubic through values and slopes: that is
-    the error of H3, of order (b − a)⁴, and H5 is better by two orders. All control points positive by that margin: [a, b] is
-    free, and a moves to b.
+    positive, so is H5. What H5 may differ from w is taken to be |H5 − H3| + |H7 − H5|, control point by control point: H3, the cubic
+    through values and slopes, errs by the first, of order (b − a)⁴, and H5 is better by two orders; H7 has all derivatives known
+    at a. All control points positive by that margin: [a, b] is free, and a moves to b.
  -  One sign change among them means one root (the polygon varies no less than the polynomial): the root of the smallest is
     the next trial.
  -  Everything else is not yet clear: b moves to the middle.
@@ -24,6 +24,8 @@ Two jets can't tell what happens between them if that is quicker than they are a
 at a: the frequency of an oscillation, at any phase of it, and about (n + 2)/r for a potential that goes like the power −n of the
 distance r from a body ahead: trials shorten in time. What begins abruptly, and shows nothing of itself before, escapes this.
 
+The same derivatives foretell the exit, mostly so well that the first trial ends there.
+
 Reference: the search of Gonzalez, Schmidt and Ortiz, Int. J. Numer. Meth. Engng 82 (2010) 205, section 3, made safe.
 """
 
@@ -37,6 +39,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
+
+from ..series import derivatives
 
 PIECES = 8
 POINTS = 5 * PIECES + 1
@@ -55,20 +59,42 @@ class Jet(NamedTuple):
 
 def jet(gauges: Callable[[Array], Array], t: Array) -> Jet:
     """The jet of functions of time."""
-    one = jnp.ones_like(t)
-    (value, rate), (_, bend) = jax.jvp(lambda s: jax.jvp(gauges, (s,), (one,)), (t,), (one,))
-    return Jet(value, rate, bend)
+    return Jet(*derivatives(gauges, t, 2))
 
 
-def quickness(gauges: Callable[[Array], Array], t: Array) -> Array:
-    """The longest trial from t: REACH/ω of the quickest gauge."""
-    one = jnp.ones_like(t)
-    bends = lambda s: tuple(jet(gauges, s))[1:]
-    rates = lambda s: jax.jvp(bends, (s,), (one,))
-    ((rate, bend), (_, third)), (_, (_, fourth)) = jax.jvp(rates, (t,), (one,))
+class Outlook(NamedTuple):
+    """The third and fourth derivatives, with which a flight looks ahead."""
+
+    third: Array
+    fourth: Array
+
+
+def outlook(gauges: Callable[[Array], Array], t: Array) -> tuple[Jet, Outlook]:
+    """The jet and what follows it."""
+    value, rate, bend, third, fourth = derivatives(gauges, t, 4)
+    return Jet(value, rate, bend), Outlook(third, fourth)
+
+
+def quickness(jet: Jet, ahead: Outlook) -> Array:
+    """The longest trial: REACH/ω of the quickest gauge."""
+    (_, rate, bend), (third, fourth) = jet, ahead
     above, below = third**2 + jnp.abs(bend * fourth), bend**2 + jnp.abs(rate * third)
     told = jnp.minimum(above, below) > 1e-200  # else products have underflown, and say nothing
     return jnp.min(jnp.where(told, REACH * jnp.sqrt(below / above), jnp.inf))
+
+
+def predicted(jet: Jet, ahead: Outlook, slack: Array) -> Array:
+    """When the first exit is to be expected: that of the parabola and, from there, Newton's method on the polynomial with all four
+    derivatives. A guess, for a trial to judge: where it strays far from the parabola's, that one is as good."""
+    steps = parabola_exit(jet, slack)
+    (w, rate, bend), (third, fourth) = jet, ahead
+    t = steps
+    for _ in range(3):
+        f = w + t * (rate + t * (bend / 2 + t * (third / 6 + t * fourth / 24)))
+        slope = rate + t * (bend + t * (third / 2 + t * fourth / 6))
+        t = t - f / slope
+    t = jnp.where((t > 0.5 * steps) & (t < 2 * steps), t, steps)
+    return jnp.min(jnp.where(steps > 0, t, jnp.inf))
 
 
 def _pieces() -> np.ndarray:
@@ -101,26 +127,54 @@ class Judged(NamedTuple):
     size: Array  # of the largest control point
 
 
-def judge(before: Jet, after: Jet, length: Array, slack: Array) -> Judged:
-    """The verdict on an interval from the jets at its ends. Gauges count as positive down to −slack."""
+def judge(before: Jet, ahead: Outlook, after: Jet, length: Array, slack: Array) -> Judged:
+    """The verdict on an interval from the jets at its ends and what more is known at its beginning. Gauges count as positive down
+    to −slack."""
     c = _quintic(before, after, length)
     low = (3 * c[0] + 5 * (c[1] - c[0])) / 3  # control points of the cubic: its ends, and these between
     high = (3 * c[5] + 5 * (c[4] - c[5])) / 3
-    off = (c[2] - (c[0] + 6 * low + 3 * high) / 10, c[3] - (3 * low + 6 * high + c[5]) / 10)
-    # (POINTS, gauges), as sums over constant columns: element-wise arithmetic, which the compiler fuses.
+    more, zero = _unforeseen(c, ahead, length), jnp.zeros_like(c[0])
+    # The margin, too, has control points, none of them negative: it does not vanish where H5 and H3 happen to cross.
+    off = jnp.abs(c[2] - (c[0] + 6 * low + 3 * high) / 10) + more, jnp.abs(c[3] - (3 * low + 6 * high + c[5]) / 10) + more
+    whole = _verdict(jnp.stack(c), jnp.stack([zero, zero, *off, zero, zero]), slack)
+    # Where the six points of the whole decide, those of its pieces, which are means of them, would decide alike: they vary no more.
+    # Most flights are short and end here; forty-one points cost more than a jet of seven atoms.
+    decided = jnp.all((c[0] > -slack) & (whole[0] | whole[1]))
+    clear, single, start = jax.lax.cond(decided, lambda: whole, lambda: _verdict(*_in_pieces(c, off), slack))
+    finite = jnp.all(jnp.isfinite(c[5]) & jnp.isfinite(c[4]) & jnp.isfinite(c[3]))
+    size = jnp.maximum(jnp.maximum(jnp.abs(c[0]), jnp.abs(c[5])), jnp.maximum(jnp.abs(c[1]), jnp.abs(c[4])))
+    return Judged(clear, single, _root(c, start), finite, size)
+
+
+def _unforeseen(c: tuple[Array, ...], ahead: Outlook, length: Array) -> Array:
+    """What the quintic misses of the third and fourth derivatives at its beginning: with them it would be greater by
+
+        d₃ s³(1 − s)³ + d₄ s⁴(1 − s)³,
+
+    at most |d₃|/40 + |d₄|/67.5 times B₂ + B₃ = 10 s²(1 − s)²."""
+    cube = lambda x: x * length * length * length  # in this order, as the length of a free flight has no cube
+    d3 = cube(ahead.third) / 6 - 10 * (c[3] - c[0] + 3 * (c[1] - c[2]))
+    d4 = cube(ahead.fourth) * length / 24 - 5 * (c[4] + c[0] - 4 * (c[3] + c[1]) + 6 * c[2]) + 3 * d3
+    return jnp.abs(d3) / 40 + jnp.abs(d4) / 67.5
+
+
+def _in_pieces(c: tuple[Array, ...], off: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Control points of the pieces and their margins, (POINTS, gauges): sums over constant columns, element-wise arithmetic, which the
+    compiler fuses."""
     column = lambda j: REFINE[:, j].reshape(POINTS, 1)
-    points = sum(column(j) * c[j] for j in range(6))
-    margin = jnp.abs(column(2) * off[0] + column(3) * off[1])
+    return jnp.asarray(sum(column(j) * c[j] for j in range(6))), jnp.asarray(column(2) * off[0] + column(3) * off[1])
+
+
+def _verdict(points: Array, margin: Array, slack: Array) -> tuple[Array, Array, Array]:
+    """Whether control points (points, gauges) say that a gauge is positive, that it has one root, and about where."""
+    legs = len(points) - 1
     inside, safe = points > -slack, points - margin > -slack
     turns = lambda x: (x[1:] != x[:-1]).astype(int)
-    # Three counts in one sum.
+    # Four counts in one sum.
     word = inside[1:].astype(int) + (turns(inside) << 8) + (turns(safe) << 16) + (safe[1:].astype(int) << 24)
     word = jnp.sum(word, axis=0)
     inner, crossings, doubts, sure = word & 255, (word >> 8) & 255, (word >> 16) & 255, word >> 24
-    finite = jnp.all(jnp.isfinite(c[5]) & jnp.isfinite(c[4]) & jnp.isfinite(c[3]))
-    size = jnp.maximum(jnp.maximum(jnp.abs(c[0]), jnp.abs(c[5])), jnp.maximum(jnp.abs(c[1]), jnp.abs(c[4])))
-    single = (crossings == 1) & (doubts == 1)
-    return Judged(sure == POINTS - 1, single, _root(c, (inner + 0.5) / (POINTS - 1)), finite, size)
+    return sure == legs, (crossings == 1) & (doubts == 1), (inner + 0.5) / legs
 
 
 def _quintic(before: Jet, after: Jet, length: Array) -> tuple[Array, ...]:
@@ -171,9 +225,9 @@ class Found(NamedTuple):
     trial: Array  # length of the next trial, from a or, where that moved, from b
 
 
-def one_trial(before: Jet, after: Jet, length: Array, slack: Array, starts: Array) -> Found:
-    """What two jets, `length` apart, say; `starts`: whether the first is that of the beginning of the flight."""
-    judged = judge(before, after, length, slack)
+def one_trial(before: Jet, ahead: Outlook, after: Jet, length: Array, slack: Array, starts: Array) -> Found:
+    """What two jets, `length` apart, say, and what follows the first; `starts`: whether that is the beginning of the flight."""
+    judged = judge(before, ahead, after, length, slack)
     steps = parabola_exit(after, slack)
     # The third derivative, from the two jets; where they happen to have the same curvature, as much as it may be at this length.
     curve = jnp.maximum(jnp.abs(after.bend), jnp.abs(before.bend))
@@ -186,7 +240,8 @@ def one_trial(before: Jet, after: Jet, length: Array, slack: Array, starts: Arra
     others = (judged.clear & ((steps <= 0) | (steps > at))) | (jnp.arange(len(steps)) == gauge) & (judged.clear | judged.single)
     exit = judged.finite & ((at == -length) | ((at < jnp.inf) & jnp.all(others)))
     moved = judged.finite & jnp.all(judged.clear) & ~exit
-    root = jnp.min(jnp.where(judged.single, jnp.minimum(judged.root, 0.995), jnp.where(judged.clear, 1.0, 0.5)))
+    nearer = jnp.where(judged.root < 1 - 1e-9, judged.root, 0.995)  # b moves in any case
+    root = jnp.min(jnp.where(judged.single, nearer, jnp.where(judged.clear, 1.0, 0.5)))
     shorter = length * jnp.where(judged.finite & (root > 0), root, 0.5)
     onward = jnp.min(jnp.where(steps > 0, steps, jnp.inf))
     return Found(moved, exit, at, gauge, jnp.where(moved, onward, shorter))
