@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import geomint as gm
-from geomint.engines import Clock, Xla, kernel, native
+from geomint.engines import Clock, Xla, kernel, machine, native
 from geomint.engines.program import Plan
 from geomint.methods.base import Method, Traits
 from geomint.run import loop
@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent / "properties"))
 from zoo import first_of_its_class, fitting
 
 FAMILIES = (gm.Verlet, gm.Rattle, gm.Shake, gm.SymmetricMultistep, gm.ZhangSkeel, gm.IMEX, gm.EnergyStepping, gm.Gauss)  # others wait for the slow tests
+MANY = (gm.Gauss, gm.LobattoIIIAB)  # with many stages they eliminate in matrices too large for straight-line code
 QUICK = lambda m: first_of_its_class(m) and isinstance(m, FAMILIES)
 METHODS = pytest.mark.parametrize("method", [pytest.param(m, id=m.name, marks=[] if QUICK(m) else pytest.mark.slow) for m in gm.methods.all()])
 
@@ -55,7 +56,7 @@ def many(method, problem, count=5, steps=12, **more):
 def test_native_equals_the_reference(method):
     for problem in {p.name: p for p in (fitting(method)[0], fitting(method)[-1])}.values():
         expected, got = run(method, problem, engine="xla"), run(method, problem, engine="native")
-        assert got.engine == "native"
+        assert got.engine == "native" or (isinstance(method, MANY) and got.engine.endswith(f"more than {machine.LONGEST} operations a step)"))
         close(expected, got)
 
 
@@ -63,7 +64,7 @@ def test_native_equals_the_reference(method):
 def test_native_ensembles_equal_the_reference(method):
     problem = fitting(method)[-1]
     expected, got = many(method, problem, engine="xla"), many(method, problem, engine="native")
-    assert got.engine == "native"
+    assert got.engine == "native" or (isinstance(method, MANY) and got.engine.endswith(f"more than {machine.LONGEST} operations a step)"))
     close(expected, got)
 
 
@@ -110,6 +111,18 @@ def test_kernels_are_written_for_a_gpu(method):
     program = kernel.compiled(Plan(method, system, carry, "states"), kernel.Shape(engine.layout.width, 2, len(q), 32, 1, interpret=False))
     text = program.trace(method, system, carry, *engine.told(0, 1, 1)).lower(lowering_platforms=("cuda",)).as_text()
     assert "triton" in text
+
+
+@pytest.mark.parametrize("system", [gm.System(lambda q: jnp.sum(q**4) / 4 + q[0] * q[1] ** 2), gm.System(lambda q: jnp.sum(jnp.cos(q)))], ids=["quartic", "pendula"])
+@pytest.mark.parametrize("method", [gm.Verlet(), gm.Composition(gm.Verlet(form="drift"), order=8)], ids=lambda m: m.name)
+def test_chunks_may_end_anywhere(system, method, monkeypatch):
+    """LLVM copies the body of a loop; where it may contract products and sums at will, the copies differ in their last bits."""
+    one = lambda: gm.simulate(system, [0.3, 0.5], [0.1, 0.7], method=method, dt=0.1, t_end=6.0, save_every=20, engine="native")
+    some = lambda: gm.ensemble(system, [[0.3, 0.5], [0.2, 0.5], [0.3, 0.4]], [[0.1, 0.7]] * 3, method=method, dt=0.1, t_end=6.0, save_every=20, engine="native")
+    whole, all_of_them = one(), some()
+    monkeypatch.setattr(loop, "_chunk", lambda grid, n, rows, budget: (min(7, grid.save_every - n % grid.save_every), 1))
+    assert same(one(), whole)
+    assert same(some(), all_of_them)
 
 
 @pytest.mark.parametrize("method", [gm.Rattle(), gm.EnergyStepping(0.05), gm.SymmetricMultistep(6), gm.ZhangSkeel()], ids=lambda m: m.name)
@@ -212,6 +225,10 @@ def test_it_steps_aside():
     sorting = gm.System(lambda q: jnp.sum(jnp.sort(q)[0] ** 2) + jnp.sum(q**2))
     run = gm.simulate(sorting, [0.3, 0.4], [1.0, 0.2], method=method, dt=0.1, t_end=1.0, engine="native")
     assert "xla (the native engine does not cover the operation sort)" in run.engine
+    long = gm.models.fpu(200)
+    auto, insisting = (gm.simulate(long.system, long.q0, long.v0, method=gm.Verlet(), dt=0.001, t_end=0.002, engine=e).engine for e in ("auto", "native"))
+    assert auto == "xla (the native engine does not cover a step of long arrays, which XLA does faster; engine='native' insists)"
+    assert insisting == "native"
     big = gm.models.chain(1000)
     assert gm.simulate(big.system, big.q0, big.v0, method=gm.Rattle(), dt=0.01, t_end=0.02, engine="native").engine.startswith("xla (")
 

@@ -13,7 +13,7 @@ if "JAX_ENABLE_X64" not in _os.environ:
 from . import methods, models
 from .certify import Certificate, certify
 from .constraints import Constraint, Distances, OnSphere, Orthogonal
-from .errors import ArchiveError, GeomintError, InputError, Interrupted, RunStopped
+from .errors import ArchiveError, GeomintError, InputError, Interrupted, ProcessLost, RunStopped
 from .fast_slow import adaptive_splitting, split_quadratic, watch_oscillations
 from .lagrange import LagrangianSystem
 from .mechanics import Mechanics
@@ -46,7 +46,7 @@ from .methods import (
 )  # fmt: skip
 from .penalty import penalize, recover_multipliers
 from .projection import project
-from .run import Trajectory, ensemble, load, resume, simulate
+from .run import Histogram, Mean, Quantiles, Trajectory, ensemble, load, resume, simulate
 from .stability import StabilityDiagram, stability_diagram
 from .symmetries import Generator, Rotation, Translation
 from .system import System

@@ -23,7 +23,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .errors import GeomintError, InputError, Interrupted, RunStopped
+from .errors import GeomintError, InputError, Interrupted, ProcessLost, RunStopped
+from .launch import LOST, is_copy, leaving_early, shared
 
 if TYPE_CHECKING:
     from .papers import Reproduction
@@ -54,8 +55,16 @@ class _Commands(typer.core.TyperGroup):
     """Turns the errors that geomint raises on purpose into a line and an exit code, for every command."""
 
     def invoke(self, ctx: Any) -> Any:
+        with leaving_early():
+            return self._answered(ctx)
+
+    def _answered(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except ProcessLost as lost:
+            if not is_copy():  # the one that started the copies knows more
+                _complain(str(lost))
+            raise typer.Exit(LOST) from None
         except RunStopped as stopped:
             _complain(stopped.reason + _kept(stopped.run))
             raise typer.Exit(1) from None
@@ -167,6 +176,7 @@ def _papers_table() -> Table:
 
 # --- run, resume, info ------------------------------------------------------------------------------------------------
 Progress = Annotated[bool | None, typer.Option("--progress/--no-progress", help="A progress bar.", show_default="on a terminal")]
+Processes = Annotated[int, typer.Option(help="Share the members of an ensemble between so many processes; the numbers do not depend on it.")]
 
 
 def _progress(wanted: bool | None) -> bool:
@@ -175,6 +185,7 @@ def _progress(wanted: bool | None) -> bool:
 
 @app.command()
 def run(
+    ctx: typer.Context,
     model: Annotated[str, typer.Argument(help="A model or an expression, as in 'fpu(springs=5)'.")],
     method: Annotated[str | None, typer.Option(help="A method or an expression, as in 'Composition(Verlet(), order=8)'.", show_default="Verlet; Variational for a Lagrangian")] = None,
     dt: Annotated[float | None, typer.Option(help="The step.", show_default="the model's")] = None,
@@ -184,12 +195,21 @@ def run(
     plot: Annotated[bool, typer.Option("--plot", help="Draw the run, beside the output or into MODEL.png.")] = False,
     plot_file: Annotated[Path | None, typer.Option(help="Draw the run into this file.")] = None,
     compensated: Annotated[bool, typer.Option("--compensated", help="Sum the updates with compensation for rounding.")] = False,
+    members: Annotated[int | None, typer.Option(help="An ensemble of so many, with velocities spread around the model's; the first has the model's own.")] = None,
+    spread: Annotated[float, typer.Option(help="Of an ensemble: normal perturbations of the velocities, as a share of the largest of them (of 1 at rest).")] = 1e-3,
+    seed: Annotated[int, typer.Option(help="Of the perturbations, and of stochastic methods.")] = 0,
+    processes: Processes = 1,
     progress: Progress = None,
 ) -> None:
-    """Simulate MODEL and say what became of its invariants."""
+    """Simulate MODEL, or an ensemble of it, and say what became of its invariants."""
+    if processes != 1 and members is None:
+        raise InputError("--processes shares the members of an ensemble; give --members M.")
+    if not shared(ctx, processes, output):
+        return
     from . import methods, models, plots
     from .lagrange import LagrangianSystem
-    from .run import simulate
+    from .projection import perturbed
+    from .run import ensemble, simulate
 
     stated = models.named(model)
     moved_by = methods.named(method or ("Variational" if isinstance(stated.system, LagrangianSystem) else "Verlet"))
@@ -197,9 +217,12 @@ def run(
     dt = stated.dt if dt is None else dt
     t_end = _whole_saves(stated.t_end, dt, save_every) if t_end is None else t_end
     began = time.perf_counter()
+    settings: dict[str, Any] = dict(method=moved_by, dt=dt, t_end=t_end, save_every=save_every, output=output, progress=_progress(progress), compensated=compensated, seed=seed)
     try:
-        done = simulate(stated.system, stated.q0, stated.v0, method=moved_by, dt=dt, t_end=t_end, save_every=save_every, output=output,
-                        progress=_progress(progress), compensated=compensated)  # fmt: skip
+        if members is None:
+            done = simulate(stated.system, stated.q0, stated.v0, **settings)
+        else:
+            done = ensemble(stated.system, *perturbed(stated.system, stated.q0, stated.v0, members, spread, seed), mesh="all", **settings)
     except (RunStopped, Interrupted) as early:
         if early.run is not None:
             _report(early.run, time.perf_counter() - began, picture)
@@ -215,8 +238,15 @@ def _whole_saves(t_end: float, dt: float, save_every: int) -> float:
 
 
 def _report(done: Trajectory, seconds: float, picture: Path | None) -> None:
-    """The summary of a run, and its picture where one is wanted."""
+    """The summary of a run, and its picture where one is wanted; the first of several processes speaks for all."""
+    if is_copy(silent=True):
+        return
     facts: dict[str, Any] = {"final time": f"{float(done.t[-1]):.12g}", "saved points": len(done)}
+    if done.members:
+        facts["members"] = f"{len(done.failed_at)}, of which {np.count_nonzero(done.failed_at >= 0)} failed"
+    if "energy" not in done.columns:  # an ensemble of which no member was kept
+        facts["reduced"] = ", ".join(done.reduced)
+        return _facts(str(done.path), facts | {"engine": done.engine, "wall time": f"{seconds:.2f} s"})
     error, start = float(np.max(np.abs(done.energy_error))), float(np.max(np.abs(np.asarray(done.energy)[..., 0])))
     facts["max |energy error|"] = f"{error:.3e}" + (f"  ({error / start:.1e} of the energy)" if start > 0 else "")
     for name, values in done.momentum_maps.items():
@@ -237,15 +267,21 @@ def _report(done: Trajectory, seconds: float, picture: Path | None) -> None:
 
 @app.command()
 def resume(
+    ctx: typer.Context,
     file: Annotated[Path, typer.Argument(help="An archive that `run -o` or gm.simulate(output=...) wrote.")],
     t_end: Annotated[float | None, typer.Option(help="The last time.", show_default="that of the run")] = None,
+    processes: Processes = 1,
     progress: Progress = None,
 ) -> None:
     """Continue an archived run of a model from its last checkpoint, bit for bit as if it had never stopped."""
+    if not shared(ctx, processes, file):
+        return
+    from .run import archive
     from .run import resume as continued
 
     began = time.perf_counter()
-    _report(continued(file, t_end=t_end, progress=_progress(progress)), time.perf_counter() - began, None)
+    mesh = "all" if processes > 1 or archive.read(file).meta["members"] else None
+    _report(continued(file, t_end=t_end, progress=_progress(progress), mesh=mesh), time.perf_counter() - began, None)
 
 
 @app.command()
@@ -266,10 +302,10 @@ def info(file: Annotated[Path, typer.Argument(help="An archive.")]) -> None:
         "step reached": f"{held.step} of {grid.steps}, t = {reached:g}",
         "state": state,
         "columns": ", ".join(f"{name} {'×'.join(map(str, c.shape)) or 'scalar'}" for name, c in sorted(held.columns.items())),
-        "ensemble": f"{held.columns['energy'].shape[0]} members, differing in their {meta['spread']}" if meta["members"] else "no",
+        "ensemble": f"{meta['carry'][0][1][0]} members, differing in their {meta['spread']}" if meta["members"] else "no",
         "engine": meta["engine"],
         "compensated": "yes" if meta["compensated"] else "no",
-        "seed": meta["seed"],
+        "seed": "one for each member" if meta["seed"] is None else meta["seed"],
         "versions": ", ".join(f"{name} {v}" for name, v in meta["versions"].items()),
         "fingerprint": meta["fingerprint"],
         "size": f"{file.stat().st_size / 2**20:.2f} MiB",

@@ -40,6 +40,15 @@ class Interrupted(KeyboardInterrupt):
         self.reason, self.run = reason, run
 
 
+class ProcessLost(GeomintError, RuntimeError):
+    """Another process of the job ended before the run did. What was checkpointed is on disk, and gm.resume goes on from there, on any
+    number of processes; `process` is the one that ended, `reason` what is known of it, `path` the archive where there is one."""
+
+    def __init__(self, reason: str, kept: str = "", *, process: int, path: Any = None):
+        super().__init__(f"{reason} {kept}".strip())
+        self.reason, self.process, self.path = reason, process, path
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """' Did you mean …?' for a misspelt name, or the whole list where nothing is near."""
     known = sorted(known)

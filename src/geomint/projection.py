@@ -54,3 +54,18 @@ def project(system: System, q0: Any, v0: Any = None) -> tuple[np.ndarray, np.nda
     if not residual < 1e-10 * size:
         raise InputError(f"project found no point with g(q) = 0 near q0: |g| = {residual:.3g} after 50 Newton steps. Start nearer to the constraint.")
     return q, np.asarray(_tangent(manifold, system, q, v))
+
+
+def perturbed(system: Any, q0: Any, v0: Any, members: int, spread: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """(q0s, v0s) of an ensemble around one state. Member 0 is (q0, v0) itself; the others have q0, and velocities v0 + spread·s·x with
+    normal numbers x, where s is the largest |v0|, or 1 for a system at rest; tangent to the constraint where there is one. The numbers
+    of a member depend on the seed and on its place, not on how many there are."""
+    if members < 1:
+        raise InputError(f"members must be at least 1, not {members}.")
+    q, v = as_array("q0", q0), as_array("v0", v0)
+    scale = spread * (float(np.max(np.abs(v), initial=0.0)) or 1.0)
+    v0s = v + scale * np.random.default_rng(seed).normal(size=(members - 1, *v.shape))
+    if system.constraint is not None and members > 1:
+        manifold = find_manifold("newton", 1.0, [(system, q)])
+        v0s = np.asarray(jax.vmap(lambda w: _tangent(manifold, system, q, w))(v0s))
+    return np.stack([q] * members), np.concatenate([v[None], v0s])

@@ -7,7 +7,7 @@ import jax
 from ..errors import InputError, nearest
 from .block import Clock, Kept, Layout, advance, begin, march
 from .kernel import Kernel
-from .native import Native
+from .native import Native, NativeWhereItPays
 from .xla import Xla
 
 ENGINES: dict[str, type[Xla]] = {"xla": Xla, "native": Native, "kernel": Kernel}
@@ -17,7 +17,7 @@ def choose(engine: str, members: bool = False) -> type[Xla]:
     """The engine of that name. "auto": for an ensemble where there is a GPU, one kernel; else machine code. Both step aside for the
     reference engine where a system is too large for straight-line code, or an operation is not covered."""
     if engine == "auto":
-        return Kernel if members and jax.default_backend() == "gpu" else Native
+        return Kernel if members and jax.default_backend() == "gpu" else NativeWhereItPays
     if engine not in ENGINES:
         raise InputError(f"there is no engine {engine!r}." + nearest(engine, ("auto", *ENGINES)))
     return ENGINES[engine]

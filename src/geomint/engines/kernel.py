@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
@@ -23,7 +25,7 @@ from .program import Loop, Numbers, Packed, Plan
 from .scalar_values import NotCovered, Remembering, constant
 from .straight import Straight
 
-LONGEST = 40_000  # operations, above which compiling takes too long
+LONGEST = 10_000  # operations, above which compiling takes minutes
 LANES, WARPS = 32, 1  # members of one program of the grid, and the warps they are spread over
 INTERPRET = False  # the kernel without a GPU, for tests
 
@@ -114,10 +116,21 @@ class Lanes(Remembering):
         results: list[Any] = []
         for mask, case in zip(takes, cases, strict=True):
             mask = self.within(mask)
-            with self.masked(mask):
-                values = [self.spread(x) for x in case()]
+            values = self.guarded(mask, case)
             results = [jnp.where(mask, x, old) for x, old in zip(values, results, strict=True)] if results else values
         return results
+
+    def guarded(self, mask: Any, case: Callable[[], list[Any]]) -> list[Any]:
+        """The case, if there is a lane that takes it."""
+
+        def taken() -> list[Any]:
+            with self.masked(mask):
+                return [self.spread(x) for x in case()]
+
+        count = self.count
+        shapes = jax.eval_shape(taken)
+        self.count = count  # a look at the shapes writes nothing
+        return jax.lax.cond(self.any(mask), taken, lambda: [jnp.zeros(x.shape, x.dtype) for x in shapes])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,43 +150,80 @@ class Shape:
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------
-# Triton's compiler takes a time of (operations)² for each access to memory: sixteen numbers of a member go at once.
-TILE = 16
+# Triton's compiler takes a time of (operations)² for each access to memory, so as many numbers of a member as is sensible go at once.
+# They pass through shared memory, of which larger tiles would leave too little for other programs of the grid.
+SMALLEST, LARGEST = 16, 64
+
+
+def _tile(n: int) -> int:
+    return min(LARGEST, max(SMALLEST, 2 ** math.ceil(math.log2(max(n, 1)))))
 
 
 def _tiled(x: Any, padded: int) -> Any:
-    """Numbers (n, members) as (tiles, padded members, TILE), the last member again where there is none."""
+    """Numbers (n, members) as (tiles, padded members, numbers of a tile), the last member again where there is none."""
     n, members = x.shape
-    tiles = max(1, -(-n // TILE))
-    x = jnp.pad(jnp.pad(x, ((0, tiles * TILE - n), (0, 0))), ((0, 0), (0, padded - members)), mode="edge")
-    return x.reshape(tiles, TILE, padded).swapaxes(1, 2)
+    tile = _tile(n)
+    tiles = -(-n // tile)
+    x = jnp.pad(jnp.pad(x, ((0, tiles * tile - n), (0, 0))), ((0, 0), (0, padded - members)), mode="edge")
+    return x.reshape(tiles, tile, padded).swapaxes(1, 2)
 
 
 def _untiled(x: Any, n: int, members: int) -> Any:
-    """Back, from (…, tiles, padded members, TILE) to (…, n, members)."""
+    """Back, from (…, tiles, padded members, numbers of a tile) to (…, n, members)."""
     flat = jnp.swapaxes(x, -1, -2).reshape(*x.shape[:-3], -1, x.shape[-2])
     return flat[..., :n, :members]
 
 
-def _read(refs: Any, packed: Packed, mine: Any) -> list[Any]:
-    """The numbers of a tree, those of my members."""
-    columns = [[x[:, 0] for t in range(ref.shape[0]) for x in jax.lax.split(ref[t, mine, :], [1] * TILE, axis=1)] for ref in refs]
-    return [columns[k][i] != 0 if dtype.kind == "b" else columns[k][i] for k, i, dtype in packed.places()]
+def _read(ref: Any, mine: Any) -> list[Any]:
+    """All numbers of my members, each an array over the lanes."""
+    return [x[:, 0] for t in range(ref.shape[0]) for x in jax.lax.split(ref[t, mine, :], [1] * ref.shape[-1], axis=1)]
 
 
-def _stacked(columns: list[Any]) -> Any:
-    """(lanes, TILE) from its columns, two by two, as Triton can."""
-    while len(columns) > 1:
-        half = len(columns) // 2
-        columns = [jnp.stack([x, y], axis=-1) for x, y in zip(columns[:half], columns[half:], strict=True)]
-    return columns[0].reshape(-1, TILE)
+def _write(ref: Any, columns: list[Any], mine: Any, *before: Any) -> None:
+    """The other way round; `before` are the indices of a row."""
+    size = ref.shape[-1]
+    filled = [x.astype(ref.dtype) for x in (*columns, *[columns[-1]] * (-len(columns) % size))]
+    for t in range(len(filled) // size):
+        parts = filled[t * size : (t + 1) * size]
+        while len(parts) > 1:  # two by two, as Triton can
+            half = len(parts) // 2
+            parts = [jnp.stack([x, y], axis=-1) for x, y in zip(parts[:half], parts[half:], strict=True)]
+        ref[(*before, t, mine, slice(None))] = parts[0].reshape(-1, size)
 
 
-def _write(ref: Any, place: Callable[[int], tuple[Any, ...]], columns: list[Any]) -> None:
-    """Numbers of my members into their tiles, which stand at `place(tile)`."""
-    filled = [*columns, *[columns[-1]] * (-len(columns) % TILE)]
-    for t in range(len(filled) // TILE):
-        ref[(*place(t), slice(None))] = _stacked([x.astype(ref.dtype) for x in filled[t * TILE : (t + 1) * TILE]])
+class Columns:
+    """How the numbers of a tree that differ from member to member are kept: floats, and behind them integers where a float holds them
+    (doubles do, up to 2⁵³), otherwise in an array of their own."""
+
+    def __init__(self, packed: Packed, real: Any, whole: Any):
+        self.packed, self.real, self.whole = packed, real, whole
+        floats, integers = packed.sizes
+        self.sizes = [n for n in ([floats + integers] if real == np.float64 else [floats, integers]) if n]
+
+    def arrays(self, tree: Any, padded: int) -> list[Any]:
+        if not self.sizes:
+            return []
+        parts = [x for x in self.packed.pack(tree, jnp, self.real, self.whole) if x.shape[0]]
+        parts = [jnp.concatenate([x.astype(self.real) for x in parts])] if self.real == np.float64 else parts
+        return [_tiled(x, padded) for x in parts]
+
+    def tree(self, arrays: Any, members: int) -> Any:
+        floats = self.packed.sizes[0]
+        numbers = [row for x, n in zip(arrays, self.sizes, strict=True) for row in _untiled(x, n, members)]
+        stacked = [jnp.stack(x) if x else jnp.zeros((0, members)) for x in (numbers[:floats], numbers[floats:])]
+        return self.packed.unpack(*stacked)
+
+    def read(self, refs: Any, mine: Any) -> list[Any]:
+        floats, columns = self.packed.sizes[0], [x for ref, n in zip(refs, self.sizes, strict=True) for x in _read(ref, mine)[:n]]
+        found = [(columns[i + floats * k], k, dtype) for k, i, dtype in self.packed.places()]
+        return [x != 0 if dtype.kind == "b" else x.astype(self.whole) if k else x for x, k, dtype in found]
+
+    def write(self, refs: Any, mine: Any, values: list[Any]) -> None:
+        places = self.packed.places()
+        columns = [x for kind in (0, 1) for x, (k, _, _) in zip(values, places, strict=True) if k == kind]
+        for ref, n in zip(refs, self.sizes, strict=True):
+            _write(ref, columns[:n], mine)
+            columns = columns[n:]
 
 
 def _shared(refs: Any, packed: Packed) -> list[Any]:
@@ -182,36 +232,36 @@ def _shared(refs: Any, packed: Packed) -> list[Any]:
     return [x != 0 if dtype.kind == "b" else x for x, dtype in found]
 
 
-def _kernel(plan: Plan, shape: Shape, counts: Any, times: Any, *refs: Any) -> None:
+# --- the kernel -------------------------------------------------------------------------------------------------------
+def _kernel(plan: Plan, shape: Shape, moving: Columns, own: Columns, *refs: Any) -> None:
     """One program of the grid: `lanes` members through all blocks."""
-    carry, given, params, out, rows = refs[:2], refs[2:4], refs[4:6], refs[6:8], refs[8]
+    ends = np.cumsum([2, 2, 2 if not plan.own_params else len(own.sizes), len(moving.sizes), len(moving.sizes), 1])
+    (counts, times), given, params, carry, out, (rows,) = (refs[a:b] for a, b in itertools.pairwise([0, *ends]))
     mine = pl.ds(pl.program_id(0) * shape.lanes, shape.lanes)
-    code = Lanes(shape.lanes, times.dtype)
-    keep = lambda i, row: _write(rows, lambda t: (i, t, mine), [code.spread(x) for x in row])
+    code = Lanes(shape.lanes, moving.real)
+    keep = lambda i, row: _write(rows, [code.spread(x) for x in row], mine, i)
     numbers = Numbers(counts[0], counts[1], counts[2], times[0], times[1])
     shared = plan.given.arrays(_shared(given, plan.given))
-    own = plan.params.arrays(_read(params, plan.params, mine) if plan.own_params else _shared(params, plan.params))
-    *state, _ = Loop(code, plan, shared, own, numbers, keep).run(_read(carry, plan.carry, mine))
-    for k, ref in enumerate(out):
-        if columns := [x for x, (kind, _, _) in zip(state, plan.carry.places(), strict=True) if kind == k]:
-            _write(ref, lambda t: (t, mine), columns)
+    theirs = plan.params.arrays(own.read(params, mine) if plan.own_params else _shared(params, plan.params))
+    *state, _ = Loop(code, plan, shared, theirs, numbers, keep).run(moving.read(carry, mine))
+    moving.write(out, mine, state)
 
 
 def _launch(plan: Plan, shape: Shape, method: Any, system: Any, carry: Carry, counts: Any, times: Any) -> tuple[Carry, Any]:
     """The carry after the blocks, and their rows (members, rows, width)."""
     real, whole = times.dtype, counts.dtype
-    tiled = lambda x: _tiled(x, shape.padded)
-    at_least_one = lambda x: x if x.shape[0] else jnp.zeros(1, x.dtype)
-    moving = [tiled(x) for x in plan.carry.pack(carry, jnp, real, whole)]
-    given = [at_least_one(x) for x in plan.given.pack((method, system.with_params(None)), jnp, real, whole)]
-    params = [(tiled if plan.own_params else at_least_one)(x) for x in plan.params.pack(system.params, jnp, real, whole)]
-    rows = jax.ShapeDtypeStruct((shape.rows, -(-shape.width // TILE), shape.padded, TILE), real)
-    out_shape = [*(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in moving), rows]
-    more = {"interpret": True} if shape.interpret else {"compiler_params": _settings(shape)}
-    call = pl.pallas_call(functools.partial(_kernel, plan, shape), out_shape=out_shape, grid=(shape.padded // shape.lanes,), name="geomint", **more)
-    *moved, rows = call(counts, times, *moving, *given, *params)
-    carry = plan.carry.unpack(*(_untiled(x, n, shape.members) for x, n in zip(moved, plan.carry.sizes, strict=True)))
-    return carry, _untiled(rows, shape.width, shape.members).transpose(2, 0, 1)
+    moving, own = Columns(plan.carry, real, whole), Columns(plan.params, real, whole)
+    at_least_one = lambda packed, tree: [x if x.shape[0] else jnp.zeros(1, x.dtype) for x in packed.pack(tree, jnp, real, whole)]
+    given = at_least_one(plan.given, (method, system.with_params(None)))
+    params = own.arrays(system.params, shape.padded) if plan.own_params else at_least_one(plan.params, system.params)
+    carries = moving.arrays(carry, shape.padded)
+    tile = _tile(shape.width)
+    rows = jax.ShapeDtypeStruct((shape.rows, -(-shape.width // tile), shape.padded, tile), real)
+    out_shape = [*(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in carries), rows]
+    more: dict[str, Any] = {"interpret": True} if shape.interpret else {"compiler_params": _settings(shape)}
+    call = pl.pallas_call(functools.partial(_kernel, plan, shape, moving, own), out_shape=out_shape, grid=(shape.padded // shape.lanes,), name="geomint", **more)
+    *moved, rows = call(counts, times, *given, *params, *carries)
+    return moving.tree(moved, shape.members), _untiled(rows, shape.width, shape.members).transpose(2, 0, 1)
 
 
 def _settings(shape: Shape) -> Any:

@@ -1,7 +1,8 @@
 """Straight-line code as instructions of LLVM: what `scalarize` reads becomes a function of machine code.
 
 numba could compile the same from text, but spends a minute on the types of seven thousand lines; LLVM itself, which numba brings along,
-takes a second or two. Products and sums may be contracted into one instruction, as XLA does.
+takes a second or two. A product that is added to something becomes one instruction with the sum, here and not at LLVM's discretion:
+it decides anew for every copy that it makes of a loop's body, and a run would depend on where its chunks end.
 
 With lanes, a value is a vector: the same number of that many members of an ensemble, moved by one instruction. Members part ways in
 loops and branches; a mask says which of them a loop or a branch still concerns, the others keep what they had.
@@ -21,12 +22,11 @@ from llvmlite import ir
 
 from .scalar_values import NotCovered, Remembering, constant
 
-LONGEST = 40_000  # instructions, above which straight-line code does not pay
+LONGEST = 15_000  # instructions, above which compiling takes longer than ten seconds
 REAL, WHOLE, TRUTH = ir.DoubleType(), ir.IntType(64), ir.IntType(1)
 COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 INTRINSIC = {"sqrt": "llvm.sqrt", "abs": "llvm.fabs", "floor": "llvm.floor", "ceil": "llvm.ceil"}
 LIBRARY = ("exp", "log", "log1p", "expm1", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "erf", "erfc", "cbrt", "pow", "atan2", "fmod")
-FLAGS = ("contract",)
 
 
 def _element(kind: Any) -> Any:
@@ -42,6 +42,7 @@ class Machine(Remembering):
         super().__init__()
         self.module, self.builder, self.lanes = function.module, ir.IRBuilder(function.append_basic_block("entry")), lanes
         self.masks: list[Any] = []  # which lanes the present loops and branches concern
+        self.products: dict[int, tuple[Any, Any, Any]] = {}  # by the id of a value: what it is the product of, and itself to keep the id
 
     # --- values -----------------------------------------------------------------------------------------------------
     def instruction(self, x: Any) -> Any:
@@ -84,6 +85,12 @@ class Machine(Remembering):
             return b.not_(x[0])
         if operation in ("max", "min"):
             return self.extreme(operation, *x)
+        if real and operation == "mul":
+            made = b.fmul(*x)
+            self.products[id(made)] = (*x, made)
+            return made
+        if real and operation in ("add", "sub"):
+            return self.sum(operation, *x)
         rule = _REAL.get(operation) if real else _WHOLE.get(operation)
         if rule is not None:
             return rule(b, *x)
@@ -104,6 +111,17 @@ class Machine(Remembering):
         if operation == "bits to real":
             return b.bitcast(x[0], self.kind_like(kind, REAL))
         raise NotCovered(f"the operation {operation} on {kind}")
+
+    def sum(self, operation: str, x: Any, y: Any) -> Any:
+        """x ± y, in one instruction with a product that is one of them."""
+        b, fused = self.builder, has_fused()
+        if fused and id(y) in self.products:
+            first, second, _ = self.products[id(y)]
+            return self.intrinsic("llvm.fma", b.fneg(first) if operation == "sub" else first, second, x)
+        if fused and id(x) in self.products:
+            first, second, _ = self.products[id(x)]
+            return self.intrinsic("llvm.fma", first, second, b.fneg(y) if operation == "sub" else y)
+        return b.fadd(x, y) if operation == "add" else b.fsub(x, y)
 
     @staticmethod
     def kind_like(kind: Any, element: Any) -> Any:
@@ -134,11 +152,11 @@ class Machine(Remembering):
         zero = self.number(x.type, 0)
         return b.fcmp_unordered("!=", x, zero) if old == REAL else b.icmp_signed("!=", x, zero)
 
-    def intrinsic(self, name: str, x: Any, result: Any = None) -> Any:
+    def intrinsic(self, name: str, x: Any, *more: Any, result: Any = None) -> Any:
         suffix = f"v{x.type.count}" if isinstance(x.type, ir.VectorType) else ""
         name = f"{name}.{suffix}{'f64' if _element(x.type) == REAL else f'i{_element(x.type).width}'}"
         found = self.module.globals.get(name)
-        return self.builder.call(found or ir.Function(self.module, ir.FunctionType(result or x.type, [x.type]), name), [x])
+        return self.builder.call(found or ir.Function(self.module, ir.FunctionType(result or x.type, [x.type] * (1 + len(more))), name), [x, *more])
 
     def library(self, name: str, x: list[Any]) -> Any:
         """A function of the C library, lane by lane."""
@@ -266,7 +284,7 @@ class Machine(Remembering):
             self.masks.pop()
 
     def any(self, mask: Any) -> Any:
-        return self.intrinsic("llvm.vector.reduce.or", mask, TRUTH)
+        return self.intrinsic("llvm.vector.reduce.or", mask, result=TRUTH)
 
     # --- memory -----------------------------------------------------------------------------------------------------
     def load(self, array: Any, place: Any, lanes: int = 1) -> Any:
@@ -294,9 +312,9 @@ class Machine(Remembering):
 
 
 _REAL: dict[str, Callable[..., Any]] = {
-    "add": lambda b, x, y: b.fadd(x, y, flags=FLAGS), "sub": lambda b, x, y: b.fsub(x, y, flags=FLAGS), "mul": lambda b, x, y: b.fmul(x, y, flags=FLAGS),
-    "div": lambda b, x, y: b.fdiv(x, y), "neg": lambda b, x: b.fneg(x),
-}  # fmt: skip
+    "div": lambda b, x, y: b.fdiv(x, y),
+    "neg": lambda b, x: b.fneg(x),
+}
 _WHOLE: dict[str, Callable[..., Any]] = {
     "add": lambda b, x, y: b.add(x, y), "sub": lambda b, x, y: b.sub(x, y), "mul": lambda b, x, y: b.mul(x, y), "div": lambda b, x, y: b.sdiv(x, y), "rem": lambda b, x, y: b.srem(x, y),
     "neg": lambda b, x: b.sub(Machine.number(x.type, 0), x), "shift_left": lambda b, x, y: b.shl(x, y), "shift_right_arithmetic": lambda b, x, y: b.ashr(x, y),
@@ -312,6 +330,13 @@ def _target() -> Any:
     for name in LIBRARY:
         llvm.add_symbol(name, ctypes.cast(getattr(library, name), ctypes.c_void_p).value)
     return llvm.Target.from_default_triple().create_target_machine(cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3)
+
+
+@functools.cache
+def has_fused() -> bool:
+    """Whether this machine multiplies and adds in one instruction."""
+    features = llvm.get_host_cpu_features()
+    return bool(features.get("fma") or features.get("neon"))
 
 
 @functools.cache

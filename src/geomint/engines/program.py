@@ -8,6 +8,7 @@ method. One program serves a sweep over them.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..arithmetic import value
 from ..lagrange import derive
 from ..methods import Carry, Method
 from ..system import Stated
@@ -86,15 +88,35 @@ class Plan:
         self.given = Packed((method, system.with_params(None)))
         self.params = Packed(system.params, self.own_params)
         self.event_driven = method.traits.event_driven
-        member = system.member(0) if self.own_params else system
+        self.method, self.system = method, system
+
+    @functools.cached_property
+    def shape(self) -> tuple[int, ...]:
+        """That of q; found only when a program is made, since it takes as long as a hundred thousand steps."""
+        member = self.system.member(0) if self.own_params else self.system
         one = jax.tree.unflatten(self.carry.treedef, self.carry_shapes)
-        shown = jax.eval_shape(lambda c: method.output(derive(member), c).q, one)
-        self.shape = getattr(shown, "value", shown).shape
+        return value(jax.eval_shape(lambda c: self.method.output(derive(member), c).q, one)).shape
 
     @property
     def carry_shapes(self) -> list[jax.ShapeDtypeStruct]:
         """Those of one member."""
         return [jax.ShapeDtypeStruct(s, d) for s, d in self.carry.shapes]
+
+    def program(self, function: Any, more: int = 0) -> Any:
+        """The jaxpr of function(method, system, carry, …), with so many floats behind, on the numbers of given, params and carry."""
+
+        def flat(given: Any, params: Any, carry: Any, *x: Any) -> Any:
+            method, system = jax.tree.unflatten(self.given.treedef, given)
+            system = system.with_params(jax.tree.unflatten(self.params.treedef, params))
+            return function(method, system, jax.tree.unflatten(self.carry.treedef, carry), *x)
+
+        shapes = lambda packed: [jax.ShapeDtypeStruct(s, d) for s, d in packed.shapes]
+        return jax.make_jaxpr(flat)(shapes(self.given), shapes(self.params), self.carry_shapes, *[jax.ShapeDtypeStruct((), float)] * more)
+
+    @functools.cached_property
+    def step(self) -> Any:
+        """The jaxpr of a step."""
+        return self.program(lambda m, s, c, h: jax.tree.leaves(m.step(derive(s, self.shape), c, h)), 1)
 
     @property
     def key(self) -> Any:
@@ -127,21 +149,15 @@ class Loop:
 
     def read(self, state: list[Any], function: Any, *more: Any) -> list[Values]:
         """function(method, system, carry, …) on values, with floats `more` behind."""
-        plan = self.plan
+        return self.carried_out(self.plan.program(function, len(more)), state, *more)
 
-        def flat(given: Any, params: Any, carry: Any, *x: Any) -> Any:
-            method, system = jax.tree.unflatten(plan.given.treedef, given)
-            system = system.with_params(jax.tree.unflatten(plan.params.treedef, params))
-            return function(method, system, jax.tree.unflatten(plan.carry.treedef, carry), *x)
-
-        shapes = lambda packed: [jax.ShapeDtypeStruct(s, d) for s, d in packed.shapes]
-        program = jax.make_jaxpr(flat)(shapes(plan.given), shapes(plan.params), plan.carry_shapes, *[jax.ShapeDtypeStruct((), float)] * len(more))
+    def carried_out(self, program: Any, state: list[Any], *more: Any) -> list[Values]:
         if operations(program) > FOLDED * self.code.longest:
             raise NotCovered(f"more than {self.code.longest} operations a step")
-        return Reader(self.code).read(program, [*self.given, *self.params, *plan.carry.arrays(state), *(filled((), [x]) for x in more)])
+        return Reader(self.code).read(program, [*self.given, *self.params, *self.plan.carry.arrays(state), *(filled((), [x]) for x in more)])
 
     def step(self, state: list[Any]) -> list[Any]:
-        new = self.read(state, lambda m, s, c, h: jax.tree.leaves(m.step(derive(s, self.plan.shape), c, h)), self.numbers.dt)
+        new = self.carried_out(self.plan.step, state, self.numbers.dt)
         return [x for array in new for x in array.ravel()]
 
     def events(self, state: list[Any], until: Any) -> list[Any]:

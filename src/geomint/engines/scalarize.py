@@ -314,20 +314,32 @@ class Reader(SmallMatrices, RandomNumbers):
         return self.read(jaxprs.solve, [*operands[before : before + lengths.solve], *right])
 
 
+def _parts(equation: Any) -> list[tuple[int, Any]]:
+    """The programs inside an equation, and how often each is written."""
+    p = equation.params
+    if equation.primitive.name == "scan":
+        return [(min(p["length"], UNROLLED), p["jaxpr"])]
+    return [(1, x) for x in (p.get("body_jaxpr"), *p.get("branches", ()), inside(equation)) if x is not None]
+
+
 def operations(program: Any) -> int:
     """About how many operations on single values a program takes: a look at the shapes, before any of them is written."""
     total = 0
     for equation in getattr(program, "jaxpr", program).eqns:
-        name, p = equation.primitive.name, equation.params
-        parts = [p["jaxpr"]] * p["length"] if name == "scan" and p["length"] <= UNROLLED else [x for x in (p.get("body_jaxpr"), *p.get("branches", ()), inside(equation)) if x is not None]
-        if parts:
-            total += len(parts) * operations(parts[0]) if name == "scan" else sum(map(operations, parts))
-        elif name in ELEMENTWISE or name.startswith("reduce_"):
+        name = equation.primitive.name
+        total += sum(times * operations(part) for times, part in _parts(equation))
+        if name in ELEMENTWISE or name.startswith("reduce_"):
             total += max((math.prod(v.aval.shape) for v in (*equation.invars, *equation.outvars)), default=0)
         elif name == "dot_general":
-            (contracted, _), _ = p["dimension_numbers"]
+            (contracted, _), _ = equation.params["dimension_numbers"]
             total += math.prod(equation.outvars[0].aval.shape) * math.prod(equation.invars[0].aval.shape[k] for k in contracted)
     return total
+
+
+def primitives(program: Any) -> set[str]:
+    """The names of all operations of a program."""
+    equations = getattr(program, "jaxpr", program).eqns
+    return {e.primitive.name for e in equations}.union(*(primitives(part) for e in equations for _, part in _parts(e)))
 
 
 def _flat(arrays: Sequence[Values]) -> list[Any]:

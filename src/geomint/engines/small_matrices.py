@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import Any
 
@@ -55,6 +56,42 @@ class SmallMatrices:
                         a[i, k] = subtract(self.code, a[i, k], multiply(self.code, a[i, j], a[j, k]))
             order[place] = filled((n,), rows)
         return [out, pivots, order]
+
+    def rule_ffi_call(self, equation: Any, *operands: Values) -> Values:
+        """What `linalg.native` does by a call: here it is written out with the rest."""
+        rule = {"geomint_eliminate": self._eliminated, "geomint_substitute": self._substituted, "geomint_largest_difference": self._largest_difference}
+        name = equation.params["target_name"]
+        if name not in rule:
+            raise NotCovered(f"the foreign function {name}")
+        return rule[name](*operands)
+
+    def _eliminated(self, lower: Values, through: Values, upper: Values) -> Values:
+        """Of tridiagonal rows: l_i/u_{i−1}, 1/u_i and the upper diagonal, with the pivots u_i = d_i − (l_i/u_{i−1}) upper_{i−1}."""
+        out = np.empty((*through.shape[:-1], 3, through.shape[-1]), object)
+        for place in np.ndindex(*through.shape[:-1]):
+            a, d, c, (w, inverse, above) = lower[place], through[place], upper[place], out[place]
+            for i in range(len(d)):
+                w[i] = multiply(self.code, a[i], inverse[i - 1]) if i else 0.0
+                inverse[i] = divide(self.code, 1.0, subtract(self.code, d[i], multiply(self.code, w[i], c[i - 1])) if i else d[i])
+                above[i] = c[i]
+        return out
+
+    def _substituted(self, factors: Values, right: Values) -> Values:
+        out = right.copy()
+        for place in np.ndindex(*right.shape[:-1]):
+            x, (w, inverse, above) = out[place], factors[place]
+            for i in range(1, len(x)):
+                x[i] = subtract(self.code, x[i], multiply(self.code, w[i], x[i - 1]))
+            for i in reversed(range(len(x))):
+                x[i] = multiply(self.code, subtract(self.code, x[i], multiply(self.code, above[i], x[i + 1])) if i + 1 < len(x) else x[i], inverse[i])
+        return out
+
+    def _largest_difference(self, x: Values, y: Values) -> Values:
+        out = np.empty(x.shape[:-1], object)
+        for place in np.ndindex(*x.shape[:-1]):
+            sizes = [self.code.value("abs", subtract(self.code, a, b)) for a, b in zip(x[place], y[place], strict=True)]
+            out[place] = functools.reduce(lambda a, b: self.code.value("max", a, b), sizes)
+        return out
 
     def _largest(self, column: Values, first: int) -> Any:
         """The row of the entry of largest size, the first of them."""

@@ -23,15 +23,20 @@ class Straight(Xla):
     def begin(self, state: State) -> tuple[Carry, Observed]:
         plain, self.method = self.method, self.method.for_straight_code()
         carry, seen = super().begin(state)
+        if self.attempt(carry):
+            return carry, seen
+        self.method = plain
+        return super().begin(state)
+
+    def attempt(self, carry: Carry) -> bool:
+        """Make the program for a carry of the method's form for straight-line code; where there is none, the reason is noted."""
         try:
             self.program = self.made(carry)
-            return carry, seen
         except NotCovered as reason:
             self.reason = str(reason)
         except Exception as reason:  # another version of JAX or LLVM: whatever it is, there is the reference engine
             self.reason = f"this program ({type(reason).__name__}: {str(reason)[:200]})"
-        self.program, self.method = None, plain
-        return super().begin(state)
+        return self.program is not None
 
     @abc.abstractmethod
     def made(self, carry: Carry) -> Any:

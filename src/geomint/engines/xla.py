@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from typing import Any, ClassVar
 
 import jax
@@ -22,7 +23,7 @@ from .block import Clock, Kept, Layout, Log, Observed, advance, begin
 Spread = str
 
 
-def _spread(function: Any, spread: Spread, system: Stated, *arguments: Any) -> Any:
+def spread_over(function: Any, spread: Spread, system: Stated, *arguments: Any) -> Any:
     """function(system, *arguments), mapped over the leading axis of the arguments and, where they differ, of params."""
     if spread == "one":
         return function(system, *arguments)
@@ -33,12 +34,12 @@ def _spread(function: Any, spread: Spread, system: Stated, *arguments: Any) -> A
 
 @functools.partial(jax.jit, static_argnums=0)
 def _begin(spread: Spread, method: Method, system: Stated, state: State, clock: Clock) -> tuple[Carry, Observed]:
-    return _spread(lambda s, x: begin(method, s, x, clock), spread, system, state)
+    return spread_over(lambda s, x: begin(method, s, x, clock), spread, system, state)
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=8)
 def _advance(spread, method, system, carry, clock, first, steps, blocks, kept):
-    return _spread(lambda s, c, k: advance(method, s, c, clock, first, steps, blocks, k), spread, system, carry, kept)
+    return spread_over(lambda s, c, k: advance(method, s, c, clock, first, steps, blocks, k), spread, system, carry, kept)
 
 
 BUFFER_NUMBERS = 2**20  # numbers in the buffer of saved rows: 8 MB, whatever the length of the run
@@ -62,11 +63,15 @@ class Xla:
 
     def begin(self, state: State) -> tuple[Carry, Observed]:
         carry, seen = _begin(self.spread, self.method, self.system, state, self.clock)
-        self.layout = Layout.of(seen, members=self.spread != "one")
-        leading = () if self.spread == "one" else (jax.tree.leaves(seen)[0].shape[0],)
-        self.rows = max(1, min(BUFFER_ROWS, self.buffer_numbers // max(1, self.layout.width * (leading[0] if leading else 1))))
-        self.buffer_shape = (*leading, self.rows, self.layout.width)
+        self.make_room(Layout.of(seen, members=self.spread != "one"), jax.tree.leaves(seen)[0].shape[:1])
         return carry, seen
+
+    def make_room(self, layout: Layout, members: tuple[int, ...]) -> None:
+        """For rows of that layout, as many as the buffer can hold."""
+        leading = () if self.spread == "one" else members
+        self.layout = layout
+        self.rows = max(1, min(BUFFER_ROWS, self.buffer_numbers // max(1, layout.width * math.prod(leading))))
+        self.buffer_shape = (*leading, self.rows, layout.width)
 
     @property
     def logs(self) -> bool:

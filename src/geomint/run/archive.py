@@ -10,6 +10,8 @@ Layout:  /t  /q  /p  /energy  …            one row per saved point
          /momentum_maps/<name>             likewise
          /checkpoint  (2, size) bytes      sequence, step, rows, carry, checksum
          /rows_saved                       for other readers: how many rows count
+         /reduced/<name>/mean  …           of ensembles that are reduced: results of reductions, likewise one row per saved point
+         /start/q  /start/p  /kept  …      and what is written once (the attribute names them): all members at the start
          attribute `geomint`               JSON: method, grid, fingerprint of the system, versions
 
 Nobody knows before the run how many events there will be. They go to a second file beside it, NAME.events, which only grows: rows
@@ -39,6 +41,7 @@ from .. import methods
 from ..errors import ArchiveError
 from ..methods import Carry
 from .grid import Grid
+from .summary import taken_from
 from .trajectory import Checkpoint, Trajectory
 
 FORMAT = 1
@@ -89,14 +92,16 @@ def _nested(flat: dict[str, Any]) -> dict[str, Any]:
 class Writer:
     """An archive open for appending; a sink of the host loop."""
 
-    def __init__(self, path: Path, meta: dict[str, Any], columns: dict[str, Column], slots: tuple[int, int], count: int, rows: int, sequence: int):
+    def __init__(self, path: Path, meta: dict[str, Any], columns: dict[str, Column], slots: tuple[int, int], count: int, rows: int, sequence: int, lock: bool = True):
+        """lock: keep others out; not where another process of the same job does."""
         self.path, self.meta, self.columns = path, meta, columns
         self.slot_offset, self.slot_bytes = slots
         self.count_offset, self.rows, self.sequence = count, rows, sequence
         self.last = 0.0
         self.file = os.open(path, os.O_RDWR)
         try:
-            fcntl.lockf(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if lock:
+                fcntl.lockf(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self.file)
             raise ArchiveError(f"{path} is being written by another process; wait for it or stop it.") from None
@@ -116,9 +121,13 @@ class Writer:
             _write(self.file, data, column.offset + self.rows * column.row_bytes)
         self.rows += len(t)
 
+    def due(self) -> bool:
+        """Whether it is time for a checkpoint: at most twice a second, since it waits for the disk."""
+        return time.monotonic() - self.last >= CHECKPOINT_SECONDS
+
     def checkpoint(self, carry: Carry, step: int, force: bool = False) -> None:
-        """Everything appended so far counts from now on. At most twice a second, since it waits for the disk."""
-        if not force and time.monotonic() - self.last < CHECKPOINT_SECONDS:
+        """Everything appended so far counts from now on."""
+        if not force and not self.due():
             return
         self.sequence += 1
         body = _HEAD.pack(self.sequence, step, self.rows) + b"".join(np.asarray(x).tobytes() for x in jax.tree.leaves(carry))
@@ -170,20 +179,22 @@ def _dataset(file: h5py.File, name: str, shape: tuple[int, ...], dtype: Any) -> 
     return made.get_offset() or 0
 
 
-def create(path: str | Path, meta: dict[str, Any], seen: dict[str, Any], carry: Carry, saves: int, replace: bool = False) -> Writer:
-    """A new archive for `saves` rows like `seen` (one saved point, as the engine shows it)."""
+def create(path: str | Path, meta: dict[str, Any], seen: dict[str, Any], carry: Carry, saves: int, replace: bool = False, fixed: dict[str, Any] | None = None) -> Writer:
+    """A new archive for `saves` rows like `seen` (one saved point, as the engine shows it); `fixed` is written now and never again."""
     path = Path(path)
     if path.exists() and not replace:
         raise ArchiveError(f"{path} exists. Choose another output, remove it, or continue it with gm.resume({str(path)!r}, ...).")
     if not path.parent.is_dir():
         raise ArchiveError(f"{path}: the folder {path.parent} does not exist.")
-    meta = {**meta, "format": FORMAT, "versions": _versions(), "carry": describe_carry(carry)}
+    meta = {**meta, "format": FORMAT, "versions": _versions(), "carry": describe_carry(carry), "fixed": sorted(fixed or {})}
     slot_bytes = _HEAD.size + sum(np.asarray(x).nbytes for x in jax.tree.leaves(carry)) + _CRC.size
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     with h5py.File(part, "w", libver="earliest") as file:
         file.attrs["geomint"] = json.dumps(meta)
         for name, x in {**dict(_flat(seen)), "t": np.zeros(())}.items():
             _dataset(file, name, (saves, *np.shape(x)), np.asarray(x).dtype)
+        for name, x in (fixed or {}).items():
+            file.create_dataset(name, data=x)
         _dataset(file, "checkpoint", (2, slot_bytes), np.uint8)
         _dataset(file, "rows_saved", (1,), np.int64)
     if replace:
@@ -217,7 +228,7 @@ def _read_tables(path: Path) -> tuple[dict[str, Any], dict[str, Column], tuple[i
             columns: dict[str, Column] = {}
 
             def visit(name: str, item: Any) -> None:
-                if isinstance(item, h5py.Dataset):
+                if isinstance(item, h5py.Dataset) and name not in meta.get("fixed", ()):
                     columns[name] = Column(name, item.dtype, item.shape[1:], item.id.get_offset() or 0)
 
             file.visititems(visit)
@@ -255,15 +266,26 @@ class Contents:
             return np.zeros((self.rows, *c.shape), c.dtype)
         return np.memmap(self.path, c.dtype, "r", c.offset, (self.rows, *c.shape))
 
+    def fixed(self) -> dict[str, np.ndarray]:
+        """What was written once, before the first row."""
+        with h5py.File(self.path, "r", locking=False) as file:
+            return {name: np.asarray(file[name]) for name in self.meta.get("fixed", ())}
+
+    @property
+    def seed(self) -> Any:
+        """One number, or one for each member."""
+        return self.fixed()["seeds"] if self.meta["seed"] is None else self.meta["seed"]
+
     def writer(self) -> Writer:
         return Writer(self.path, self.meta, self.columns, self.slots, self.count_offset, self.rows, self.sequence)
 
-    def carry_like(self, template: Carry) -> Carry:
-        """The checkpoint's carry in the structure of `template`."""
-        leaves, treedef = jax.tree.flatten(template)
-        if describe_carry(template) != self.meta["carry"] or len(leaves) != len(self.leaves):
-            raise ArchiveError(f"{self.path}: the checkpoint does not fit this method and system: {self.meta['carry']} on file, {describe_carry(template)} here.")
-        return jax.tree.unflatten(treedef, [jax.numpy.asarray(x) for x in self.leaves])
+    def carry_like(self, template: Carry, share: slice | None = None) -> Carry:
+        """The checkpoint's carry in the structure of `template`; of a share of the members where the template is."""
+        treedef = jax.tree.structure(template)
+        held = [x if share is None else x[share] for x in self.leaves]
+        if describe_carry(template) != describe_carry(held):
+            raise ArchiveError(f"{self.path}: the checkpoint does not fit this method and system: {describe_carry(held)} on file, {describe_carry(template)} here.")
+        return jax.tree.unflatten(treedef, [jax.numpy.asarray(x) for x in held] if share is None else held)
 
 
 def read(path: str | Path) -> Contents:
@@ -291,7 +313,7 @@ def read(path: str | Path) -> Contents:
 def enlarged(old: Contents, meta: dict[str, Any], saves: int, carry: Carry) -> Writer:
     """The archive with room for more rows: a copy beside it, renamed over it once it is complete."""
     one_row = _nested({name: np.zeros(c.shape, c.dtype) for name, c in old.columns.items() if name != "t"})
-    new = create(old.path, meta, one_row, carry, saves, replace=True)
+    new = create(old.path, meta, one_row, carry, saves, replace=True, fixed=old.fixed())
     for begin in range(0, old.rows, 4096):
         piece = slice(begin, min(begin + 4096, old.rows))
         new.append_columns({n: old.array(n)[piece] for n in old.columns if n != "t"}, old.array("t")[piece])
@@ -305,14 +327,15 @@ def enlarged(old: Contents, meta: dict[str, Any], saves: int, carry: Carry) -> W
 def trajectory(contents: Contents, system: Any = None, checkpoint: Checkpoint | None = None) -> Trajectory:
     """An archive as a Trajectory whose arrays are memory maps."""
     meta = contents.meta
-    columns = {n: contents.array(n) for n in contents.columns}
+    columns = _nested({n: contents.array(n) for n in contents.columns})
     t = columns.pop("t")
+    summary = taken_from(columns, contents.leaves[-1] if contents.leaves else (), meta["reduce"], contents.fixed()) if "reduce" in meta else None
     if meta["members"]:
-        columns = {n: np.moveaxis(x, 0, 1) for n, x in columns.items()}
+        columns = jax.tree.map(lambda x: np.moveaxis(x, 0, 1), columns)
     method, records = methods.named(meta["method"]), None
     if checkpoint is not None and method.traits.event_driven and meta["spread"] == "one":
         records = read_events(contents.path, int(method.events(checkpoint.carry)))
     return Trajectory(
-        system, method, Grid(*meta["grid"]), t, _nested(columns), members=meta["members"], spread=meta["spread"], seed=meta["seed"],
-        compensated=meta["compensated"], engine=meta["engine"], checkpoint=checkpoint, records=records, path=contents.path,
+        system, method, Grid(*meta["grid"]), t, columns, members=meta["members"], spread=meta["spread"], seed=contents.seed,
+        compensated=meta["compensated"], engine=meta["engine"], checkpoint=checkpoint, records=records, path=contents.path, summary=summary,
     )  # fmt: skip

@@ -72,6 +72,15 @@ class _Walker:
                 self.text(number(atom))
 
 
+def of_function(function: Any, system: Stated, q_shape: tuple[int, ...], spread: str = "one") -> str:
+    """sha256 of a function of (q, p), or (q, p, params), as a program."""
+    walker, stated = _Walker(), system.member(0) if spread == "states and params" else system
+    q = jax.ShapeDtypeStruct(q_shape, jax.numpy.asarray(0.0).dtype)
+    closed = jax.make_jaxpr(lambda q, p, params: stated.with_params(params).call(function, q, p))(q, q, stated.params)
+    walker.program(closed.jaxpr, closed.consts)
+    return walker.hash.hexdigest()
+
+
 def fingerprint(system: Stated, q_shape: tuple[int, ...], spread: str = "one") -> str:
     """sha256 of the energy and constraint as programs, of mass, params (of all members) and symmetries."""
     walker = _Walker()

@@ -71,14 +71,23 @@ def _momenta(members: bool, own_params: bool, system: Stated, q: Array, v: Array
     return jax.vmap(momentum)(q, v) if members else momentum(q, v)
 
 
-def initial_state(q: Any, p: Any, t0: float, seed: int, compensated: bool, members: int | None = None) -> State:
-    """The state that a method's init receives; the key of a member is folded from the seed and its number."""
+def initial_state(q: Any, p: Any, t0: float, seed: Any, compensated: bool, members: int | None = None) -> State:
+    """The state that a method's init receives. The key of a run is that of its seed. Members of an ensemble with one seed fold their
+    number into it; those with a seed each have the key of a run with that seed."""
     wrap = (lambda x: Compensated(x, np.zeros(x.shape, x.dtype))) if compensated else (lambda x: x)
-    key = np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)  # the bits of jax.random.key(seed)
     if members is None:
-        return State(wrap(q), wrap(p), np.asarray(t0), key)
-    fold = lambda i: jax.random.key_data(jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(key)), i))
-    return State(wrap(q), wrap(p), np.full(members, t0), jax.vmap(fold)(np.arange(members)))
+        return State(wrap(q), wrap(p), np.asarray(t0), _key(int(seed)))
+    if np.ndim(seed):
+        keys = np.stack([_key(int(s)) for s in seed])
+    else:
+        fold = lambda i: jax.random.key_data(jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(_key(int(seed)))), i))
+        keys = jax.vmap(fold)(np.arange(members))
+    return State(wrap(q), wrap(p), np.full(members, t0), keys)
+
+
+def _key(seed: int) -> np.ndarray:
+    """The bits of jax.random.key(seed), as numbers that every engine can carry."""
+    return np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)
 
 
 _precise: set[Any] = set()  # programs already looked at

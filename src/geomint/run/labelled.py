@@ -14,7 +14,7 @@ from .trajectory import Trajectory
 
 def to_xarray(run: Trajectory) -> Any:
     """q, p, v (where the system is known), energy, energy_error, one variable for each momentum map, and whatever else
-    the method saved, over `time` (for an ensemble over `member` and `time`).
+    the method saved, over `time` (for an ensemble over `member` and `time`); of an ensemble that was reduced, the results over `time`.
 
     The axes of q are `axis_0`, `axis_1`, …; a map with several components has an axis of its own. The attribute
     `long_name` of a momentum map or watched quantity is the name it has in `run.momentum_maps` or `run.watched`.
@@ -26,7 +26,7 @@ def to_xarray(run: Trajectory) -> Any:
     from .. import __version__  # not there yet while the package itself is being imported
 
     leading = ("member", "time") if run.members else ("time",)
-    variables: dict[str, Any] = {name: (dims, x) for name, dims, x in _stated(run, leading)}
+    variables: dict[str, Any] = {name: (dims, x) for name, dims, x in _stated(run, leading)} if "q" in run.columns else {}
     for name, values in (*run.momentum_maps.items(), *run.watched.items()):
         x = np.asarray(values)
         x = x[..., 0] if x.shape[len(leading):] == (1,) else x
@@ -34,7 +34,10 @@ def to_xarray(run: Trajectory) -> Any:
         variables[key] = ((*leading, *_own_axes(key, x, leading)), x, {"long_name": name})
     coordinates: dict[str, Any] = {"time": np.asarray(run.t)}
     if run.members:
-        coordinates["member"] = np.arange(len(run.q))
+        coordinates["member"] = run.kept
+    if run.summary is not None:
+        for name, dims, x in _of_reductions(run):
+            (coordinates if dims == (name,) else variables)[name] = (dims, x)
     about = {
         "method": run.method.name, "dt": run.dt, "t0": run.grid.t0, "save_every": run.grid.save_every, "seed": run.seed,
         "compensated": int(run.compensated), "engine": run.engine, "geomint_version": __version__,
@@ -42,6 +45,21 @@ def to_xarray(run: Trajectory) -> Any:
     if origin := getattr(run.system, "origin", None):
         about["model"] = origin
     return xarray.Dataset(variables, coordinates, about)
+
+
+def _of_reductions(run: Trajectory) -> Iterator[tuple[str, tuple[str, ...], Any]]:
+    """Name, dimensions and values of what was reduced: energy_mean, radius_quantiles over radius_level, angle_counts over angle_bin."""
+    yield "members_left", ("time",), np.asarray(run.members_left)
+    for name, held in run.reduced.items():
+        key = clean(name)
+        if "levels" in held.settings:
+            yield f"{key}_level", (f"{key}_level",), held.levels
+        if "edges" in held.settings:
+            yield f"{key}_bin", (f"{key}_bin",), (held.edges[1:] + held.edges[:-1]) / 2
+        own = {"quantiles": (f"{key}_level",), "counts": (f"{key}_bin",)}
+        for result, x in held.results.items():
+            dims = ("time", *own.get(result, ()))
+            yield f"{key}_{result}", (*dims, *_own_axes(key, np.asarray(x), dims)), np.asarray(x)
 
 
 def clean(name: str) -> str:

@@ -13,11 +13,15 @@ import jax
 import numpy as np
 from tqdm.auto import tqdm
 
-from ..engines import Xla
+from ..engines.tiles import Engine
 from ..methods import Carry
 from .grid import Grid
+from .processes import Alone
+from .reducing import Reducing, bare, statuses
 
 CHUNK_SECONDS = 0.5
+ALONE = Alone()
+AGREED = "after the same step on all processes"
 _pace: dict[Any, float] = {}  # steps a second, of programs that have run
 
 
@@ -45,21 +49,28 @@ class Failure:
     bad: np.ndarray  # the row of the failing one
 
 
-def run_to_end(engine: Xla, carry: Carry, grid: Grid, sink: Sink, start: int = 0, progress: bool = False) -> tuple[Carry, int, Failure | None]:
-    """From step `start` to the end of the grid: the last carry, the step it stands at, and what stopped it if anything did."""
+def run_to_end(engine: Engine, carry: Carry, grid: Grid, sink: Sink, start: int = 0, progress: bool = False, team: Alone = ALONE) -> tuple[Carry, int, Failure | None]:
+    """From step `start` to the end of the grid: the last carry, the step it stands at, and what stopped it if anything did.
+
+    The processes of a team take the same chunks, as long as the first of them says, and stop after the same step.
+    """
     n, buffer = start, engine.buffer()
     warm = engine.key in _pace
     if not warm and n < grid.steps:
         carry_unused, buffer = engine.advance(carry, n, 0, 0, buffer)  # compile, so that the first chunk can be timed
         jax.block_until_ready(carry_unused)
-    pace, cap = _pace.get(engine.key, 2000.0), grid.steps
-    with tqdm(total=grid.steps, initial=n, unit="step", unit_scale=True, disable=not progress, desc=engine.method.name) as bar:
+    pace, cap, room = _pace.get(engine.key, 2000.0), grid.steps, team.agree("room for rows", engine.rows, min)
+    bar = tqdm(total=grid.steps, initial=n, unit="step", unit_scale=True, disable=not progress or team.index > 0, desc=engine.method.name)
+    with bar, team.interruptions() as interrupted:
         while n < grid.steps:
-            steps, blocks = _chunk(grid, n, engine.rows, max(1, min(cap, int(pace * CHUNK_SECONDS))))
+            ask = (interrupted(), _chunk(grid, n, room, max(1, min(cap, int(pace * CHUNK_SECONDS)))))
+            stop, (steps, blocks) = team.agree("chunk", ask, lambda asked: (any(a[0] for a in asked), asked[0][1]))
+            if stop:
+                raise KeyboardInterrupt(AGREED)
             began = time.perf_counter()
             moved, buffer = engine.advance(carry, n, steps, blocks, buffer)
-            rows = np.asarray(buffer.rows)[..., :blocks, :]  # a view: sinks copy what they keep
-            elapsed = max(time.perf_counter() - began, 1e-9)
+            rows = engine.kept(buffer, blocks)  # may be a view: sinks copy what they keep
+            elapsed = team.agree("seconds", max(time.perf_counter() - began, 1e-9), max)  # of the process with the most to do
             events = engine.events(buffer)
             if events is None:  # more of them than there is room for: the same again in shorter chunks, or with more room
                 cap = max(1, steps * blocks // 2)
@@ -67,9 +78,9 @@ def run_to_end(engine: Xla, carry: Carry, grid: Grid, sink: Sink, start: int = 0
                     engine.log_rows *= 8
                     buffer = engine.buffer()
                 continue
-            failed = _first_bad(engine, rows)
+            failed = _first_bad(engine, rows, team)
             if failed is not None:
-                return _stop(engine, carry, grid, n, steps, failed, sink)
+                return _stop(engine, carry, grid, n, steps, failed, sink, team)
             n += steps * blocks
             carry = moved
             if n % grid.save_every == 0:
@@ -95,38 +106,44 @@ def _chunk(grid: Grid, n: int, rows: int, budget: int) -> tuple[int, int]:
     return grid.save_every, min(rows, budget // grid.save_every, left)
 
 
-def _bad(engine: Xla, rows: np.ndarray) -> np.ndarray:
+def _bad(engine: Engine, rows: np.ndarray) -> np.ndarray:
     """Which rows are not finite or carry a failed status."""
+    if isinstance(engine, Reducing):  # it has looked at the rows where they are
+        return np.asarray(engine.layout.unpack(rows)["members_left"] == 0)
     finite = np.isfinite(rows)
     bad = np.zeros(rows.shape[:-1], bool) if finite.all() else np.any(~finite, axis=-1)  # the second costs ten times the first
     status = engine.layout.unpack(rows).get("status")
     return np.asarray(bad) if status is None else np.asarray(bad | (status != 0))
 
 
-def _first_bad(engine: Xla, rows: np.ndarray) -> int | None:
+def _first_bad(engine: Engine, rows: np.ndarray, team: Alone) -> int | None:
     bad = _bad(engine, rows)
     if bad.ndim == 2:  # an ensemble goes on while one member is well
         bad = bad.all(axis=0)
+        places = team.agree("failed", np.flatnonzero(bad).tolist(), lambda each: sorted(set.intersection(*map(set, each))))
+        return places[0] if places else None
     return int(np.argmax(bad)) if bad.any() else None
 
 
-def _stop(engine: Xla, carry: Carry, grid: Grid, n: int, steps: int, good_blocks: int, sink: Sink) -> tuple[Carry, int, Failure]:
+def _stop(engine: Engine, carry: Carry, grid: Grid, n: int, steps: int, good_blocks: int, sink: Sink, team: Alone) -> tuple[Carry, int, Failure]:
     """Replay from the last good chunk to keep its good rows, and find the failing step by bisection: the same program,
     so the same numbers."""
     carry, buffer = engine.advance(carry, n, steps, good_blocks, engine.buffer())
     n += steps * good_blocks
     if good_blocks and n % grid.save_every == 0:
-        sink.append(np.asarray(buffer.rows)[..., :good_blocks, :])
+        sink.append(engine.kept(buffer, good_blocks))
     events = engine.events(buffer)
     if events is not None and len(events):
         sink.note(events)
     sink.checkpoint(carry, n)
-    last_row = lambda k: np.asarray(engine.advance(carry, n, k, 1, engine.buffer())[1].rows)[..., :1, :]
+    after = lambda k: engine.advance(carry, n, k, 1, engine.buffer())
+    last_row = lambda k: engine.kept(after(k)[1], 1)
     good, bad = 0, steps
     while bad - good > 1:
         middle = (good + bad) // 2
-        good, bad = (good, middle) if _first_bad(engine, last_row(middle)) is not None else (middle, bad)
+        good, bad = (good, middle) if _first_bad(engine, last_row(middle), team) is not None else (middle, bad)
     row = last_row(bad)
-    status = engine.layout.unpack(row).get("status")
-    code = 0 if status is None else int(np.nan_to_num(np.max(status)))
+    status = statuses(engine.method, bare(engine.whole(after(bad)[0]))) if isinstance(engine, Reducing) else engine.layout.unpack(row).get("status")
+    code = 0 if status is None else int(np.nan_to_num(np.max(status, initial=0)))
+    code = team.agree("status", code, max)
     return carry, n, Failure(n + bad, code, carry, last_row(good)[..., 0, :], row[..., 0, :])

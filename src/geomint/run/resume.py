@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import methods
-from ..engines import Clock, Layout, choose
+from ..engines import Clock, choose
+from ..engines.tiles import Tiled
 from ..errors import ArchiveError, InputError
 from ..system import Stated
 from . import archive
 from .fingerprint import fingerprint
 from .grid import Grid, grid
 from .inputs import initial_state
+from .loop import ALONE
+from .processes import Alone, chosen, first
+from .reducing import Marked, Reducing, bare
+from .reductions import Reduction
+from .shared import opened
 from .simulate import archive_meta, drive, prepared
 from .sinks import Disk
+from .summary import again
 from .trajectory import Checkpoint, Trajectory
 
 
@@ -34,13 +42,35 @@ def load(path: str | Path, system: Stated | None = None) -> Trajectory:
         system = _origin(contents)
     if not contents.leaves or system is None or not contents.meta.get("complete_name", True):
         return archive.trajectory(contents, system)
-    return archive.trajectory(contents, system, Checkpoint(_template_filled(contents, system)[1], contents.step))
+    return archive.trajectory(contents, system, Checkpoint(bare(_template_filled(contents, system)[1]), contents.step))
 
 
-def resume(path: str | Path, system: Stated | None = None, t_end: float | None = None, progress: bool = False, method: methods.Method | None = None) -> Trajectory:
+def resume(
+    path: str | Path, system: Stated | None = None, t_end: float | None = None, progress: bool = False, method: methods.Method | None = None, mesh: Any = None,
+    reduce: Mapping[str, Reduction] | None = None,
+) -> Trajectory:  # fmt: skip
     """Continue an archived run from its last checkpoint, to its own t_end or to a later one, bit for bit as if it had
-    never stopped. A method that holds functions, such as EnergyStepping(inside=...), must be given again."""
-    contents = archive.read(path)
+    never stopped. A method that holds functions, such as EnergyStepping(inside=...), must be given again.
+
+    mesh:    for an ensemble, as in gm.ensemble: any devices of any number of processes, whatever the run began with.
+    reduce:  for an ensemble that was reduced by functions: the same reductions again, which an archive can't hold. Those of saved
+             quantities need not be given.
+    """
+    devices, team = chosen(mesh)
+    with team:
+        contents = archive.read(path)
+        if mesh is not None and not contents.meta["members"]:
+            raise InputError(f"{path} holds one trajectory; mesh= shares the members of an ensemble.")
+        # All have read it before one of them writes.
+        if team.agree("archive read", [contents.sequence, contents.step], first) != [contents.sequence, contents.step]:
+            raise ArchiveError(f"{path} is not the same file for all processes.")
+        if reduce is not None and "reduce" not in contents.meta:
+            raise InputError(f"{path} was run without reduce=; a reduction begins with the run.")
+        return _continued(contents, system, t_end, progress, method, reduce, devices, team)
+
+
+def _continued(contents: archive.Contents, system: Stated | None, t_end: float | None, progress: bool, method: methods.Method | None, reduce: Any, devices: Any, team: Alone) -> Trajectory:
+    path = contents.path
     system = _origin(contents) if system is None else system
     if system is None:
         raise InputError(f"{path}: this run is not of a model of geomint; state its system again: gm.resume({str(path)!r}, system=system).")
@@ -55,17 +85,25 @@ def resume(path: str | Path, system: Stated | None = None, t_end: float | None =
         raise InputError(f"{path}: {contents.meta['method']} was given functions (inside=...), which an archive can't hold; give it again: gm.resume(..., method=method).")
     if method is not None and method.name != contents.meta["method"]:
         raise InputError(f"{path} was run with {contents.meta['method']}, not with {method.name}.")
-    runner, carry = _template_filled(contents, system, times, method)
+    meta = contents.meta
+    reductions = again(path, meta["reduce"], contents.fixed(), reduce, system, tuple(meta["q_shape"]), meta["spread"]) if "reduce" in meta else None
+    runner, carry = _template_filled(contents, system, times, method, devices, reductions, team)
     if runner.logs:
         archive.truncate_events(contents.path, int(runner.method.events(carry)))
-    about = {k: contents.meta[k] for k in ("seed", "compensated", "members")}
-    if times.saves > contents.room:
+    about = {"seed": contents.seed, **{k: contents.meta[k] for k in ("compensated", "members")}}
+
+    def writer() -> archive.Writer:
+        if times.saves <= contents.room:
+            return contents.writer()
         meta = archive_meta(system, runner, times, about, tuple(contents.meta["q_shape"]))
-        writer = archive.enlarged(contents, meta, times.saves, carry)
+        return archive.enlarged(contents, meta, times.saves, contents.leaves)
+
+    if isinstance(runner, Tiled):
+        plain = not isinstance(runner, Reducing)
+        sink = Disk(opened(team, writer, runner.start, runner.stop, runner.members, alike=not plain), runner.layout, times, plain, runner.whole)
     else:
-        writer = contents.writer()
-    sink = Disk(writer, runner.layout, times, about["members"])
-    return drive(runner, carry, times, sink, progress, about, start=contents.step)
+        sink = Disk(writer(), runner.layout, times, False)
+    return drive(runner, carry, times, sink, progress, about, start=contents.step, team=team)
 
 
 def _origin(contents: archive.Contents) -> Stated | None:
@@ -88,36 +126,50 @@ def _check_match(contents: archive.Contents, system: Stated) -> None:
     raise ArchiveError(f"{contents.path}: the system given is not the one that was run (its energy, constraint, mass, params or symmetries differ).{hint}")
 
 
-def _template_filled(contents: archive.Contents, system: Stated, times: Grid | None = None, method: methods.Method | None = None) -> Any:
+def _template_filled(contents: archive.Contents, system: Stated, times: Grid | None = None, method: methods.Method | None = None, devices: Any = (None,), reductions: Any = None, team: Alone = ALONE) -> Any:  # fmt: skip
     """The engine, begun on the first saved state only to learn the structure of the carry, and the archived carry in it."""
     meta = contents.meta
     times = times or Grid(*meta["grid"])
     clock = Clock.of(times.t0, times.dt)
-    q, p = (jnp.asarray(np.asarray(contents.array(name)[0])) for name in ("q", "p"))
+    held = contents.fixed()
+    q, p = (jnp.asarray(held[f"start/{name}"] if "reduce" in meta else np.asarray(contents.array(name)[0])) for name in ("q", "p"))
     method = prepared(method or methods.named(meta["method"]), system, np.asarray(q), meta["spread"])
-    runner = choose(meta["engine"])(method, system, clock, meta["spread"])
-    state = initial_state(q, p, times.t0, meta["seed"], meta["compensated"])
-    if meta["members"]:
-        state = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(q), *x.shape)) if x.shape[:1] != (len(q),) else x, state)
-    template, seen = runner.begin(state)
-    assert Layout.of(seen, meta["members"]) == runner.layout
-    return runner, contents.carry_like(template)
+    make = choose(meta["engine"])
+    if not meta["members"]:
+        runner = make(method, system, clock, meta["spread"])
+        return runner, contents.carry_like(runner.begin(initial_state(q, p, times.t0, meta["seed"], meta["compensated"]))[0])
+    members = len(q)
+    stated = make, method, system, clock, meta["spread"], members, devices, meta.get("tile", members)  # without tiles before there were any
+    runner = Tiled(*stated) if reductions is None else Reducing(reductions, held["kept"], times.save_every, team, *stated)
+    template, _ = runner.begin(initial_state(q, p, times.t0, contents.seed, meta["compensated"], members))
+    whole = runner.whole(template)
+    if "reduce" in meta and reductions is None:  # to look at, not to go on
+        whole = Marked(whole, np.zeros(members, np.int32))
+    return runner, contents.carry_like(whole, slice(runner.start, runner.stop))
 
 
 def save(run: Trajectory, path: str | Path) -> Path:
     """Write a run in memory as an archive."""
     if run.system is None or run.checkpoint is None:
         raise InputError("this run can't be saved: it came from an archive without its system; copy the file instead.")
+    if run.share and run.share[:2] != (0, run.share[2]):
+        raise InputError(f"this process has the members {run.share[0]} … {run.share[1] - 1} of {run.share[2]} only; gm.ensemble(..., output=...) writes all into one file.")
     clock = Clock.of(run.grid.t0, run.grid.dt)
-    shape = run.q.shape[2:] if run.members else run.q.shape[1:]
+    q = run.q if run.summary is None else run.summary.start[0][:, None]
+    shape = q.shape[2:] if run.members else q.shape[1:]
     about = {"seed": run.seed, "compensated": run.compensated, "members": run.members}
-    runner = choose(run.engine.split()[0])(run.method, run.system, clock, run.spread)
+    make = choose(run.engine.split()[0])
+    runner = Tiled(make, run.method, run.system, clock, run.spread, len(q)) if run.members else make(run.method, run.system, clock, run.spread)
     columns = jax.tree.map(lambda x: np.moveaxis(np.asarray(x), 1, 0) if run.members else np.asarray(x), run.columns)
+    meta, carry, fixed = {}, run.checkpoint.carry, {} if np.ndim(run.seed) == 0 else {"seeds": run.seed}
+    if run.summary is not None:
+        columns, meta, carry, fixed = {**columns, **run.summary.rows}, {"reduce": run.summary.stated}, Marked(carry, run.summary.failed_at), {**fixed, **run.summary.fixed}
     done = Grid(run.grid.t0, run.grid.dt, (len(run) - 1) * run.grid.save_every, run.grid.save_every)
-    writer = archive.create(path, archive_meta(run.system, runner, done, about, shape), jax.tree.map(lambda x: x[0], columns), run.checkpoint.carry, len(run))
+    meta = {**archive_meta(run.system, runner, done, about, shape), "engine": run.engine.split()[0], **meta}
+    writer = archive.create(path, meta, jax.tree.map(lambda x: x[0], columns), carry, len(run), fixed=fixed)
     writer.append_columns(columns, np.asarray(run.t))
     if run.records is not None:
         writer.append_events(np.asarray(run.records))
-    writer.checkpoint(run.checkpoint.carry, run.checkpoint.step, force=True)
+    writer.checkpoint(carry, run.checkpoint.step, force=True)
     writer.close()
     return Path(path)

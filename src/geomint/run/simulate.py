@@ -9,25 +9,30 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..engines import Clock, Kept, Layout, Xla, advance, begin, choose
-from ..errors import GeomintError, Interrupted, RunStopped
+from ..engines import Clock, Layout, begin, choose
+from ..engines.tiles import Engine, Tiled
+from ..errors import GeomintError, Interrupted, ProcessLost, RunStopped
 from ..lagrange import derive
 from ..mechanics import Mechanics
 from ..methods import Method, as_method
 from ..system import Stated, System
 from . import archive
 from .fingerprint import fingerprint
+from .gradients import check_way, moved
 from .grid import Grid, grid
 from .inputs import check_energy, check_on_manifold, check_overrides, initial_state, is_traced, phase, warn_of_lost_digits
-from .loop import Failure, Sink, run_to_end
+from .loop import AGREED, ALONE, Failure, Sink, run_to_end
+from .processes import Alone
+from .reducing import Reducing, bare
 from .sinks import Disk, Memory
+from .summary import taken_from
 from .trajectory import Checkpoint, Trajectory
 
 
 def simulate(
     system: Stated, q0: Any, v0: Any = None, *, p0: Any = None, method: Method, dt: float, t_end: float, t0: float = 0.0,
     save_every: int = 1, output: str | Path | None = None, progress: bool = False, engine: str = "auto",
-    compensated: bool = False, seed: int = 0,
+    compensated: bool = False, seed: int = 0, gradient: str = "auto",
 ) -> Trajectory:  # fmt: skip
     """Move a system from (q0, v0) at t0 to t_end with a method, in steps of dt, keeping every `save_every`-th state.
 
@@ -35,12 +40,16 @@ def simulate(
     dt, t_end:    t_end − t0 is a whole number of steps; for event-driven methods dt is the interval between looks.
     output:       stream to this file, with checkpoints; memory stays flat however long the run.
     compensated:  sum the updates of q and p with compensation for rounding.
-    engine:       "xla", or "native": machine code for one trajectory of a small system, several times faster where constraints or
-                  events are involved; it steps aside where it does not cover a method, and run.engine says why. "auto" is "xla".
+    engine:       "xla", the reference; "native", machine code for small systems, several times faster; "auto" takes the faster one.
+                  Where the native engine does not cover an operation or a size, it steps aside, and run.engine says why.
     seed:         of stochastic methods.
+    gradient:     how jax.grad goes back through the run: "backwards", by steps of −dt, for symmetric methods: nothing is stored, and
+                  rounding decides how near the way back is to the way there; or "stored", the state at every save, for all.
+                  "auto" runs symmetric methods backwards where no force does work.
 
     Inside jax.grad, jax.jit or jax.vmap the result holds traced arrays; q0, v0, p0, mass and params may be differentiated.
     """
+    check_way(gradient)
     method, times = _checked(system, method), grid(dt, t_end, t0, save_every)
     q, p = phase(system, q0, v0, p0)
     traced = is_traced(system, q, p, method)
@@ -48,7 +57,7 @@ def simulate(
         check_on_manifold(system, q, p, "one")
     method = prepared(method, system, q, "one")
     if traced:
-        return _traced(system, method, times, q, p, seed, compensated, output)
+        return _traced(system, method, times, q, p, seed, compensated, output, gradient)
     warn_of_lost_digits(system, q.shape)
     method.warn(system, q, times.dt)
     method.check_start(system, q, p)
@@ -86,25 +95,34 @@ def prepared(method: Method, system: Stated, q: Any, spread: str) -> Method:
     return method.prepare([(system.member(i) if spread == "states and params" else system, q[i]) for i in sample])
 
 
-def archive_meta(system: Stated, runner: Xla, times: Grid, about: dict[str, Any], q_shape: tuple[int, ...]) -> dict[str, Any]:
+def archive_meta(system: Stated, runner: Engine, times: Grid, about: dict[str, Any], q_shape: tuple[int, ...]) -> dict[str, Any]:
     """What an archive says of itself."""
     return {
-        **about, "method": runner.method.name, "complete_name": runner.method.complete_name, "grid": [times.t0, times.dt, times.steps, times.save_every], "engine": runner.name,
+        **about, "seed": about["seed"] if np.ndim(about["seed"]) == 0 else None, "method": runner.method.name, "complete_name": runner.method.complete_name, "grid": [times.t0, times.dt, times.steps, times.save_every], "engine": runner.described.split()[0],
         "origin": system.origin, "fingerprint": fingerprint(system, q_shape, runner.spread), "q_shape": list(q_shape), "spread": runner.spread,
+        **({"tile": runner.tile} if isinstance(runner, Tiled) else {}), **({"reduce": runner.stated} if isinstance(runner, Reducing) else {}),
     }  # fmt: skip
 
 
-def drive(runner: Xla, carry: Any, times: Grid, sink: Any, progress: bool, about: dict[str, Any], start: int = 0) -> Trajectory:
+def drive(runner: Engine, carry: Any, times: Grid, sink: Any, progress: bool, about: dict[str, Any], start: int = 0, team: Alone = ALONE) -> Trajectory:
     """Run to the end, or as far as it goes; whatever happens, what was saved is in the Trajectory."""
     last: dict[str, Any] = {"carry": carry, "step": start}
     tap = _Tap(sink, last)
     failure, interrupted = None, False
     try:
-        carry, step, failure = run_to_end(runner, carry, times, tap, start, progress)
-    except KeyboardInterrupt:
+        carry, step, failure = run_to_end(runner, carry, times, tap, start, progress, team)
+    except KeyboardInterrupt as stop:
+        if team.count > 1 and AGREED not in stop.args:
+            raise
         carry, step, interrupted = last["carry"], last["step"], True
-    run = _collect(runner, times, sink, carry, step, about)
-    runner.method.review(carry)
+    except ProcessLost as lost:
+        raise _lost(lost, sink, times) from None
+    carry = runner.whole(carry)
+    try:
+        run = _collect(runner, times, sink, carry, step, about)
+    except ProcessLost as lost:
+        raise _lost(lost, sink, times) from None
+    runner.method.review(bare(carry))
     if interrupted:
         raise Interrupted(f"interrupted at step {step}, t = {times.t0 + step * times.dt:g}.", "What was saved is in the exception's .run" + _how_to_resume(run), run=run)
     if failure is not None:
@@ -123,59 +141,72 @@ class _Tap:
         self.sink.checkpoint(carry, step)
 
 
-def _collect(runner: Xla, times: Grid, sink: Any, carry: Any, step: int, about: dict[str, Any]) -> Trajectory:
-    checkpoint = Checkpoint(carry, step)
+def _lost(lost: ProcessLost, sink: Any, times: Grid) -> ProcessLost:
+    """The same error, with what is left and how to go on."""
+    if not isinstance(sink, Disk):
+        return ProcessLost(lost.reason, "The run was in memory only; with output= it could be resumed.", process=lost.process)
+    path, step = sink.writer.path, archive.read(sink.writer.path).step
+    kept = f"{path} is whole up to step {step}, t = {times.t0 + step * times.dt:g}: gm.resume({str(path)!r}, ...) continues it, on any number of processes."
+    return ProcessLost(lost.reason, kept, process=lost.process, path=path)
+
+
+def _collect(runner: Engine, times: Grid, sink: Any, carry: Any, step: int, about: dict[str, Any]) -> Trajectory:
     if isinstance(sink, Disk):
         sink.writer.checkpoint(carry, step, force=True)
         sink.writer.close()
-        run = archive.trajectory(archive.read(sink.writer.path), runner.system, checkpoint)
+        held = archive.read(sink.writer.path)
+        everybody = jax.tree.unflatten(jax.tree.structure(carry), held.leaves)  # of all processes
+        run = archive.trajectory(held, runner.system, Checkpoint(bare(everybody), step))
         run.method, run.engine = runner.method, runner.described  # with what it found out before the run
         return run
-    columns = sink.columns
-    saved = columns["energy"].shape[-1]
+    columns, summary = sink.columns, None
     records = sink.events if runner.logs else None
-    return Trajectory(runner.system, runner.method, times, times.times(0, saved), columns, spread=runner.spread, engine=runner.described, checkpoint=checkpoint, records=records, **about)
+    system, share = (runner.own_system, (runner.start, runner.stop, runner.members)) if isinstance(runner, Tiled) else (runner.system, None)
+    if isinstance(runner, Reducing):
+        system, summary = runner.system, taken_from(columns, carry.failed, runner.stated, runner.fixed)
+        columns = jax.tree.map(lambda x: np.moveaxis(x, 0, 1), columns)
+    return Trajectory(
+        system, runner.method, times, times.times(0, sink.count), columns, spread=runner.spread, engine=runner.described,
+        checkpoint=Checkpoint(bare(carry), step), records=records, share=share, summary=summary, **about,
+    )  # fmt: skip
 
 
 def _how_to_resume(run: Trajectory) -> str:
     return f", and gm.resume({str(run.path)!r}, ...) continues it." if run.path else "."
 
 
-def _stopped(runner: Xla, times: Grid, run: Trajectory, failure: Failure) -> RunStopped:
+def _stopped(runner: Engine, times: Grid, run: Trajectory, failure: Failure) -> RunStopped:
     """The error that says what, when, why and what to try."""
     when = f"at step {failure.step}, t = {times.t0 + failure.step * times.dt:.12g}"
     good = runner.layout.unpack(failure.good)
     if failure.status:
         what = runner.method.failures.get(failure.status, f"status {failure.status}")
-        there = runner.layout.unpack(failure.bad)["q"]
-        there = there if np.all(np.isfinite(there)) else good["q"]
-        more = runner.method.explain(failure.status, derive(runner.system, there.shape), there, times.dt) if runner.spread == "one" else ""
+        more = ""
+        if runner.spread == "one":
+            there = runner.layout.unpack(failure.bad)["q"]
+            there = there if np.all(np.isfinite(there)) else good["q"]
+            more = runner.method.explain(failure.status, derive(runner.system, there.shape), there, times.dt)
         message = f"{runner.method.name} stopped {when}: {what}{more} (dt = {times.dt:g})."
     else:
         message = f"{runner.method.name} turned non-finite {when}. {_why(runner, times, good)}"
     kept = f"The run up to t = {float(run.t[-1]):g} ({len(run)} saved points) is kept in the exception's .run"
-    return RunStopped(message, kept + (f" and in {run.path}." if run.path else "."), run=run, step=failure.step, time=times.t0 + failure.step * times.dt, q=good["q"], p=good["p"])
+    return RunStopped(message, kept + (f" and in {run.path}." if run.path else "."), run=run, step=failure.step, time=times.t0 + failure.step * times.dt, q=good.get("q"), p=good.get("p"))
 
 
-def _why(runner: Xla, times: Grid, good: dict[str, Any]) -> str:
+def _why(runner: Engine, times: Grid, good: dict[str, Any]) -> str:
     """A look at the last good state: is the force singular there, or did the step outgrow its stability limit?"""
-    q = good["q"] if runner.spread == "one" else good["q"][0]
-    mech = derive(runner.system, q.shape)
-    if isinstance(mech, Mechanics) and runner.spread == "one" and not np.all(np.isfinite(mech.force(jnp.asarray(q)))):
+    mech = derive(runner.system, good["q"].shape) if runner.spread == "one" else None
+    if isinstance(mech, Mechanics) and not np.all(np.isfinite(mech.force(jnp.asarray(good["q"])))):
         return "The force at the last good state is not finite: the gradient of potential has a singularity there (sqrt or a norm at zero, a collision)."
     return f"The state grew beyond all bounds: the step dt = {times.dt:g} is probably too large for the fastest motion (try dt = {times.dt / 4:g}, or an implicit method), or the potential has no lower bound."
 
 
-def _traced(system: Stated, method: Method, times: Grid, q: Any, p: Any, seed: int, compensated: bool, output: Any) -> Trajectory:
-    """The same block with its lengths known at compile time, so that gradients run through it."""
+def _traced(system: Stated, method: Method, times: Grid, q: Any, p: Any, seed: int, compensated: bool, output: Any, gradient: str) -> Trajectory:
+    """The same run with its lengths known at compile time, so that gradients run through it."""
     if output is not None:
         raise GeomintError("output= can't be used inside jax.grad, jax.jit or jax.vmap: the run stays in memory there.")
     clock = Clock.of(times.t0, times.dt)
     carry, seen = begin(method, system, initial_state(q, p, times.t0, seed, compensated), clock)
-    layout = Layout.of(seen)
-    rows = jnp.zeros((times.saves - 1, layout.width), q.dtype)
-    # Checkpointed: backwards, the steps of a block are done again instead of being remembered.
-    moved = jax.checkpoint(lambda c, r: advance(method, system, c, clock, 0, times.save_every, times.saves - 1, Kept(r)))
-    carry, rows = (lambda c, k: (c, k.rows))(*moved(carry, rows)) if times.saves > 1 else (carry, rows)
-    columns = jax.tree.map(lambda first, rest: jnp.concatenate([first[None].astype(rest.dtype), rest]), seen, layout.unpack(rows))
+    carry, rows = moved(gradient, method, system, carry, clock, times)
+    columns = jax.tree.map(lambda first, rest: jnp.concatenate([first[None].astype(rest.dtype), rest]), seen, Layout.of(seen).unpack(rows))
     return Trajectory(system, method, times, jnp.asarray(times.times()), columns, seed=seed, compensated=compensated, checkpoint=Checkpoint(carry, times.steps))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -20,7 +22,7 @@ class Memory:
     def __init__(self, layout: Layout, seen: dict[str, Any], saves: int, members: bool):
         self.layout, self.count, self.noted = layout, 0, []
         leading = (len(jax.tree.leaves(seen)[0]),) if members else ()
-        first = np.concatenate([np.asarray(x, jnp.result_type(float)).reshape(*leading, 1, -1) for x in jax.tree.leaves(seen)], axis=-1)
+        first = np.concatenate([np.asarray(x, jnp.result_type(float)).reshape(*leading, 1, math.prod(np.shape(x)[len(leading) :])) for x in jax.tree.leaves(seen)], axis=-1)
         self.rows = np.empty((*leading, saves, layout.width), first.dtype)
         self.append(first)
 
@@ -46,12 +48,13 @@ class Memory:
 class Disk:
     """Rows streamed to an archive."""
 
-    def __init__(self, writer: Writer, layout: Layout, grid: Grid, members: bool):
-        self.writer, self.layout, self.grid, self.members = writer, layout, grid, members
+    def __init__(self, writer: Writer, layout: Layout, grid: Grid, members: bool, whole: Callable[[Carry], Carry] = lambda carry: carry):
+        """whole: from the carry of an engine to the one that is kept."""
+        self.writer, self.layout, self.grid, self.members, self.whole = writer, layout, grid, members, whole
 
     def first(self, seen: dict[str, Any], carry: Carry) -> None:
         self.writer.append_columns(jax.tree.map(lambda x: np.asarray(x)[None], seen), self.grid.times(0, 1))
-        self.writer.checkpoint(carry, 0, force=True)
+        self.writer.checkpoint(self.whole(carry), 0, force=True)
 
     def append(self, rows: np.ndarray) -> None:
         seen = self.layout.unpack(rows)
@@ -64,4 +67,5 @@ class Disk:
         self.writer.append_events(events)
 
     def checkpoint(self, carry: Carry, step: int) -> None:
-        self.writer.checkpoint(carry, step)
+        if self.writer.due():
+            self.writer.checkpoint(self.whole(carry), step, force=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from ..methods import Carry, Method
 from ..system import Stated
 from .events import Events
 from .grid import Grid
+from .summary import Reduced, Summary
 
 
 @dataclasses.dataclass
@@ -33,23 +35,62 @@ class Trajectory:
     momentum_maps     by the name of the symmetry
     constraint_residual, velocity_residual     g(q) and G M⁻¹p
     events            of event-driven methods
+    member_range      (first, one past the last) of the members of an ensemble that are here
     failed_at         for each member of an ensemble the first saved index that is not good, or −1
+    reduced           of an ensemble with reduce=: the results by name, such as `reduced["energy"].mean`. The members' rows are not
+                      kept then, but for those that `kept` lists; `members_left` counts those that had not failed at each saved point
     Whatever a method adds (multipliers, q_filtered, …) is an attribute too.
     """
 
     def __init__(self, system: Stated | None, method: Method, grid: Grid, t: Any, columns: dict[str, Any], *, members: bool = False,
-                 spread: str = "one", seed: int = 0, compensated: bool = False, engine: str = "xla", checkpoint: Checkpoint | None = None,
-                 records: np.ndarray | None = None, path: Path | None = None):  # fmt: skip
+                 spread: str = "one", seed: Any = 0, compensated: bool = False, engine: str = "xla", checkpoint: Checkpoint | None = None,
+                 records: np.ndarray | None = None, path: Path | None = None, share: tuple[int, int, int] | None = None,
+                 summary: Summary | None = None):  # fmt: skip
+        """share: first member here, one past the last, and how many there are on all processes."""
         self.system, self.method, self.grid, self.t, self.columns = system, method, grid, t, columns
         self.members, self.spread, self.seed, self.compensated, self.engine = members, spread, seed, compensated, engine
-        self.checkpoint, self.records, self.path = checkpoint, records, path
+        self.checkpoint, self.records, self.path, self.share, self.summary = checkpoint, records, path, share, summary
 
     def __getattr__(self, name: str) -> Any:
         columns = self.__dict__.get("columns", {})
         if name in columns:
             return columns[name]
+        if not columns and self.__dict__.get("summary") is not None:
+            raise AttributeError(f"this run has no {name!r}: its members were reduced while it ran, to run.reduced; ensemble(..., keep=[...]) keeps the rows of some.")
         known = ", ".join(sorted(columns))
         raise AttributeError(f"this run has no {name!r}; saved are {known}.")
+
+    # --- of ensembles that were reduced ---
+    def _summary(self) -> Summary:
+        if self.summary is None:
+            raise InputError("nothing was reduced in this run; see gm.ensemble(..., reduce=...).")
+        return self.summary
+
+    @property
+    def reduced(self) -> dict[str, Reduced]:
+        """The results of ensemble(..., reduce=...), by name."""
+        return self._summary().reduced
+
+    @property
+    def members_left(self) -> np.ndarray:
+        """How many members had not failed, (saved,)."""
+        return self._summary().members_left
+
+    @property
+    def kept(self) -> np.ndarray:
+        """The members whose rows are here: those of ensemble(..., keep=...), else all."""
+        return np.arange(len(self.q)) if self.summary is None else self.summary.kept
+
+    @property
+    def status(self) -> Any:
+        """Of methods that can fail: 0 while all is well, else the key of a message in `run.method.failures`, (members, saved); of an
+        ensemble that was reduced, (members,) at the end."""
+        if self.summary is None and "status" in self.columns:
+            return self.columns["status"]
+        if self.summary is None or self.checkpoint is None:
+            raise AttributeError("this run has no status: its method can't fail, or it was loaded without its system.")
+        found = jax.vmap(self.method.status)(self.checkpoint.carry)
+        return np.zeros(len(self.failed_at), int) if found is None else np.asarray(found)
 
     @property
     def solver(self) -> str | None:
@@ -73,7 +114,8 @@ class Trajectory:
         q_shape = self.q.shape[2:] if self.members else self.q.shape[1:]
         over_time = lambda stated, q, x: jax.vmap(lambda a, b: function(derive(stated, q_shape), a, b))(q, x)
         if self.spread == "states and params":
-            y = jax.vmap(lambda k, q, x: over_time(system.with_params(k), q, x))(system.params, self.q, other)
+            params = system.params if self.summary is None else jax.tree.map(lambda x: x[self.kept], system.params)
+            y = jax.vmap(lambda k, q, x: over_time(system.with_params(k), q, x))(params, self.q, other)
         elif self.members:
             y = jax.vmap(lambda q, x: over_time(system, q, x))(self.q, other)
         else:
@@ -126,17 +168,25 @@ class Trajectory:
     @property
     def failed_at(self) -> np.ndarray:
         """For each member of an ensemble the first saved index that is not good, or −1."""
+        if self.summary is not None:
+            return self.summary.failed_at
         energy = np.atleast_2d(self.energy)
-        bad = ~np.isfinite(energy) | ~np.isfinite(np.reshape(self.q, (*energy.shape, -1))).all(-1)
+        bad = ~np.isfinite(energy) | ~np.isfinite(np.reshape(self.q, (*energy.shape, math.prod(np.shape(self.q)[2 if self.members else 1 :])))).all(-1)
         if "status" in self.columns:
             bad |= np.reshape(self.columns["status"], energy.shape) != 0
         return np.where(bad.any(axis=1), bad.argmax(axis=1), -1)
+
+    @property
+    def member_range(self) -> tuple[int, int]:
+        """The members of an ensemble that are here, (first, one past the last): all of them, unless several processes share it in memory."""
+        return self.share[:2] if self.share else (0, len(self.q if self.summary is None else self.failed_at))
 
     def __len__(self) -> int:
         return len(self.t)
 
     def __repr__(self) -> str:
-        kind = f"{len(self.q)} trajectories" if self.members else "trajectory"
+        count = len(self.failed_at if self.summary is not None else self.q) if self.members else 1
+        kind = f"{count} trajectories" + ", reduced" * (self.summary is not None) if self.members else "trajectory"
         span = f"t = {float(self.t[0]):g} … {float(self.t[-1]):g}" if len(self.t) else "no points"
         where = f", on disk in {self.path}" if self.path else ""
         return f"<geomint {kind}: {self.method.name}, dt = {self.grid.dt:g}, {span}, {len(self.t)} saved points{where}>"

@@ -1,0 +1,213 @@
+"""An ensemble in tiles, so that a member's numbers depend neither on the devices nor on the processes that share the work.
+
+What XLA makes of a batch depends on its size: vector instructions for most of it and others for the rest, another order of a sum. A
+member of 1000 differs in its last bits from the same member of 500. So members are cut into tiles of one size, whose borders depend on
+the number of members alone. The last tile is filled up with copies of its last member. Every tile runs the same program, on whatever
+device of whatever process, and a device is given whole tiles.
+
+The tiles of a device are dispatched one after another without waiting, so that devices, and the cores of one, work at the same time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+from ..methods import Carry, Method, State
+from ..system import Stated
+from .block import Clock, Observed
+from .straight import Straight
+from .xla import BUFFER_NUMBERS, BUFFER_ROWS, Spread, Xla
+
+# On a processor a tile of 100 to 1000 members is as fast as any (measured: kepler, fpu, argon_cluster, double_pendulum); four tiles or
+# more leave something for every core. A graphics card wants as many members at once as it can get. More than 256 calls cost time too.
+FULL_TILE = {"cpu": 256}
+FULL_TILE_ELSEWHERE = 65_536
+SPLIT = 4
+MOST_TILES = 256
+
+
+def tile_size(members: int, platform: str) -> int:
+    """Members of a tile: a function of the number of members and of the kind of device, of nothing else."""
+    full = FULL_TILE.get(platform, FULL_TILE_ELSEWHERE)
+    about = max(min(members / SPLIT, full), members / MOST_TILES) if platform in FULL_TILE else max(min(members, full), members / MOST_TILES)
+    return min(members, 4 * math.ceil(about / 4))
+
+
+def shares(members: int, tile: int, devices: int) -> list[tuple[int, int]]:
+    """The members (first, one past the last) of each device: whole tiles, as evenly as they can be dealt."""
+    tiles = math.ceil(members / tile)
+    edges = [min(members, k * tiles // devices * tile) for k in range(devices + 1)]
+    return list(itertools.pairwise(edges))
+
+
+def cut_out(tree: PyTree, start: int, stop: int, size: int) -> PyTree:
+    """Members start … stop − 1 of every leaf, filled up with the last of them."""
+    return jax.tree.map(lambda x: np.concatenate([x[start:stop], np.repeat(x[stop - 1 : stop], size - (stop - start), axis=0)]), tree)
+
+
+def placed(tree: PyTree, device: Any) -> PyTree:
+    return tree if device is None else jax.device_put(tree, device)
+
+
+class Pieces(eqx.Module):
+    """The carries of the parts of this process."""
+
+    parts: list[Carry]
+
+
+@dataclasses.dataclass
+class Part:
+    """Members start … stop − 1, filled up to `size`, on a device (None: wherever JAX puts them)."""
+
+    start: int
+    stop: int
+    size: int
+    device: Any
+    engine: Xla
+
+    @property
+    def count(self) -> int:
+        return self.stop - self.start
+
+
+class Tiled:
+    """An engine of an ensemble, made of engines of its parts; of the parts of this process where there are several processes.
+
+    A part is a tile. Engines with a program of their own, in which a member never feels its neighbours, begin tile by tile like the
+    reference engine, and then get all members of a device as one part.
+    """
+
+    def __init__(self, make: type[Xla], method: Method, system: Stated, clock: Clock, spread: Spread, members: int,
+                 devices: Sequence[Any] = (None,), tile: int | None = None):  # fmt: skip
+        """devices: of all processes, those of one process next to each other. tile: where an archive says so."""
+        self.make, self.method, self.system, self.clock, self.spread, self.members, self.devices = make, method, system, clock, spread, members, devices
+        here = jax.process_index()
+        platform = jax.local_devices()[0].platform if devices[0] is None else devices[0].platform
+        self.tile = tile_size(members, platform) if tile is None else tile
+        self.mine = [(*share, d) for share, d in zip(shares(members, self.tile, len(devices)), devices, strict=True) if d is None or d.process_index == here]
+        self.start, self.stop = self.mine[0][0], self.mine[-1][1]
+
+    # --- cutting and joining ---
+    def _part(self, start: int, stop: int, size: int, device: Any, method: Method) -> Part:
+        system = self.system
+        if self.spread == "states and params":
+            system = system.with_params(cut_out(jax.tree.map(np.asarray, system.params), start, stop, size))
+        return Part(start, stop, size, device, self.make(method, system, self.clock, self.spread))
+
+    def _joined(self, parts: list[Part], trees: Sequence[PyTree]) -> PyTree:
+        return jax.tree.map(lambda *xs: np.concatenate([np.asarray(x)[: t.count] for t, x in zip(parts, xs, strict=True)]), *trees)
+
+    def begin(self, state: State) -> tuple[Pieces, Observed]:
+        """From the state of all members: the carries of this process's parts, and what is seen of its members."""
+        state, plain, reason = jax.tree.map(np.asarray, state), self.method, ""
+        if issubclass(self.make, Straight):
+            carry, seen = self._begun(state, plain.for_straight_code())
+            whole = self.whole(carry)
+            if not self.idle:
+                self.parts = [self._part(a, b, b - a, d, self.method) for a, b, d in self.mine if b > a]
+                carry = self.pieces(whole)
+            reason = self._programs(carry)
+            if not reason:
+                return carry, seen
+        carry, seen = self._begun(state, plain)
+        self.rows = max(1, min(BUFFER_ROWS, BUFFER_NUMBERS // max(1, self.layout.width * self.members)))
+        for part in self.parts:
+            part.engine.rows, part.engine.buffer_shape = self.rows, (part.size, self.rows, self.layout.width)
+            if isinstance(part.engine, Straight):
+                part.engine.reason = reason
+        return carry, seen
+
+    def _begun(self, state: State, method: Method) -> tuple[Pieces, Observed]:
+        """Tile by tile, by the reference engine."""
+        ends = [(a, min(a + self.tile, stop), device) for start, stop, device in self.mine for a in range(start, stop, self.tile)]
+        # A process without a share looks at the first tile, to learn what everything looks like, and keeps nothing of it.
+        tiles = [self._part(a, b, self.tile, d, method) for a, b, d in ends or [(0, min(self.tile, self.members), self.mine[0][2])]]
+        begun = [Xla.begin(t.engine, placed(cut_out(state, t.start, t.stop, t.size), t.device)) for t in tiles]
+        if not ends:
+            tiles[0].stop = tiles[0].start
+        self.parts, self.method, self.layout = tiles, method, tiles[0].engine.layout
+        return Pieces([carry for carry, _ in begun]), self._joined(tiles, [seen for _, seen in begun])
+
+    def _programs(self, carry: Pieces) -> str:
+        """A program for all members of each device; or why there is none."""
+        for part, begun in zip(self.parts, carry.parts, strict=True):
+            part.engine.make_room(self.layout, (part.size,))
+            if isinstance(part.engine, Straight) and not part.engine.attempt(begun):
+                return part.engine.reason
+        self.rows = min(part.engine.rows for part in self.parts)
+        return ""
+
+    @property
+    def idle(self) -> bool:
+        """Whether there are more processes than tiles, and this one has none."""
+        return self.start == self.stop
+
+    def whole(self, carry: Pieces | Carry) -> Carry:
+        """The carry of this process's members, as one."""
+        return self._joined(self.parts, carry.parts) if isinstance(carry, Pieces) else carry
+
+    def pieces(self, carry: Carry) -> Pieces:
+        """The other way round: from the carry of this process's members."""
+        carry = jax.tree.map(np.asarray, carry)
+        if self.idle:
+            return Pieces([carry])
+        return Pieces([placed(cut_out(carry, t.start - self.start, t.stop - self.start, t.size), t.device) for t in self.parts])
+
+    # --- the engine of the host loop ---
+    logs = False  # members of an ensemble only count their events
+    log_rows = 0
+
+    @property
+    def name(self) -> str:
+        return self.make.name
+
+    @property
+    def described(self) -> str:
+        return self.parts[0].engine.described if hasattr(self, "parts") else self.name  # before it has begun, what it was asked to be
+
+    @property
+    def key(self) -> PyTree:
+        return self.parts[0].engine.key, len(self.parts), len(self.mine)
+
+    @property
+    def own_system(self) -> Stated:
+        """The system with the params of this process's members, where they have their own."""
+        if self.spread != "states and params" or (self.start, self.stop) == (0, self.members):
+            return self.system
+        return self.system.with_params(jax.tree.map(lambda x: x[self.start : self.stop], self.system.params))
+
+    def buffer(self) -> Any:
+        on = lambda x, device: x if isinstance(x, np.ndarray) else placed(x, device)  # numpy's are filled on the host
+        return [jax.tree.map(lambda x, t=t: on(x, t.device), t.engine.buffer()) for t in self.parts]
+
+    def hand_back(self, buffer: Any) -> None:
+        if self.parts[0].device is None:
+            self.parts[0].engine.hand_back(buffer[0])
+
+    def events(self, buffer: Any) -> np.ndarray:
+        return np.zeros((0, 3))
+
+    def advance(self, carry: Pieces | Carry, first: int, steps: int, blocks: int, buffer: Any) -> tuple[Pieces, Any]:
+        carry = carry if isinstance(carry, Pieces) else self.pieces(carry)
+        if self.idle:
+            return carry, buffer
+        moved = [t.engine.advance(c, first, steps, blocks, b) for t, c, b in zip(self.parts, carry.parts, buffer, strict=True)]
+        return Pieces([c for c, _ in moved]), [b for _, b in moved]
+
+    def kept(self, buffer: Any, blocks: int) -> np.ndarray:
+        """The first `blocks` rows of each of this process's members."""
+        if self.idle:
+            return np.zeros((0, blocks, self.layout.width))
+        return np.concatenate([t.engine.kept(b, blocks)[: t.count] for t, b in zip(self.parts, buffer, strict=True)])
+
+
+Engine = Xla | Tiled  # what the host loop drives

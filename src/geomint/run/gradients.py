@@ -1,0 +1,304 @@
+"""Gradients of long runs: a symmetric method runs backwards instead of being remembered, so that memory stays flat.
+
+A run is c₀ → c₁ → … → c_N, c_{n+1} = Φ_h(c_n; θ), with the rows r_i = s(c_n; θ) seen at n = save_every, 2 save_every, …, N. The gradient of a
+function of the end and of the rows, with λ_n its derivative by c_n, comes from the end to the start:
+
+    λ_N = ∂/∂c_N,      λ_n ← λ_n + (∂s/∂c)ᵀ r̄_i  at a save,      λ_n = (∂Φ/∂c)ᵀ λ_{n+1},      θ̄ ← θ̄ + (∂Φ/∂θ)ᵀ λ_{n+1},
+
+with derivatives at c_n. These are needed in the opposite order to that in which they come about, and there are two ways to have them:
+
+backwards   c_n = Φ_{−h}(c_{n+1}), as Φ_{−h} Φ_h = identity for a symmetric method. Nothing is stored but the end. Rounding makes the way
+            back differ from the way there, by as much as the motion itself forgets: the gradient is that of a motion very
+            near. How far the way back misses the start is measured, and a warning says so where it is too far.
+stored      c_n at every save is kept, and the steps between two saves are done again, in √save_every pieces of as many steps: memory
+            grows with the number of saves, as the result does, and with the root of the steps between them.
+
+Both go with jax.jvp and jax.jacfwd too. Forward derivatives of a run that could run backwards cost one run more than those of a stored one.
+
+A carry may differ in what does not matter to the motion: on a manifold, the momentum by a part normal to it. Derivatives do know
+the difference. There the carry at which they are taken is made by a step from the one before, which is where the run has it from.
+
+References: Hairer, Lubich, Wanner, chapter V, for symmetric methods; Griewank, Walther, Evaluating Derivatives, chapter 12, for checkpoints.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer, eval_jaxpr
+from jaxtyping import Array
+
+from ..arithmetic import value
+from ..engines.block import Clock, march, observe
+from ..errors import GeomintError, InputError, nearest
+from ..lagrange import derive
+from ..methods import Carry, Method
+from ..system import Stated
+from .grid import Grid
+from .linear_maps import LinearMap
+
+WAYS = ("auto", "backwards", "stored")
+MISSED = 64  # square roots of rounding (1e-6 in double precision) by which the way back may miss the start before there is a warning
+SHORT = 64  # steps between two saves up to which they are not cut into pieces
+
+
+def check_way(gradient: Any) -> None:
+    """That it is one of the ways."""
+    if gradient not in WAYS:
+        raise InputError(f"gradient={gradient!r}: it is one of {', '.join(map(repr, WAYS))}." + nearest(str(gradient), WAYS))
+
+
+def moved(gradient: str, method: Method, system: Stated, carry: Carry, clock: Clock, times: Grid) -> tuple[Carry, Array]:
+    """The carry at the end of a run and the rows seen at its saves, differentiable in the way asked for."""
+    carry = jax.tree.map(lambda x: jax.lax.convert_element_type(x, jnp.result_type(x)), carry)
+    shape = value(jax.eval_shape(lambda c: method.output(derive(system), c).q, carry)).shape
+    mech = derive(system, shape)
+    dtype = jnp.result_type(float)
+
+    def look(carry: Carry, t: Any) -> Array:
+        return jnp.concatenate([jnp.ravel(x).astype(dtype) for x in jax.tree.leaves(observe(method, mech, carry, t))])
+
+    if method.traits.event_driven:
+        return _events(method, mech, carry, clock, times, look)
+    step = lambda carry, dt: method.step(mech, carry, dt)
+    fixed = lambda carry: look(carry, clock.t0)  # a method of fixed step shows its carry, at whatever time
+    if not _runs_backwards(gradient, method, system):
+        return _stored(lambda c: step(c, clock.dt), fixed, carry, times)
+    turn = lambda carry, dt: method.rescale(mech, method.reverse(carry), dt)
+    position = lambda carry: value(method.output(mech, carry).q)
+    dt = np.asarray(clock.dt, dtype)
+    found = [Pure.of(step, carry, dt), Pure.of(fixed, carry), Pure.of(turn, carry, dt), Pure.of(position, carry)]
+    # On a manifold a one-step method may carry a momentum that is right but for a part normal to it.
+    remade = system.constraint is not None and method.traits.steps == 1
+    way = Backwards(*(pure for pure, _ in found), dt=dt, times=times, remade=remade, name=type(method).__name__)
+    return _backwards(way, Inputs(carry, Outer(*(outer for _, outer in found))))
+
+
+def _runs_backwards(gradient: str, method: Method, system: Stated) -> bool:
+    if gradient == "backwards" and not method.traits.symmetric:
+        raise InputError(f"gradient='backwards' undoes each step by one of −dt, and {type(method).__name__} is not symmetric: take gradient='stored'.")
+    # Backwards, what damps the motion drives it, and rounding grows without bound.
+    forced = getattr(system, "force", None) is not None
+    return gradient == "backwards" or (gradient == "auto" and method.traits.symmetric and not forced)
+
+
+# --- stored ---------------------------------------------------------------------------------------------------------
+def _stored(step: Callable[[Carry], Carry], look: Callable[[Carry], Array], carry: Carry, times: Grid) -> tuple[Carry, Array]:
+    again = lambda function: jax.checkpoint(function, prevent_cse=False)  # a loop keeps XLA from undoing it
+
+    @again
+    def block(carry: Carry, _: None) -> tuple[Carry, Array]:
+        carry = _in_pieces(step, carry, times.save_every, again)
+        return carry, look(carry)
+
+    return jax.lax.scan(block, carry, None, length=times.saves - 1)
+
+
+def _in_pieces(step: Callable[[Carry], Carry], carry: Carry, steps: int, again: Callable) -> Carry:
+    """All steps, in about √steps pieces of as many."""
+    several = lambda carry, many: jax.lax.fori_loop(0, many, lambda _, c: step(c), carry)
+    if steps <= SHORT:
+        return several(carry, steps)
+    length = math.isqrt(steps)
+    piece = again(lambda carry, _: (several(carry, length), None))
+    carry, _ = jax.lax.scan(piece, carry, None, length=steps // length)
+    return several(carry, steps % length)
+
+
+# --- backwards ------------------------------------------------------------------------------------------------------
+@dataclasses.dataclass(frozen=True, eq=False)
+class Pure:
+    """A function that knows of no tracer: those that it closed over (a mass, params, what a potential refers to) are handed to it."""
+
+    jaxpr: Any
+    constants: list[Any]  # None where a tracer was
+    tree: Any  # of its result
+
+    @classmethod
+    def of(cls, function: Callable, *arguments: Any) -> tuple[Pure, tuple[Any, ...]]:
+        """The function, and the tracers that it closed over."""
+        closed, shape = jax.make_jaxpr(function, return_shape=True)(*arguments)
+        constants = [None if isinstance(x, Tracer) else x for x in closed.consts]
+        return cls(closed.jaxpr, constants, jax.tree.structure(shape)), tuple(x for x in closed.consts if isinstance(x, Tracer))
+
+    def __call__(self, outer: tuple[Any, ...], *arguments: Any) -> Any:
+        given = iter(outer)
+        constants = [next(given) if x is None else x for x in self.constants]
+        return jax.tree.unflatten(self.tree, eval_jaxpr(self.jaxpr, constants, *jax.tree.leaves(arguments)))
+
+    def keeping(self, kept: Any, result: Any) -> Any:
+        """The result, but with those arrays of `kept` that the function hands on untouched."""
+        same = [a is b for a, b in zip(self.jaxpr.invars, self.jaxpr.outvars, strict=False)]
+        leaves = [a if untouched else b for a, b, untouched in zip(jax.tree.leaves(kept), jax.tree.leaves(result), same, strict=True)]
+        return jax.tree.unflatten(self.tree, leaves)
+
+
+def _floats(tree: Any) -> tuple[Any, Any]:
+    """What has derivatives, and the rest: counters, a status."""
+    return eqx.partition(tree, lambda x: jnp.issubdtype(jnp.result_type(x), jnp.inexact))
+
+
+def _either(first: Any, a: Any, b: Any) -> Any:
+    return jax.tree.map(lambda x, y: jnp.where(first, x, y), a, b)
+
+
+def _sum(a: Any, b: Any) -> Any:
+    return jax.tree.map(jnp.add, a, b)
+
+
+class Outer(NamedTuple):
+    """What the functions of a run closed over, one after another: of θ, all that is traced."""
+
+    step: Any
+    look: Any
+    turn: Any
+    position: Any
+
+
+class Inputs(NamedTuple):
+    """All that a run depends on."""
+
+    carry: Any
+    outer: Outer
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Backwards:
+    """A run and its derivatives, with functions of (outer, carry) and, for step and turn, dt."""
+
+    step: Pure
+    look: Pure
+    turn: Pure  # ready for steps of the opposite sign, of this length
+    position: Pure
+    dt: np.ndarray
+    times: Grid
+    remade: bool
+    name: str
+
+    def run(self, inputs: Inputs) -> tuple[Carry, Array]:
+        outer = inputs.outer
+
+        def block(carry: Carry, _: None) -> tuple[Carry, Array]:
+            carry = jax.lax.fori_loop(0, self.times.save_every, lambda _, c: self.step(outer.step, c, self.dt), carry)
+            return carry, self.look(outer.look, carry)
+
+        return jax.lax.scan(block, inputs.carry, None, length=self.times.saves - 1)
+
+    def _earlier(self, inputs: Inputs, back: Carry, n: Array) -> tuple[Carry, Carry]:
+        """The run on its way back, one step on, and c_n as the run there had it; c₀ is known."""
+        start, outer = inputs
+        less = self.step(outer.step, back, -self.dt)
+        if not self.remade:
+            return less, _either(n == 0, start, self._there(inputs, less))
+        # Here the way back is a step ahead, at n − 1, and Φ_h brings it to n.
+        less = _either(n == 0, back, less)
+        carry = self.step(outer.step, _either(n <= 1, start, self._there(inputs, less)), self.dt)
+        return less, _either(n == 0, start, carry)
+
+    def _there(self, inputs: Inputs, back: Carry) -> Carry:
+        """A carry on the way back, turned round. What no step touches (factors of a matrix that depends on dt) is what it was."""
+        return self.step.keeping(inputs.carry, self.turn(inputs.outer.turn, back, self.dt))
+
+    def pull(self, inputs: Inputs, end: Carry, by_end: Any, by_rows: Array) -> Any:
+        """The derivatives by all inputs, from those by the end and by the rows."""
+        outer = inputs.outer
+
+        def through(function: Callable, outer: Any, carry: Carry, cotangent: Any) -> tuple[Any, Any]:
+            """(∂f/∂outer)ᵀ and (∂f/∂carry)ᵀ of a cotangent."""
+            (floats, rest), (thetas, others) = _floats(carry), _floats(outer)
+            of = lambda t, c: _floats(function(eqx.combine(t, others), eqx.combine(c, rest)))[0]
+            return jax.vjp(of, thetas, floats)[1](cotangent)
+
+        def step(_: int, moving: Any) -> Any:
+            n, back, _, by_carry, by_step = moving
+            back, carry = self._earlier(inputs, back, n - 1)
+            more, by_carry = through(lambda o, c: self.step(o, c, self.dt), outer.step, carry, by_carry)
+            return n - 1, back, carry, by_carry, _sum(by_step, more)
+
+        def block(moving: Any, by_row: Array) -> tuple[Any, None]:
+            (n, back, carry, by_carry, by_step), by_look = moving
+            more, seen = through(self.look, outer.look, carry, by_row)
+            moving = jax.lax.fori_loop(0, self.times.save_every, step, (n, back, carry, _sum(by_carry, seen), by_step))
+            return (moving, _sum(by_look, more)), None
+
+        none = jax.tree.map(jnp.zeros_like, _floats(outer)[0])
+        back = self.turn(outer.turn, end, -self.dt)
+        if self.remade:
+            back = self.step(outer.step, back, -self.dt)
+        begin = ((jnp.asarray(self.times.steps), back, end, by_end, none.step), none.look)
+        ((_, back, _, by_carry, by_step), by_look), _ = jax.lax.scan(block, begin, by_rows, reverse=True)
+        self._tell(inputs, end, back)
+        return Inputs(by_carry, none._replace(step=by_step, look=by_look))
+
+    def _tell(self, inputs: Inputs, end: Carry, back: Carry) -> None:
+        """A warning where the way back missed the start."""
+        there, here, last = (self.position(inputs.outer.position, c) for c in (inputs.carry, self._there(inputs, back), end))
+        size = jnp.maximum(jnp.max(jnp.abs(there)), jnp.max(jnp.abs(last)))
+        jax.debug.callback(functools.partial(_warn_of_a_miss, self.name), jnp.max(jnp.abs(there - here)) / size)
+
+
+def _warn_of_a_miss(name: str, missed: Any) -> None:
+    if np.any(missed > MISSED * np.sqrt(np.finfo(missed.dtype).eps)):
+        warnings.warn(f"{name} ran backwards for a gradient and missed the start by {np.max(missed):.1e} of the size of q: rounding grows that much on the way, and the gradient is that of a motion so near. gradient='stored' does without.", stacklevel=2)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _backwards(way: Backwards, inputs: Inputs) -> tuple[Carry, Array]:
+    return way.run(inputs)
+
+
+@_backwards.defjvp
+def _derivative(way: Backwards, primals: tuple[Inputs], tangents: tuple[Inputs]) -> tuple[Any, Any]:
+    """Forwards by the run itself, backwards by the run back."""
+    inputs, moves = jax.tree.map(jnp.asarray, primals[0]), tangents[0]
+    result = _backwards(way, inputs)
+    at, place = jax.tree.flatten((inputs, result[0]))
+    thetas, results = jax.tree.structure(_floats(inputs)[0]), jax.tree.structure(_floats(result)[0])
+
+    def push(at: Any, tangents: Any) -> Any:
+        floats, rest = _floats(jax.tree.unflatten(place, at)[0])
+        run = lambda x: _floats(way.run(eqx.combine(x, rest)))[0]
+        return jax.tree.leaves(jax.jvp(run, (floats,), (jax.tree.unflatten(thetas, tangents),))[1])
+
+    @jax.jit
+    def pull(at: Any, cotangents: Any) -> Any:
+        return jax.tree.leaves(way.pull(*jax.tree.unflatten(place, at), *jax.tree.unflatten(results, cotangents)))
+
+    has_tangent = lambda x: jnp.issubdtype(x.dtype, jnp.inexact)
+    moving = [t for x, t in zip(jax.tree.leaves(inputs), jax.tree.leaves(moves), strict=True) if has_tangent(x)]
+    found = iter(LinearMap(push, pull)(at, moving))
+    return result, jax.tree.map(lambda x: next(found) if has_tangent(x) else np.zeros(x.shape, jax.dtypes.float0), result)
+
+
+# --- events ---------------------------------------------------------------------------------------------------------
+def _events(method: Method, mech: Any, carry: Carry, clock: Clock, times: Grid, look: Callable) -> tuple[Carry, Array]:
+    """Steps end when they end: a loop of unknown length has derivatives forwards only."""
+
+    def block(carry: Carry, i: Array) -> tuple[Carry, Array]:
+        carry, _ = march(method, mech, carry, clock, i * times.save_every, times.save_every)
+        return carry, look(carry, clock.time((i + 1) * times.save_every))
+
+    return _forwards_only(type(method).__name__, jax.lax.scan(block, carry, jnp.arange(times.saves - 1)))
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _forwards_only(name: str, result: Any) -> Any:
+    return result
+
+
+@_forwards_only.defjvp
+def _passed_on(name: str, primals: Any, tangents: Any) -> tuple[Any, Any]:
+    def refuse(at: Any, cotangents: Any) -> Any:
+        raise GeomintError(f"{name} takes as many steps as there are events, which JAX does not differentiate backwards: use jax.jvp or jax.jacfwd in place of jax.grad.")
+
+    passed = LinearMap(lambda at, x: x, refuse)
+    return primals[0], jax.tree.map(lambda x: passed([], [x])[0] if x.dtype != jax.dtypes.float0 else x, tangents[0])

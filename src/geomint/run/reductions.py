@@ -1,0 +1,290 @@
+"""Reductions over the members of an ensemble, made while it runs: Mean, Quantiles, Histogram.
+
+A reduction happens in two stages. The members of each tile (see engines/tiles.py) are reduced where their rows are, by one compiled
+program. What that leaves of the tiles is joined on the host, tile by tile in their order. Tiles depend on the number of members alone,
+so that no number of the result depends on the devices or the processes. Quantiles can't be joined from those of tiles: there a tile
+leaves its values, and all of them are sorted.
+"""
+
+from __future__ import annotations
+
+import abc
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..engines import Layout
+from ..engines.xla import Spread, spread_over
+from ..errors import InputError, nearest
+from ..system import Stated, as_function
+
+Parts = dict[str, Any]  # what a reduction leaves of a tile, by name; rows first
+GROUPS = ("momentum_maps", "watched")  # columns that have columns
+
+
+class Column(eqx.Module):
+    """A saved quantity, by its name."""
+
+    name: str = eqx.field(static=True)
+
+    def among(self, seen: dict[str, Any]) -> Any:
+        named = {name: x for group in GROUPS for name, x in seen.get(group, {}).items()} | {name: x for name, x in seen.items() if name not in GROUPS}
+        if self.name not in named:
+            raise InputError(f"reduce: no quantity {self.name!r} is saved in this run." + nearest(self.name, named) + " A function of (q, p) can be given as well.")
+        return named[self.name]
+
+
+class Reduction(eqx.Module):
+    """The base of all reductions: a quantity, and what is made of its values."""
+
+    of: eqx.AbstractVar[Any]
+
+    def values(self, spread: Spread, system: Stated, seen: dict[str, Any]) -> Array:
+        """The quantity of each member, (members, *shape)."""
+        if isinstance(self.of, Column):
+            x = self.of.among(seen)
+        else:
+            x = spread_over(lambda stated, q, p: stated.call(self.of, q, p), spread, system, seen["q"], seen["p"])
+        if not isinstance(x, (jax.Array, np.ndarray)) or jnp.issubdtype(x.dtype, jnp.complexfloating):
+            raise InputError(f"reduce: the function of {type(self).__name__} must return a number or an array of real numbers.")
+        return jnp.asarray(x, seen["q"].dtype)
+
+    @abc.abstractmethod
+    def of_tile(self, x: Array, well: Array) -> Parts:
+        """What a tile leaves of the values (members, *shape), of those that are well."""
+
+    @abc.abstractmethod
+    def joined(self, tiles: Sequence[Parts], members: np.ndarray) -> Parts:
+        """The result, from what the tiles left in each row, and how many members were well there."""
+
+    @property
+    def settings(self) -> dict[str, np.ndarray]:
+        """What is to be remembered of it besides the quantity."""
+        return {}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.of.name!r})" if isinstance(self.of, Column) else f"{type(self).__name__}(a function)"
+
+
+def _quantity(of: Any) -> Any:
+    if not isinstance(of, str) and not callable(of):
+        raise InputError(f"a reduction is of the name of a saved quantity, or of a function of (q, p); not of {of!r}.")
+    return Column(of) if isinstance(of, str) else of if isinstance(of, Column) else as_function("the quantity", of)
+
+
+def _inner(well: Array, x: Array) -> Array:
+    """The mask of members in the shape of values."""
+    return well.reshape(well.shape + (1,) * (x.ndim - 1))
+
+
+def _outer(n: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Numbers of rows in the shape of (rows, …)."""
+    return n.reshape(n.shape + (1,) * (x.ndim - 1))
+
+
+class Mean(Reduction):
+    """The mean over members and their standard deviation, √(Σ(x − mean)²/n): `mean` and `standard_deviation`, (saved, *shape)."""
+
+    of: Any
+
+    def __init__(self, of: str | Callable):
+        self.of = _quantity(of)
+
+    def of_tile(self, x: Array, well: Array) -> Parts:
+        mask, n = _inner(well, x), jnp.maximum(jnp.sum(well), 1)
+        mean = jnp.sum(jnp.where(mask, x, 0), axis=0) / n
+        return {"mean": mean, "squares": jnp.sum(jnp.where(mask, (x - mean) ** 2, 0), axis=0), "number": jnp.sum(well)}
+
+    def joined(self, tiles: Sequence[Parts], members: np.ndarray) -> Parts:
+        """Σ nₖ meanₖ / n, and Σ(x − mean)² = Σ (squaresₖ + nₖ (meanₖ − mean)²)."""
+        n = _outer(np.where(members > 0, members, np.nan), tiles[0]["mean"])
+        weights = [_outer(t["number"], t["mean"]) for t in tiles]
+        # One tile after another: numpy's own sum changes its order with the shape, and so with the length of a chunk.
+        mean = sum(w * t["mean"] for w, t in zip(weights, tiles, strict=True)) / n
+        squares = sum(t["squares"] + w * (t["mean"] - mean) ** 2 for w, t in zip(weights, tiles, strict=True))
+        return {"mean": mean, "standard_deviation": np.sqrt(squares / n)}
+
+
+class Histogram(Reduction):
+    """How many members are in each bin: `counts`, (saved, bins, *shape), and `edges`.
+
+    bins:   the edges, increasing; or a number of equal bins, with range=(low, high). A bin has its lower edge, the last one both; what
+            is outside is not counted (as in numpy.histogram).
+    """
+
+    of: Any
+    edges: Any
+
+    def __init__(self, of: str | Callable, bins: Any, range: tuple[float, float] | None = None):
+        self.of = _quantity(of)
+        if range is None and np.ndim(bins) == 0:
+            raise InputError("Histogram: give bins= as edges, or their number and range=(low, high); the range can't be known before the run.")
+        edges = np.asarray(bins if range is None else np.linspace(*range, int(bins) + 1), jnp.result_type(float))
+        if edges.ndim != 1 or len(edges) < 2 or not np.all(np.diff(edges) > 0):
+            raise InputError("Histogram: the edges must be at least two numbers, in increasing order.")
+        self.edges = edges
+
+    def of_tile(self, x: Array, well: Array) -> Parts:
+        bins = len(self.edges) - 1
+        place = jnp.searchsorted(self.edges, x, side="right") - 1
+        place = jnp.where(x == self.edges[-1], bins - 1, place)
+        place = jnp.where(_inner(well, x) & (place >= 0), place, bins).reshape(len(x), -1)  # those that do not count go behind the last bin
+        count = lambda p: jnp.zeros(bins + 1, int).at[p].add(1)[:bins]
+        return {"counts": jax.vmap(count, in_axes=1, out_axes=1)(place).reshape(bins, *x.shape[1:])}
+
+    def joined(self, tiles: Sequence[Parts], members: np.ndarray) -> Parts:
+        return {"counts": sum(t["counts"] for t in tiles)}
+
+    @property
+    def settings(self) -> dict[str, np.ndarray]:
+        return {"edges": np.asarray(self.edges)}
+
+
+class Quantiles(Reduction):
+    """Quantiles over members: `quantiles`, (saved, levels, *shape), and `levels`. Exact, and between two members by linear
+    interpolation, as in numpy.quantile; levels 0 and 1 are the smallest and the largest value."""
+
+    of: Any
+    levels: tuple[float, ...] = eqx.field(static=True)
+
+    def __init__(self, of: str | Callable, levels: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.95)):
+        self.of = _quantity(of)
+        self.levels = tuple(float(x) for x in np.atleast_1d(np.asarray(levels, float)))
+        if not self.levels or not all(0 <= x <= 1 for x in self.levels):
+            raise InputError(f"Quantiles: levels are numbers from 0 to 1, not {levels!r}.")
+
+    def of_tile(self, x: Array, well: Array) -> Parts:
+        return {"values": jnp.where(_inner(well, x), x, jnp.nan)}
+
+    def joined(self, tiles: Sequence[Parts], members: np.ndarray) -> Parts:
+        below, above, share = self._places(members)
+        lower, upper = _picked([t["values"] for t in tiles], np.stack([below, above]))
+        share = share.reshape(share.shape + (1,) * (lower.ndim - 2))
+        apart = upper - lower
+        # The form of numpy: exact at both ends.
+        found = np.where(share < 0.5, lower + apart * share, upper - apart * (1 - share))
+        return {"quantiles": np.where(_outer(members, found) > 0, found, np.nan)}
+
+    def _places(self, members: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(rows, levels): between which two of the sorted members a quantile lies, and where between them."""
+        last = np.maximum(members - 1, 0)[:, None]
+        place = last * np.asarray(self.levels)
+        below = np.floor(place).astype(int)
+        return below, np.minimum(below + 1, last), place - below
+
+    @property
+    def settings(self) -> dict[str, np.ndarray]:
+        return {"levels": np.asarray(self.levels)}
+
+
+def _picked(tiles: Sequence[Any], places: np.ndarray) -> np.ndarray:
+    """Of values (rows, members, *shape) in tiles, those that stand at places (2, rows, levels) once the members are in order:
+    (2, rows, levels, *shape). Values that do not count are not numbers, and stand behind all others."""
+    if all(isinstance(x, jax.Array) for x in tiles) and tiles[0].devices().pop().platform != "cpu":
+        first, rows, room = tiles[0].devices().pop(), places.shape[1], tiles[0].shape[0]
+        padded = np.pad(places, ((0, 0), (0, room - rows), (0, 0)))  # one program for chunks of any length
+        return np.asarray(_sorted_and_picked([jax.device_put(x, first) for x in tiles], padded, rows))[:, :rows]
+    # On a processor numpy's partition takes a twentieth of the time of XLA's sort.
+    values = np.moveaxis(np.concatenate([np.asarray(x) for x in tiles], axis=1), 1, -1)
+    out = [np.partition(row, np.unique(places[:, i]), axis=-1)[..., places[:, i]] for i, row in enumerate(values[: places.shape[1]])]
+    return np.moveaxis(np.stack(out), (0, -2, -1), (1, 0, 2))
+
+
+@jax.jit
+def _sorted_and_picked(tiles: list[Array], places: Array, rows: Any) -> Array:
+    """Row by row: a sorted copy of one needs the least room."""
+    values = jnp.concatenate(tiles, axis=1)
+    shape = (2, places.shape[1], places.shape[2], *values.shape[2:])
+    take = lambda i, out: out.at[:, i].set(jnp.sort(values[i], axis=0)[places[:, i]])
+    return jax.lax.fori_loop(0, rows, take, jnp.zeros(shape, values.dtype))
+
+
+# --- the program of a tile ----------------------------------------------------------------------------------------------------------
+Reductions = dict[str, Reduction]
+
+
+def _look(spread: Spread, layout: Layout, reductions: Reductions, system: Stated, row: Array, well: Array) -> dict[str, Parts]:
+    """What one row leaves: of every reduction its parts, and how many members counted."""
+    seen, out = layout.unpack(row), {}
+    for name, reduction in reductions.items():
+        x = reduction.values(spread, system, seen)
+        counted = well & jnp.all(jnp.isfinite(x).reshape(len(x), -1), axis=1)
+        out[name] = {**reduction.of_tile(x, counted), "members": jnp.sum(counted)}
+    return out
+
+
+@functools.lru_cache(64)
+def program_of_tile(spread: Spread, layout: Layout, structure: Any) -> Callable[..., tuple[dict[str, Any], Array]]:
+    """The program, compiled once for all that have its (reductions, system). It is called with their leaves, since taking a tree apart
+    costs more than a tile of small members."""
+
+    def program(leaves: list[Any], rows: Array, failed: Array, numbers: Array) -> tuple[dict[str, Any], Array]:
+        reductions, system = jax.tree.unflatten(structure, leaves)
+        count, blocks, save = numbers
+        return _reduce_tile(spread, layout, reductions, system, rows, failed, count, blocks, save)
+
+    return jax.jit(program)
+
+
+def _reduce_tile(spread: Spread, layout: Layout, reductions: Reductions, system: Stated, rows: Array, failed: Array, count: Any, blocks: Any, save: Any) -> tuple[dict[str, Any], Array]:
+    """What the first `blocks` of rows (tile, room, width) leave, and for each member the save at which it had failed, or −1.
+
+    count:  members of the tile; behind them it is filled up.
+    save:   number of the first row among all saves, or −1 where it is no save but a look between two.
+    A member has failed from the first save on at which one of its numbers is not finite or its status is not 0.
+    """
+    real = jnp.arange(rows.shape[0]) < count
+
+    def at(i: Any, failed: Array) -> tuple[dict[str, Any], Array]:
+        row = jax.lax.dynamic_index_in_dim(rows, i, axis=1, keepdims=False)
+        good = jnp.all(jnp.isfinite(row), axis=1)
+        status = layout.unpack(row).get("status")
+        good = good if status is None else good & (status == 0)
+        well = good & (failed < 0) & real
+        failed = jnp.where((failed < 0) & ~good & (save >= 0), save + i, failed).astype(failed.dtype)
+        return {"reduced": _look(spread, layout, reductions, system, row, well), "members_left": jnp.sum(well)}, failed
+
+    def block(i: Any, moving: tuple[Any, Array]) -> tuple[Any, Array]:
+        kept, failed = moving
+        left, failed = at(i, failed)
+        return jax.tree.map(lambda k, x: jax.lax.dynamic_update_index_in_dim(k, x, i, 0), kept, left), failed
+
+    shapes = jax.eval_shape(at, 0, failed)[0]
+    kept = jax.tree.map(lambda x: jnp.zeros((rows.shape[1], *x.shape), x.dtype), shapes)
+    return jax.lax.fori_loop(0, blocks, block, (kept, failed))
+
+
+def numbers_of_tile(spread: Spread, layout: Layout, reductions: Reductions, system: Stated, tile: int) -> int:
+    """How many numbers one row of a tile leaves."""
+    row = jax.ShapeDtypeStruct((tile, layout.width), jnp.result_type(float))
+    left = jax.eval_shape(lambda s, row, well: _look(spread, layout, reductions, s, row, well), system, row, jax.ShapeDtypeStruct((tile,), bool))
+    return sum(int(np.prod(x.shape)) for x in jax.tree.leaves(left))
+
+
+def join_tiles(reductions: Reductions, tiles: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What the run shows, from what all its tiles left, in their order; rows first."""
+    reduced: dict[str, Any] = {}
+    for name, reduction in reductions.items():
+        parts = [t["reduced"][name] for t in tiles]
+        members = np.asarray(sum(p["members"] for p in parts))
+        with np.errstate(over="ignore", invalid="ignore"):  # members on their way to infinity, and those of no member
+            reduced[name] = {**reduction.joined(parts, members), "members": members}
+    return {"reduced": reduced, "members_left": np.asarray(sum(t["members_left"] for t in tiles))}
+
+
+def checked(reduce: Any) -> Reductions:
+    """What the user gave as reduce=."""
+    if not isinstance(reduce, Mapping):
+        raise InputError(f'reduce must be a mapping such as {{"energy": gm.Mean("energy")}}, not {type(reduce).__name__}.')
+    for name, reduction in reduce.items():
+        if not isinstance(name, str) or "/" in name or not name:
+            raise InputError(f"reduce: a name is a text without '/', not {name!r}.")
+        if not isinstance(reduction, Reduction):
+            raise InputError(f"reduce[{name!r}] must be gm.Mean(...), gm.Quantiles(...) or gm.Histogram(...), not {reduction!r}.")
+    return dict(sorted(reduce.items()))

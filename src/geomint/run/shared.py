@@ -1,0 +1,110 @@
+"""One archive written by several processes, each the bytes of its own members.
+
+Rows are (time, members, …): of every row a process writes one contiguous piece, at a place that follows from its members. A checkpoint
+is made in two phases. Each process writes its piece of every leaf of the carry into the slot that is not in use, waits for the disk, and
+tells the checksums of its pieces. When all have, the first process writes the head of the slot and the checksum of the whole: from then
+on it counts. It decides on the next checkpoint only after that, so that one slot is whole at every moment.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..methods import Carry
+from . import archive
+from .archive import _CRC, _HEAD, Writer, _flat, _read_tables, _write
+from .processes import Alone, first
+
+_ZEROS = bytes(2**20)
+
+
+class SharedWriter(Writer):
+    """The part of one process in the writing of an archive; a sink like the whole one."""
+
+    def __init__(self, team: Alone, held: Writer | None, told: Sequence[Any], start: int, stop: int, members: int, alike: bool):
+        """held: the archive as the first process has opened it; `told` is what the others need to know of it.
+        alike: all processes have the same rows, and the first of them writes them."""
+        if held is None:
+            path, rows, sequence = archive.Path(told[0]), *told[1:]
+            meta, columns, slots, count, _ = _read_tables(path)
+            super().__init__(path, meta, columns, slots, count, rows, sequence, lock=False)
+        else:
+            self.__dict__.update(held.__dict__)
+        self.team, self.start, self.stop, self.members, self.alike = team, start, stop, members, alike
+
+    def append_columns(self, seen: dict[str, Any], t: np.ndarray) -> None:
+        """Rows (time, own members, …) of every column."""
+        if self.alike and self.team.index == 0:
+            return super().append_columns(seen, t)
+        if self.alike:
+            self.rows += len(t)
+            return None
+        for name, x in _flat(seen):
+            column = self.columns[name]
+            data = np.ascontiguousarray(x, column.dtype)
+            at = column.offset + self.rows * column.row_bytes + self.start * (column.row_bytes // self.members)
+            for row in data if data.size else ():
+                _write(self.file, row.tobytes(), at)
+                at += column.row_bytes
+        if self.team.index == 0:
+            times = self.columns["t"]
+            _write(self.file, np.ascontiguousarray(t, times.dtype).tobytes(), times.offset + self.rows * times.row_bytes)
+        self.rows += len(t)
+
+    def due(self) -> bool:
+        return self.team.agree("checkpoint due", super().due(), first)
+
+    def checkpoint(self, carry: Carry, step: int, force: bool = False) -> None:
+        if not force and not self.due():
+            return
+        self.sequence += 1
+        slot = self.slot_offset + (self.sequence % 2) * self.slot_bytes
+        at, pieces = slot + _HEAD.size, []
+        for x in jax.tree.leaves(carry):
+            data = np.ascontiguousarray(x).tobytes()
+            of_member = np.asarray(x).dtype.itemsize * int(np.prod(np.shape(x)[1:]))
+            _write(self.file, data, at + self.start * of_member)
+            at += self.members * of_member
+            pieces.append([zlib.crc32(data), len(data)])
+        os.fdatasync(self.file)
+        head = _HEAD.pack(self.sequence, step, self.rows)
+        checksum = self.team.agree("checkpoint written", pieces, lambda all_pieces: _checksum(head, all_pieces))
+        if self.team.index == 0:
+            _write(self.file, head, slot)
+            _write(self.file, _CRC.pack(checksum), slot + self.slot_bytes - _CRC.size)
+            _write(self.file, np.int64(self.rows).tobytes(), self.count_offset)
+            os.fdatasync(self.file)
+        self.team.agree("checkpoint counts", None, first)  # what follows may read it
+        self.last = time.monotonic()
+
+
+def _checksum(head: bytes, pieces: Sequence[Sequence[Sequence[int]]]) -> int:
+    """The checksum of a whole slot from those of its pieces, leaf by leaf and in each from process to process."""
+    total = zlib.crc32(head)
+    for leaf in zip(*pieces, strict=True):
+        for checksum, size in leaf:
+            # CRC is affine: crc(AB) = crc(A0) ^ crc(B) ^ crc(0), with as many zeros as B has bytes.
+            total = _over_zeros(total, size) ^ checksum ^ _over_zeros(0, size)
+    return total
+
+
+def _over_zeros(checksum: int, size: int) -> int:
+    for begin in range(0, size, len(_ZEROS)):
+        checksum = zlib.crc32(_ZEROS[: size - begin], checksum)
+    return checksum
+
+
+def opened(team: Alone, make: Callable[[], Writer], start: int, stop: int, members: int, alike: bool = False) -> Writer:
+    """An archive for all processes of a team: made, enlarged or opened, and locked, by the first."""
+    held = make() if team.index == 0 else None
+    if team.count == 1 and held is not None:
+        return held
+    told = team.agree("archive", [str(held.path), held.rows, held.sequence] if held is not None else None, first)
+    return SharedWriter(team, held, told, start, stop, members, alike)

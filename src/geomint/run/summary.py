@@ -1,0 +1,118 @@
+"""What is left of an ensemble that was reduced while it ran: `run.reduced`, and the little that is known of every member."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArchiveError, InputError
+from ..system import Stated
+from .fingerprint import of_function
+from .reductions import Column, Histogram, Mean, Quantiles, Reduction, Reductions, checked
+
+KINDS: dict[str, type[Reduction]] = {kind.__name__: kind for kind in (Mean, Quantiles, Histogram)}
+WHOLE = ("members", "counts")  # results that are whole numbers
+
+
+class Reduced:
+    """What one reduction left, as attributes; the leading axis is that of saved points.
+
+    Mean         mean, standard_deviation (saved, *shape)
+    Quantiles    quantiles (saved, levels, *shape); levels
+    Histogram    counts (saved, bins, *shape); edges
+    members      (saved,): how many members counted. Those that had failed, or whose quantity was not finite, did not.
+    """
+
+    def __init__(self, about: str, results: dict[str, Any], settings: dict[str, Any]):
+        self.about, self.results, self.settings = about, results, settings
+
+    def __getattr__(self, name: str) -> Any:
+        held = {**self.__dict__.get("results", {}), **self.__dict__.get("settings", {})}
+        if name in held:
+            return held[name]
+        raise AttributeError(f"this reduction has no {name!r}; it has {', '.join(sorted(held))}.")
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self.results, *self.settings]
+
+    def __repr__(self) -> str:
+        return f"<{self.about}: {', '.join(f'{name} {np.shape(x)}' for name, x in {**self.results, **self.settings}.items())}>"
+
+
+@dataclasses.dataclass
+class Summary:
+    """All reductions of a run, and what a restart needs besides the carry."""
+
+    reduced: dict[str, Reduced]
+    members_left: Any  # (saved,)
+    failed_at: np.ndarray  # of each member: the first saved index at which it had failed, or −1
+    kept: np.ndarray  # the members whose rows were kept
+    start: tuple[np.ndarray, np.ndarray]  # (q, p) of all members at the start
+    stated: dict[str, Any]  # the reductions, as an archive states them
+
+    @property
+    def rows(self) -> dict[str, Any]:
+        """The columns of an archive that are not those of members."""
+        return {"reduced": {name: r.results for name, r in self.reduced.items()}, "members_left": self.members_left}
+
+    @property
+    def fixed(self) -> dict[str, np.ndarray]:
+        """What an archive has besides rows."""
+        settings = {f"reduced/{name}/{key}": x for name, r in self.reduced.items() for key, x in r.settings.items()}
+        return {**settings, "kept": self.kept, "start/q": self.start[0], "start/p": self.start[1]}
+
+
+def stated(reductions: Reductions, system: Stated, q_shape: tuple[int, ...], spread: str) -> dict[str, Any]:
+    """The reductions as JSON, without functions and arrays; of a function there is a fingerprint."""
+    of = lambda r: {"of": r.of.name} if isinstance(r.of, Column) else {"of": None, "program": of_function(r.of, system, q_shape, spread)}
+    return {name: {"kind": type(r).__name__, **of(r)} for name, r in reductions.items()}
+
+
+def fixed(reductions: Reductions, kept: np.ndarray, start: tuple[Any, Any]) -> dict[str, np.ndarray]:
+    """What an archive of a reduced run has besides rows, by its path there."""
+    settings = {f"reduced/{name}/{key}": x for name, r in reductions.items() for key, x in r.settings.items()}
+    return {**settings, "kept": kept, "start/q": np.asarray(start[0]), "start/p": np.asarray(start[1])}
+
+
+def whole_numbers(columns: dict[str, Any]) -> dict[str, Any]:
+    """Rows of a reduced run, as a tree: what was packed among real numbers and counts something is whole again."""
+    results = {name: {key: np.asarray(x, np.int64) if key in WHOLE else x for key, x in held.items()} for name, held in columns.get("reduced", {}).items()}
+    return {**columns, "reduced": results, "members_left": np.asarray(columns["members_left"], np.int64)}
+
+
+def taken_from(columns: dict[str, Any], failed_at: Any, described: dict[str, Any], held: dict[str, np.ndarray]) -> Summary:
+    """Takes all but the rows of members out of the columns; `described` and `held` are what `stated` and `fixed` said."""
+    columns.update(whole_numbers(columns))
+    results, left, reduced = columns.pop("reduced"), columns.pop("members_left"), {}
+    for name, about in described.items():
+        settings = {path.split("/")[-1]: x for path, x in held.items() if path.startswith(f"reduced/{name}/")}
+        reduced[name] = Reduced(f"{about['kind']} of {about['of'] or 'a function'}", results[name], settings)
+    return Summary(reduced, left, np.asarray(failed_at), held["kept"], (held["start/q"], held["start/p"]), described)
+
+
+def again(path: Any, described: dict[str, Any], held: dict[str, np.ndarray], reduce: Any, *of_run: Any) -> Reductions:
+    """The reductions of an archive, made again, or given again where they hold functions; of_run: system, shape of q, spread."""
+    if reduce is None:
+        lacking = [name for name, about in described.items() if about["of"] is None]
+        if lacking:
+            raise InputError(f"{path}: the reductions {', '.join(lacking)} are of functions, which an archive can't hold; give all reductions again: gm.resume(..., reduce=reduce).")
+        setting = lambda name: [x for place, x in held.items() if place.startswith(f"reduced/{name}/")]
+        return {name: KINDS[about["kind"]](about["of"], *setting(name)) for name, about in described.items()}  # pyright: ignore[reportCallIssue]
+    reductions = checked(reduce)
+    here = stated(reductions, *of_run)
+    if _told(here) != _told(described):
+        raise ArchiveError(f"{path}: reduce is not what the run began with: {_told(here)} here, {_told(described)} on file.")
+    for name, about in here.items():
+        if about != described[name]:
+            raise ArchiveError(f"{path}: the function of reduce[{name!r}] is not the one that the run began with (or another version of JAX traces it otherwise).")
+    for name, reduction in reductions.items():
+        for key, x in reduction.settings.items():
+            if not np.array_equal(x, held[f"reduced/{name}/{key}"]):
+                raise ArchiveError(f"{path}: the {key} of reduce[{name!r}] are not those that the run began with.")
+    return reductions
+
+
+def _told(described: dict[str, Any]) -> str:
+    return ", ".join(f"{name}: {about['kind']} of {about['of'] or 'a function'}" for name, about in described.items()) or "none"
