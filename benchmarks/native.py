@@ -4,15 +4,81 @@ from __future__ import annotations
 
 import functools
 
+import jax
+import jax.numpy as jnp
 import numba
 import numpy as np
 
 import geomint as gm
 
-from . import chains, overhead
+from . import chains, gpu, overhead
 from .timing import best_times, table
 
 ARGON = gm.models.argon_cluster()
+MEMBERS, LANES = 10_000, 8
+
+
+@numba.njit(parallel=True, fastmath={"contract"})
+def _member_by_member(q, p, h, steps, omega):
+    """An ensemble of FPU chains, (members, 6): each member by the loop for one, on all cores."""
+    for k in numba.prange(len(q)):
+        overhead._by_hand(q[k], p[k], h, steps, 1, omega, np.empty((1, 12)))
+
+
+@numba.njit(parallel=True, fastmath={"contract"})
+def _side_by_side(q, p, h, steps, omega):
+    """The same with (6, members), eight members at a time in the innermost loops, which become vector instructions."""
+    m = 3
+    for group in numba.prange(q.shape[1] // LANES):
+        at = group * LANES
+        x, y, d = np.empty((6, LANES)), np.empty((6, LANES)), np.empty(LANES)
+        x[:] = q[:, at : at + LANES]
+        y[:] = p[:, at : at + LANES]
+        for _ in range(steps):
+            for j in range(2 * m):
+                for k in range(LANES):
+                    x[j, k] += 0.5 * h * y[j, k]
+            for i in range(m + 1):
+                for k in range(LANES):
+                    d[k] = (x[i, k] - x[m + i, k] if i < m else 0.0) - (x[i - 1, k] + x[m + i - 1, k] if i > 0 else 0.0)
+                    d[k] = h * d[k] * d[k] * d[k]
+                if i < m:
+                    for k in range(LANES):
+                        y[i, k] -= d[k]
+                        y[m + i, k] += d[k]
+                if i > 0:
+                    for k in range(LANES):
+                        y[i - 1, k] += d[k]
+                        y[m + i - 1, k] += d[k]
+            for i in range(m):
+                for k in range(LANES):
+                    y[m + i, k] -= h * omega * omega * x[m + i, k]
+            for j in range(2 * m):
+                for k in range(LANES):
+                    x[j, k] += 0.5 * h * y[j, k]
+        q[:, at : at + LANES] = x
+        p[:, at : at + LANES] = y
+
+
+def _ensembles(steps: int) -> None:
+    """10,000 FPU chains through so many steps, the last state kept."""
+    model = overhead.MODEL
+    sizes = (1 + 0.01 * np.random.default_rng(1).standard_normal(MEMBERS))[:, None]
+    q, v = np.repeat(model.q0.reshape(1, -1), MEMBERS, 0), model.v0.reshape(1, -1) * sizes
+    shaped = lambda x: x.reshape(MEMBERS, *model.q0.shape)
+    rows = {"member by member": lambda: _member_by_member(q.copy(), v.copy(), 0.001, steps, 50.0), "side by side": lambda: _side_by_side(q.T.copy(), v.T.copy(), 0.001, steps, 50.0)}
+    for engine in ("native", "xla"):
+        rows[engine] = lambda engine=engine: gm.ensemble(model.system, shaped(q), shaped(v), method=gm.Verlet(form="drift"), dt=0.001, t_end=steps * 0.001, save_every=steps, engine=engine)
+    x, y = q.T.copy(), v.T.copy()
+    _side_by_side(x, y, 0.001, steps, 50.0)
+    difference = np.max(np.abs(rows["native"]().q[:, -1].reshape(MEMBERS, -1) - x.T))
+    diffrax = gpu.diffrax_ensemble(model, 0.001, steps)
+    start = jnp.asarray(shaped(q)), jnp.asarray(shaped(v))
+    rows["diffrax"] = lambda: jax.block_until_ready(diffrax(*start))
+    times = best_times(rows, rounds=5)
+    best = min(times["member by member"], times["side by side"])
+    lines = [(which, f"{1e-6 * MEMBERS * steps / t:,.0f}", f"×{t / best:.2f}") for which, t in times.items()]
+    table(f"{MEMBERS:,} FPU chains, Verlet, {steps} steps: million member-steps a second (native differs by {difference:.0e} from the loop by hand)", lines)
 
 
 @numba.njit(fastmath={"contract"}, error_model="numpy")
@@ -80,6 +146,7 @@ def main() -> None:
         times = best_times({"by hand": functools.partial(by_hand, steps), **go}, rounds=7)
         rows = [(which, f"{1e6 * t / steps:.4f} µs", f"×{t / times['by hand']:.2f}") for which, t in times.items()]
         table(f"{name}, a step; saved every 100", rows)
+    _ensembles(2000)
     energy = 10.519254 * float(ARGON.system.params["epsilon"])
     rows = []
     for parts in (100, 60, 30):
