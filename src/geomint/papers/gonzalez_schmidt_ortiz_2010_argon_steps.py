@@ -120,7 +120,7 @@ class Statistics:
         return [
             Check(f"{name}: up, less down, less levels climbed", counts["up"] - counts["down"] - climbed, 0, 0, "0"),
             Check(f"{name}: reflected, share of {counts['events']} events", counts["reflected"] / counts["events"], low, high, "grows with h"),
-            Check(f"{name}: evaluations of V, V', V'' for an event", counts["jets"] / counts["events"], 2.5, 4.5, "3.3 … 4.0"),
+            Check(f"{name}: evaluations of V, V', V'' for an event", counts["jets"] / counts["events"], 2.0, 4.5, "2.3 … 3.0"),
             Check(f"{name}: shortest flight, fs", self.flights.min(), 0.0, None, "above 0"),
             Check(f"{name}: stretches of {STRETCH} reflections and more", len(self.trapped), 0, None, "some; chaotic"),
             Check(f"{name}: those that the method counted, less those in its log", counts["stretches"] - len(self.trapped), 0, 0, "0"),
