@@ -281,6 +281,13 @@ def compiled(plan: Plan, shape: Shape) -> Any:
     return _programs[key]
 
 
+@functools.partial(jax.jit, static_argnums=1)
+def _well(rows: Any, status: tuple[int, ...]) -> Any:
+    """Whether the first row of every member is finite, and its status zero."""
+    first = rows[:, 0]
+    return jnp.all(jnp.isfinite(first)) & jnp.all(first[:, np.array(status, int)] == 0)
+
+
 @dataclasses.dataclass
 class Kernel(Straight):
     """An ensemble as one kernel."""
@@ -312,3 +319,9 @@ class Kernel(Straight):
     def run_program(self, carry: Carry, first: int, steps: int, blocks: int, buffer: Kept) -> tuple[Carry, Kept]:
         carry, rows = self.program(self.method, self.system, carry, *self.told(first, steps, blocks))
         return carry, Kept(rows)
+
+    def well(self, buffer: Kept) -> bool:
+        if self.program is None:
+            return super().well(buffer)
+        status = self.layout.unpack(np.arange(self.layout.width)).get("status", np.zeros(0, int))
+        return bool(_well(buffer.rows, tuple(np.ravel(status).tolist())))

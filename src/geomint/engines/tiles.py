@@ -203,6 +203,9 @@ class Tiled:
         moved = [t.engine.advance(c, first, steps, blocks, b) for t, c, b in zip(self.parts, carry.parts, buffer, strict=True)]
         return Pieces([c for c, _ in moved]), [b for _, b in moved]
 
+    def well(self, buffer: Any) -> bool:
+        return all(t.engine.well(b) for t, b in zip(self.parts, buffer, strict=True))
+
     def kept(self, buffer: Any, blocks: int) -> np.ndarray:
         """The first `blocks` rows of each of this process's members."""
         if self.idle:

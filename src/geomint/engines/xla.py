@@ -102,6 +102,10 @@ class Xla:
         """The first `blocks` rows: a view, good until the next call."""
         return np.asarray(buffer.rows)[..., :blocks, :]
 
+    def well(self, buffer: Kept) -> bool:
+        """Whether the first row of every member is good, where that can be told without bringing it here."""
+        return False
+
     def whole(self, carry: Carry) -> Carry:
         """The carry as an archive keeps it."""
         return carry

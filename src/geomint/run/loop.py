@@ -69,7 +69,10 @@ def run_to_end(engine: Engine, carry: Carry, grid: Grid, sink: Sink, start: int 
                 raise KeyboardInterrupt(AGREED)
             began = time.perf_counter()
             moved, buffer = engine.advance(carry, n, steps, blocks, buffer)
-            rows = engine.kept(buffer, blocks)  # may be a view: sinks copy what they keep
+            jax.block_until_ready(moved)
+            # Between saves the rows stay where they are if all is well there; a million members are a gigabyte.
+            unread = team.count == 1 and (n + steps * blocks) % grid.save_every != 0 and engine.well(buffer)
+            rows = None if unread else engine.kept(buffer, blocks)  # may be a view: sinks copy what they keep
             elapsed = team.agree("seconds", max(time.perf_counter() - began, 1e-9), max)  # of the process with the most to do
             events = engine.events(buffer)
             if events is None:  # more of them than there is room for: the same again in shorter chunks, or with more room
@@ -78,12 +81,12 @@ def run_to_end(engine: Engine, carry: Carry, grid: Grid, sink: Sink, start: int 
                     engine.log_rows *= 8
                     buffer = engine.buffer()
                 continue
-            failed = _first_bad(engine, rows, team)
+            failed = None if rows is None else _first_bad(engine, rows, team)
             if failed is not None:
                 return _stop(engine, carry, grid, n, steps, failed, sink, team)
             n += steps * blocks
             carry = moved
-            if n % grid.save_every == 0:
+            if rows is not None and n % grid.save_every == 0:
                 sink.append(rows)
             if len(events):
                 sink.note(events)

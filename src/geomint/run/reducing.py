@@ -162,6 +162,10 @@ class Reducing(Tiled):
     def _reduce_tile(self, leaves: Any, rows: Any, failed: Any, *numbers: int) -> tuple[Any, Any]:
         return self.program(leaves, rows, failed, np.array(numbers))
 
+    def well(self, buffer: Room) -> bool:
+        """Rows are looked at as they are reduced."""
+        return False
+
     def kept(self, buffer: Room, blocks: int) -> np.ndarray:
         """The first `blocks` rows of what is left of all members, on every process the same."""
         places, sample = [], []
