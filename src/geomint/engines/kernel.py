@@ -209,9 +209,9 @@ class Columns:
 
     def tree(self, arrays: Any, members: int) -> Any:
         floats = self.packed.sizes[0]
-        numbers = [row for x, n in zip(arrays, self.sizes, strict=True) for row in _untiled(x, n, members)]
-        stacked = [jnp.stack(x) if x else jnp.zeros((0, members)) for x in (numbers[:floats], numbers[floats:])]
-        return self.packed.unpack(*stacked)
+        parts = [_untiled(x, n, members) for x, n in zip(arrays, self.sizes, strict=True)]
+        together = parts[0] if len(parts) == 1 else None
+        return self.packed.unpack(*(parts if together is None else (together[:floats], together[floats:])))
 
     def read(self, refs: Any, mine: Any) -> list[Any]:
         floats, columns = self.packed.sizes[0], [x for ref, n in zip(refs, self.sizes, strict=True) for x in _read(ref, mine)[:n]]
