@@ -249,6 +249,35 @@ def _strange(q, k):
     return 0.05 * sum(parts) + jnp.sum(q**2)
 
 
+I = lambda q: q.astype(int)
+EDGES = {  # what a rule may get wrong in silence; each has done so once
+    "division by zero": lambda q: 0.1 * jnp.sum(jnp.where(I(q) == 0, 0, 10 // I(q))),
+    "first true": lambda q: jnp.array([1.0, 2.0, 3.0])[jnp.argmax(jnp.array([-1.0, 0.0, 1.0]) > q[0])] * q[1],
+    "order of truth values": lambda q: jnp.sum(jnp.where((q > 0) < (q > 0.5), 1.0, 2.0) * q),
+    "product of truth values": lambda q: ((q > 0) @ (q > -0.5)) * 0.5 * q[0],
+    "32 bits": lambda q: 1e-3 * jnp.sum((jnp.where(q > 0, jnp.int32(77), jnp.int32(5)) * 1103515245 + 12345) % 1000) * q[0],
+    "8 bits": lambda q: 0.01 * jnp.sum(jnp.where(q > 0, jnp.uint8(200), jnp.uint8(5)) + jnp.uint8(100)) * q[0],
+    "no number made whole": lambda q: 1e-20 * jnp.sum(jnp.sqrt(q).astype(int)) * q[0],
+    "too large a number made whole": lambda q: 1e-20 * jnp.sum((1e25 * q).astype(int)) * q[0],
+    "first that is no number": lambda q: 0.1 * jnp.argmax(jnp.log(q)) * q[0],
+    "signed zeros": lambda q: jnp.arctan2(0.0, -1 - q[0] ** 2) * q[0] + 0.3 * jnp.arctan2(-0.0, -1 - q[0] ** 2) * q[1] + jnp.sum(jnp.arctan2(0.0 - jnp.maximum(q, 0.0), -1.0)),
+    "small arguments of erfinv": lambda q: 1e7 * jnp.sum(jax.scipy.special.erfinv(q * 1e-7)),
+    "one of three": lambda q: jnp.sum(jax.vmap(lambda x: jax.lax.switch(jnp.clip(I(jnp.floor(3 * x)), 0, 2), [jnp.sin, jnp.cos, jnp.tanh], x))(q)),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", EDGES)
+def test_edges(name):
+    system = gm.System(lambda q: 0.5 * jnp.sum(q**2) + EDGES[name](q))
+    rng = np.random.default_rng(3)
+    for _ in range(3):
+        q, p = rng.uniform(-1, 1, (2, 3))
+        expected, got = (gm.simulate(system, q, p0=p, method=gm.Verlet(), dt=0.02, t_end=0.4, save_every=4, engine=e) for e in ("xla", "native"))
+        np.testing.assert_allclose(got.q, expected.q, rtol=1e-11, atol=1e-12)
+        np.testing.assert_allclose(got.energy, expected.energy, rtol=1e-11, atol=1e-12)
+
+
 def test_operations():
     """Over and over from different places: each operation meets different numbers, and each branch is taken."""
     system = gm.System(_strange, params={"floor": 0.1})

@@ -18,13 +18,13 @@ import time
 import zlib
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import h5py
 import jax
 import numpy as np
 import psutil
 import pytest
-from click.testing import Result
 from typer.testing import CliRunner
 
 import geomint as gm
@@ -261,7 +261,7 @@ RUN = ("run", "fpu", "--dt", 0.002, "--members", 9, "--spread", 0.01, "--seed", 
 LONG = 160_000  # seconds, so that a signal finds it on its way
 
 
-def here(*arguments: object, code: int = 0) -> Result:
+def here(*arguments: object, code: int = 0) -> Any:
     """A command in this process."""
     result = CliRunner().invoke(app, list(map(str, arguments)))
     assert result.exit_code == code, result.output

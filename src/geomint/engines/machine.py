@@ -78,7 +78,8 @@ class Machine(Remembering):
         if operation in COMPARE:
             if real:
                 return (b.fcmp_unordered if operation == "ne" else b.fcmp_ordered)(COMPARE[operation], *x)
-            return b.icmp_signed(COMPARE[operation], *x)
+            # A truth value is one bit, which read with a sign is −1.
+            return (b.icmp_unsigned if _element(kind) == TRUTH else b.icmp_signed)(COMPARE[operation], *x)
         if operation in ("and", "or", "xor"):
             return {"and": b.and_, "or": b.or_, "xor": b.xor}[operation](*x)
         if operation == "not":
@@ -91,7 +92,9 @@ class Machine(Remembering):
             return made
         if real and operation in ("add", "sub"):
             return self.sum(operation, *x)
-        rule = _REAL.get(operation) if real else _WHOLE.get(operation)
+        if not real and operation in ("div", "rem"):
+            return self.whole_division(operation, *x)
+        rule = _REAL.get(operation) if real else _WHOLE.get(operation) if _element(kind) == WHOLE else None
         if rule is not None:
             return rule(b, *x)
         if real and operation in INTRINSIC:
@@ -123,6 +126,15 @@ class Machine(Remembering):
             return self.intrinsic("llvm.fma", first, second, b.fneg(y) if operation == "sub" else y)
         return b.fadd(x, y) if operation == "add" else b.fsub(x, y)
 
+    def whole_division(self, operation: str, x: Any, y: Any) -> Any:
+        """As XLA: x/0 = −1 and x rem 0 = x; and no trap for the least number over −1, nor in lanes that do not count."""
+        b, number = self.builder, functools.partial(self.number, x.type)
+        by_zero, by_minus_one = b.icmp_signed("==", y, number(0)), b.icmp_signed("==", y, number(-1))
+        safe = b.select(b.or_(by_zero, by_minus_one), number(1), y)
+        plain = b.sdiv(x, safe) if operation == "div" else b.srem(x, safe)
+        over_zero, over_minus_one = (number(-1), b.sub(number(0), x)) if operation == "div" else (x, number(0))
+        return b.select(by_zero, over_zero, b.select(by_minus_one, over_minus_one, plain))
+
     @staticmethod
     def kind_like(kind: Any, element: Any) -> Any:
         return ir.VectorType(element, kind.count) if isinstance(kind, ir.VectorType) else element
@@ -148,9 +160,15 @@ class Machine(Remembering):
         if to == "f":
             return b.uitofp(x, kind) if old == TRUTH else b.sitofp(x, kind)
         if to == "i":
-            return b.zext(x, kind) if old == TRUTH else b.fptosi(x, kind)
+            return b.zext(x, kind) if old == TRUTH else self.truncated(x, kind)
         zero = self.number(x.type, 0)
         return b.fcmp_unordered("!=", x, zero) if old == REAL else b.icmp_signed("!=", x, zero)
+
+    def truncated(self, x: Any, kind: Any) -> Any:
+        """The whole number toward zero; the nearest there is for those too large, and 0 for what is no number, as XLA does."""
+        many = f"v{kind.count}" if isinstance(kind, ir.VectorType) else ""
+        name = f"llvm.fptosi.sat.{many}i64.{many}f64"
+        return self.builder.call(self.module.globals.get(name) or ir.Function(self.module, ir.FunctionType(kind, [x.type]), name), [x])
 
     def intrinsic(self, name: str, x: Any, *more: Any, result: Any = None) -> Any:
         suffix = f"v{x.type.count}" if isinstance(x.type, ir.VectorType) else ""
@@ -316,7 +334,7 @@ _REAL: dict[str, Callable[..., Any]] = {
     "neg": lambda b, x: b.fneg(x),
 }
 _WHOLE: dict[str, Callable[..., Any]] = {
-    "add": lambda b, x, y: b.add(x, y), "sub": lambda b, x, y: b.sub(x, y), "mul": lambda b, x, y: b.mul(x, y), "div": lambda b, x, y: b.sdiv(x, y), "rem": lambda b, x, y: b.srem(x, y),
+    "add": lambda b, x, y: b.add(x, y), "sub": lambda b, x, y: b.sub(x, y), "mul": lambda b, x, y: b.mul(x, y),
     "neg": lambda b, x: b.sub(Machine.number(x.type, 0), x), "shift_left": lambda b, x, y: b.shl(x, y), "shift_right_arithmetic": lambda b, x, y: b.ashr(x, y),
     "shift_right_logical": lambda b, x, y: b.lshr(x, y),
 }  # fmt: skip

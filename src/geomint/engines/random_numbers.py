@@ -85,11 +85,14 @@ class RandomNumbers:
         log = value("log", multiply(code, subtract(code, 1.0, size), add(code, 1.0, size)))
         half = add(code, 2 / (math.pi * a), multiply(code, 0.5, log))
         z = value("sqrt", subtract(code, value("sqrt", subtract(code, multiply(code, half, half), multiply(code, 1 / a, log))), half))
-        left = subtract(code, 1.0, size)
+        # Small arguments: z ≈ √π|y|/2, and what is left is |y| − erf(z), which keeps their digits.
+        small, left = value("lt", size, 0.5), subtract(code, 1.0, size)
+        z = value("select", small, multiply(code, math.sqrt(math.pi) / 2, size), z)
         for _ in range(3):
             # f = erfc(z) − (1 − |y|), f' = −2/√π exp(−z²), f''/f' = −2z;  z ← z − u/(1 + z u) with u = f/f'.
             slope = multiply(code, -2 / math.sqrt(math.pi), value("exp", negate(code, multiply(code, z, z))))
-            u = divide(code, subtract(code, value("erfc", z), left), slope)
+            residual = value("select", small, subtract(code, size, value("erf", z)), subtract(code, value("erfc", z), left))
+            u = divide(code, residual, slope)
             z = subtract(code, z, divide(code, u, add(code, 1.0, multiply(code, z, u))))
         z = value("select", value("eq", size, 1.0), math.inf, z)
         return value("select", value("lt", y, 0.0), negate(code, z), z)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -49,7 +50,7 @@ class Remembering(abc.ABC):
         self.count = 0
 
     def value(self, operation: str, *arguments: Any) -> Any:
-        key = (operation, *((type(x), x) if constant(x) else id(x) for x in arguments))
+        key = (operation, *(_itself(x) if constant(x) else id(x) for x in arguments))
         for scope in reversed(self.seen):
             if key in scope:
                 return scope[key][0]
@@ -76,6 +77,11 @@ class Remembering(abc.ABC):
 
 def constant(x: Any) -> bool:
     return isinstance(x, (bool, int, float))
+
+
+def _itself(x: Any) -> tuple[Any, ...]:
+    """What tells a known number from others: also 0 from −0."""
+    return type(x), x, math.copysign(1.0, x)
 
 
 def known(x: Any) -> Values:
@@ -105,7 +111,7 @@ def add(code: Code, x: Any, y: Any) -> Any:
 
 
 def subtract(code: Code, x: Any, y: Any) -> Any:
-    return x if _is(y, 0) else negate(code, y) if _is(x, 0) else code.value("sub", x, y)
+    return x if _is(y, 0) else code.value("sub", x, y)
 
 
 def negate(code: Code, x: Any) -> Any:
@@ -141,7 +147,7 @@ def select(code: Code, which: Any, *cases: Any) -> Any:
         return cases[int(which)]
     if len(cases) != 2:
         raise NotCovered("select_n with more than two cases")
-    same = cases[0] is cases[1] or (constant(cases[0]) and constant(cases[1]) and type(cases[0]) is type(cases[1]) and cases[0] == cases[1])
+    same = cases[0] is cases[1] or (constant(cases[0]) and constant(cases[1]) and _itself(cases[0]) == _itself(cases[1]))
     return cases[0] if same else code.value("select", which, cases[1], cases[0])
 
 

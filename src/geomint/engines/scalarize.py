@@ -56,8 +56,16 @@ class Reader(SmallMatrices, RandomNumbers):
             return self.at_once(equation, operands)
         if name == "optimization_barrier":
             return operands
+        _check_types(equation, operands)
+        results = self.applied(equation, operands)
+        return [self.words(equation, x, v.aval.dtype) for x, v in zip(results, equation.outvars, strict=True)] if name in WRAPPING else results
+
+    def applied(self, equation: Any, operands: list[Values]) -> list[Values]:
+        name = equation.primitive.name
+        if name == "select_n" and equation.invars[0].aval.dtype != bool:
+            return [self.one_of(*operands)]
         if name in ELEMENTWISE:
-            return [self.words(equation, self.each(ELEMENTWISE[name], operands))]
+            return [self.each(ELEMENTWISE[name], operands)]
         if name in MOVES and not (name == "gather" and any(not constant(x) for x in operands[1].ravel())):
             return [self.moved(equation, operands)]
         rule = getattr(self, f"rule_{name.replace('-', '_')}", None)
@@ -78,11 +86,20 @@ class Reader(SmallMatrices, RandomNumbers):
         arrays = np.broadcast_arrays(*operands)
         return filled(arrays[0].shape, [rule(self.code, *entries) for entries in zip(*(x.ravel() for x in arrays), strict=True)])
 
-    def words(self, equation: Any, x: Values) -> Values:
-        """Words of 32 bits are kept in whole numbers of 64: what an operation carried beyond them is cut off."""
-        if equation.outvars[0].aval.dtype != np.uint32 or equation.primitive.name not in ("add", "sub", "mul", "neg", "not", "shift_left"):
-            return x
-        return self.each(lambda code, entry: code.value("and", entry, WORD), [x])
+    def one_of(self, which: Values, *cases: Values) -> Values:
+        """The case of that number."""
+        out = cases[0]
+        for k, case in enumerate(cases[1:], start=1):
+            out = self.each(lambda code, w, old, new, k=k: select(code, w == k if constant(w) else code.value("eq", w, k), old, new), [which, out, case])
+        return out
+
+    def words(self, equation: Any, x: Values, dtype: Any) -> Values:
+        """Numbers of 32 bits are kept in 64: what an operation carried beyond them is cut off."""
+        if dtype == np.uint32:
+            return self.each(lambda code, entry: entry & WORD if constant(entry) else code.value("and", entry, WORD), [x])
+        if dtype == np.int32:
+            return self.each(lambda code, entry: code.value("shift_right_arithmetic", code.value("shift_left", entry, 32), 32), [x])
+        return x
 
     @staticmethod
     def moved(equation: Any, operands: list[Values]) -> Values:
@@ -137,7 +154,9 @@ class Reader(SmallMatrices, RandomNumbers):
         for place in np.ndindex(*out.shape):
             best, where = rows[place][0], 0
             for i, candidate in enumerate(rows[place][1:], start=1):
-                wins = self.code.value(better, candidate, best)
+                # The first that is no number wins over all that are.
+                none = self.code.value("and", self.code.value("ne", candidate, candidate), self.code.value("eq", best, best))
+                wins = self.code.value("or", self.code.value(better, candidate, best), none)
                 best, where = select(self.code, wins, best, candidate), select(self.code, wins, where, i)
             out[place] = where
         return out
@@ -186,12 +205,17 @@ class Reader(SmallMatrices, RandomNumbers):
         return self.each(lambda code, entry: power(code, entry, equation.params["y"]), [x])
 
     def rule_convert_element_type(self, equation: Any, x: Values) -> Values:
-        old, new = (np.dtype(v.aval.dtype).kind.replace("u", "i") for v in (equation.invars[0], equation.outvars[0]))
+        before, after = (np.dtype(v.aval.dtype) for v in (equation.invars[0], equation.outvars[0]))
+        old, new = before.kind.replace("u", "i"), after.kind.replace("u", "i")
         if old == new:
-            narrower = equation.outvars[0].aval.dtype == np.uint32 and equation.invars[0].aval.dtype != np.uint32
-            return self.each(lambda code, entry: code.value("and", entry, WORD), [x]) if narrower else x
-        cast = {"f": float, "i": int, "b": bool}[new]
-        return self.each(lambda code, entry: cast(entry) if constant(entry) else code.value(f"to {new}", entry), [x])
+            return x if old != "i" or (after.itemsize >= before.itemsize and after.kind == before.kind) else self.words(equation, x, after)
+        if new == "f":
+            return self.each(lambda code, entry: float(entry) if constant(entry) else code.value("to f", entry), [x])
+        if new == "i" and old == "f" and after != jax.dtypes.canonicalize_dtype(int):
+            raise NotCovered(f"real numbers made {after}")
+        if any(constant(entry) for entry in x.ravel()) and old == "f":
+            raise NotCovered("known real numbers made whole, beside others")
+        return self.each(lambda code, entry: {"i": int, "b": bool}[new](entry) if constant(entry) else code.value(f"to {new}", entry), [x])
 
     def rule_clamp(self, equation: Any, low: Values, x: Values, high: Values) -> Values:
         return self.each(ELEMENTWISE["min"], [self.each(ELEMENTWISE["max"], [low, x]), high])
@@ -244,9 +268,13 @@ class Reader(SmallMatrices, RandomNumbers):
                 start[axis] = filled((), [i])
             cut = lambda place: np.squeeze(x[tuple(slice(k, k + size) for k, size in zip(place, sizes, strict=True))], axis=tuple(gone))
             found = self._chosen(last, start, cut)
+            if fills and any(constant(i) and not 0 <= i <= last[axis] for axis, i in zip(numbers.start_index_map, index, strict=True)):
+                raise NotCovered("gather out of bounds")
             beyond = [self.code.value("gt" if high else "lt", i, last[axis] if high else 0) for axis, i in zip(numbers.start_index_map, index, strict=True) if not constant(i) for high in (0, 1)]
-            if not fills or not beyond or equation.outvars[0].aval.dtype.kind != "f":
+            if not fills or not beyond:
                 return found
+            if equation.outvars[0].aval.dtype.kind != "f" or p.get("fill_value") is not None:
+                raise NotCovered("gather with indices that may be out of bounds")
             outside = functools.reduce(lambda a, b: self.code.value("or", a, b), beyond)
             return self.each(lambda code, entry: select(code, outside, entry, math.nan), [found])
 
@@ -312,6 +340,30 @@ class Reader(SmallMatrices, RandomNumbers):
         before = lengths.matvec + lengths.vecmat
         right = operands[sum(lengths) :]
         return self.read(jaxprs.solve, [*operands[before : before + lengths.solve], *right])
+
+
+# Results of 32 bits that may be carried beyond them.
+WRAPPING = {"add", "sub", "mul", "neg", "abs", "not", "shift_left", "integer_pow", "square", "reduce_sum", "reduce_prod", "cumsum", "dot_general", "scatter-add", "scatter-mul", "sign"}
+BITS = {"shift_right_logical", "shift_left", "and", "or", "xor", "bitcast_convert_type", "convert_element_type", "random_bits"}
+SHIFTS = {"shift_left", "shift_right_logical", "shift_right_arithmetic"}
+
+
+def _check_types(equation: Any, operands: Sequence[Values]) -> None:
+    """Single values are doubles, whole numbers of 64 bits and truth values; other types only where they come to the same."""
+    name = equation.primitive.name
+    real, whole = jax.dtypes.canonicalize_dtype(float), jax.dtypes.canonicalize_dtype(int)
+    for v in (*equation.invars, *equation.outvars):
+        dtype = v.aval.dtype
+        if dtype in (real, whole, bool, np.int32, np.uint32) or jnp.issubdtype(dtype, jax.dtypes.prng_key):
+            continue
+        if not (name in MOVES or (dtype == np.uint64 and name in BITS) or (dtype == np.float32 and name in ("select_n", "convert_element_type") and v in equation.invars)):
+            raise NotCovered(f"numbers of type {dtype}")
+    if name in SHIFTS and any(not constant(x) or not 0 <= x < 64 for x in operands[1].ravel()):
+        raise NotCovered("shifts by amounts that are computed")
+    if name == "shift_right_logical" and equation.invars[0].aval.dtype == np.int32:
+        raise NotCovered("logical shifts of signed numbers")
+    if equation.outvars[0].aval.dtype == bool and name in ("dot_general", "mul", "add", "reduce_sum", "reduce_prod", "cumsum"):
+        raise NotCovered(f"{name} of truth values")
 
 
 def _parts(equation: Any) -> list[tuple[int, Any]]:
