@@ -73,11 +73,11 @@ def test_relaxation_saves_sweeps():
 
     model = gm.models.chain(n=40)
     mech = gm.Mechanics(model.system, model.q0.shape)
-    free = jnp.asarray(model.q0 + 1e-3 * np.random.default_rng(0).normal(size=model.q0.shape))
+    p = jnp.asarray(1e-3 * np.random.default_rng(0).normal(size=model.q0.shape))
     counts = []
     for relaxation in (1.0, 1.85):
         manifold = find_manifold("sweep", relaxation, [(model.system, model.q0)])
-        placed = manifold.place(mech, jnp.asarray(model.q0), free, jnp.zeros(40))
+        placed = manifold.place(mech, jnp.asarray(model.q0), p, jnp.asarray(1.0), jnp.zeros(40))
         assert placed.converged
         counts.append(int(placed.rounds))
     assert counts[1] < counts[0] / 5, counts

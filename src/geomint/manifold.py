@@ -1,13 +1,13 @@
 """Onto the manifold g(q) = 0 and into its tangent spaces: the solver under every constrained method.
 
-    position:   g(Q − M⁻¹G(q)ᵀμ) = 0 for μ, from a free point Q and the point q the forces act at
+    position:   g(Q) = 0,   Q = q + h M⁻¹(p − G(q)ᵀμ)   for the impulse μ of the constraint in a drift of length h
     momentum:   (G M⁻¹Gᵀ) ν = G M⁻¹p,   p ← p − Gᵀν
 
-Newton's matrix G(Q) M⁻¹G(q)ᵀ has the structure of G M⁻¹Gᵀ (blocks for molecules, a band for chains), which is found before
+Newton's matrix h G(Q) M⁻¹G(q)ᵀ has the structure of G M⁻¹Gᵀ (blocks for molecules, a band for chains), which is found before
 the run. It is formed at the first guess, which is extrapolated and so almost right: the iteration with that one matrix
 gains as many digits a round as the guess has. Only where it does not is the matrix formed again.
 
-The iteration goes on until the correction of Q is at round-off of max |Q|: a looser tolerance would leave an error that
+The iteration goes on until the correction of Q is at round-off of |Q|: a looser tolerance would leave an error that
 depends on the path and shows as a drift. Derivatives are those of the root, not of the iteration.
 
 Other ways to the same root: the classical sweep of SHAKE, one constraint after another, also over-relaxed; and closed
@@ -31,23 +31,23 @@ from scipy import sparse
 
 from .constraints import UPPER, WEIGHTS, OnSphere, Orthogonal
 from .linalg import Plan, newton
-from .linalg.native import largest_difference
+from .linalg.elimination import Turned
+from .linalg.native import inner
 from .linalg.sparsity import greedy_colours
 from .linalg.structure import dense
 from .mechanics import Mechanics
 from .system import mass_is_matrix
 
-CHORDS = 6  # rounds with one matrix
-MATRICES = 20  # matrices in one solve, half of them from the guess
+MATRICES = 20  # in one solve that the first does not do for, half of them from the guess
+SMALL = 32  # coordinates up to which a position is computed where it is used rather than carried through a loop
 SWEEPS = 5_000_000
 QUIET = 20  # sweeps in a row that come no nearer, before they count as ended at round-off
-DONE, POOR, AWAY = 1, 2, 3  # what ends the rounds with one matrix
 
 
 class Placed(NamedTuple):
     """A root of the position equation."""
 
-    multipliers: Array  # μ
+    impulse: Array  # μ
     converged: Any
     rounds: Any  # iterations or sweeps it took
 
@@ -60,101 +60,112 @@ class Manifold(eqx.Module):
     relaxation: Any = 1.0
 
     # --- positions --------------------------------------------------------------------------------------------------
-    def place(self, mech: Any, q: Array, free: Array, guess: Array) -> Placed:
-        """μ with g(free − M⁻¹G(q)ᵀμ) = 0."""
+    def place(self, mech: Any, q: Array, p: Array, h: Array, guess: Array) -> Placed:
+        """μ with g(q + h M⁻¹(p − G(q)ᵀμ)) = 0."""
         if self.way == "sphere":
-            return _on_sphere(mech, q, free)
+            return _on_sphere(mech, q, q + mech.displacement(p, h), h)
         if self.way == "rotation":
-            return _rotation(mech, q, free)
+            return _rotation(mech, q, q + mech.displacement(p, h), h)
         pull = jax.vjp(mech.constraint, q)[1]
-        shift = lambda multipliers: mech.velocity(pull(multipliers)[0])
-        residual = lambda multipliers: mech.constraint(free - shift(multipliers))
+        at = lambda impulse: q + mech.displacement(p - pull(impulse)[0], h)
+        shift = lambda impulse: mech.displacement(pull(impulse)[0], h)
         iterate = self._sweeps if self.way == "sweep" else self._chords
 
         def solve(_: Any, start: Array) -> tuple[Array, tuple[Array, Array]]:
-            found = iterate(mech, free, shift, start)
-            return found.multipliers, (found.converged.astype(start.dtype), found.rounds.astype(start.dtype))  # JAX wants floats
+            found = iterate(mech, at, shift, h, start)
+            return found.impulse, (found.converged.astype(start.dtype), found.rounds.astype(start.dtype))  # JAX wants floats
 
         # The sign makes the operator close to a positive definite one.
-        tangent = lambda linear, right: -self.plan.factor(lambda d: -linear(d), right.dtype).solve(right)
+        tangent = lambda linear, right: -self._matrix(lambda d: -linear(d), h, right.dtype).solve(right)
+        residual = lambda impulse: mech.constraint(at(impulse))
         root, (converged, rounds) = jax.lax.custom_root(residual, guess, solve, tangent, has_aux=True)
         return Placed(root, converged > 0, rounds)
 
-    def _chords(self, mech: Mechanics, free: Array, shift: Any, start: Array) -> Placed:
-        """Newton's method with a matrix kept as long as it serves."""
-        at = lambda multipliers: free - shift(multipliers)
-        tiny = jnp.finfo(free.dtype).eps * largest_difference(free, jnp.zeros_like(free))
+    def _matrix(self, apply: Any, h: Array, dtype: Any) -> Any:
+        """Newton's matrix, made ready: positive for h > 0. What wants a positive one for h < 0 too is told of the sign."""
+        if self.plan.kind != "matrix-free":
+            return self.plan.factor(apply, dtype)
+        return Turned(jnp.sign(h), self.plan.factor(lambda d: jnp.sign(h) * apply(d), dtype))
+
+    def _chords(self, mech: Any, at: Any, shift: Any, h: Array, start: Array) -> Placed:
+        """Newton's method: with the matrix of the guess as long as that serves, then with a new one in every round."""
+        number, guessed = jnp.finfo(start.dtype), at(start)
+        rounding, far = number.eps**2 / (mech.lightness(guessed) * jnp.abs(h)), jnp.asarray(number.eps**-2, start.dtype)
+        unit = lambda q: 1 / (rounding * inner(q, q) + number.tiny)
 
         def matrix(q: Array) -> Any:
-            return self.plan.factor(lambda d: jax.jvp(mech.constraint, (q,), (shift(d),))[1], free.dtype)
+            return self._matrix(lambda d: jax.jvp(mech.constraint, (q,), (shift(d),))[1], h, start.dtype)
 
-        def rounds_with_one(s):
-            multipliers, correction, size, verdict, total, matrices = s
-            # What led away is taken back; a guess that led nowhere is given up for none at all.
-            again = matrices == MATRICES // 2
-            multipliers = jnp.where(again, 0.0, multipliers - jnp.where(verdict == AWAY, correction, 0.0))
-            size = jnp.where(again, jnp.inf, size)
-            q = at(multipliers)
-            factored = matrix(q)
+        def corrected(factored: Any, q: Array, unit: Array, before: Array) -> tuple[Array, Array, Array]:
+            """The correction, its size, and whether it is the last one needed, after one of the size given.
 
-            def advance(s):
-                multipliers, _, q, size, rounds, _ = s
-                correction = factored.solve(mech.constraint(q))
-                multipliers = multipliers + correction
-                moved = at(multipliers)
-                change = largest_difference(moved, q)
-                # At round-off; or the next correction would be far below it; or as small as rounding lets it become.
-                next_is_lost = (rounds > 0) & (10 * change * change <= tiny * size)
-                stalled = (2 * change >= size) & (1e-3 * change <= tiny)
-                done = (change <= tiny) | next_is_lost | stalled
-                # Slower than this, a new matrix pays; NaN ends it.
-                poor = jnp.where((rounds > 0) & ~(3 * change <= size), jnp.where(change <= size, POOR, AWAY), 0)
-                poor = jnp.where((poor == 0) & (rounds + 1 >= CHORDS), POOR, poor)
-                return multipliers, correction, moved, change, rounds + 1, jnp.where(done, DONE, poor)
+            The correction c of g moves Q by ΔQ with ΔQᵀM ΔQ = h c·g. Sizes are squares of lengths in units of the rounding of Q,
+            which is `far` itself."""
+            g = mech.constraint(q)
+            correction = factored.solve(g)
+            size = unit * jnp.abs(inner(correction, g))
+            # It is at round-off, or the next one would be far below it.
+            return correction, size, (size <= 1) | ((before < far) & (100 * size * size <= before))
 
-            begin = (multipliers, correction, q, size, 0, jnp.zeros((), int))
-            multipliers, correction, _, size, rounds, verdict = jax.lax.while_loop(lambda s: s[5] == 0, advance, begin)
-            return multipliers, correction, size, verdict, total + rounds, matrices + 1
+        factored, length = matrix(guessed), unit(guessed)
+        carried = guessed.size > SMALL
 
-        def unfinished(s):
-            _, _, _, verdict, _, matrices = s
-            return (verdict != DONE) & (matrices < MATRICES)
+        def chord(s):
+            impulse, kept, before, _, _, rounds = s
+            correction, size, done = corrected(factored, kept[0] if kept else at(impulse), length, before)
+            # Where a round gains less than a digit, it is not taken, and a new matrix pays; NaN compares false and ends it.
+            gains = 100 * size <= before
+            impulse = impulse + jnp.where(gains, correction, 0.0)
+            return impulse, (at(impulse),) if carried else (), size, done, done | ~gains, rounds + 1
 
-        begin = (start, jnp.zeros_like(start), jnp.asarray(jnp.inf, free.dtype), jnp.zeros((), int), 0, 0)
-        multipliers, _, _, verdict, total, _ = jax.lax.while_loop(unfinished, rounds_with_one, begin)
-        return Placed(multipliers, verdict == DONE, total)
+        no = jnp.zeros((), bool)
+        impulse, _, _, done, _, rounds = jax.lax.while_loop(lambda s: ~s[4], chord, (start, (guessed,) if carried else (), far, no, no, 0))
 
-    def _sweeps(self, mech: Mechanics, free: Array, shift: Any, start: Array) -> Placed:
-        """ΔΛ_i = ω g_i(Q)/(G_i(Q) M⁻¹G_i(q)ᵀ), one constraint after another until all are at round-off. Constraints that
+        def newton(s):
+            impulse, before, _, count = s
+            # A guess that led nowhere is given up for none at all.
+            again = count == MATRICES // 2
+            impulse, before = jnp.where(again, 0.0, impulse), jnp.where(again, far, before)
+            q = at(impulse)
+            correction, size, done = corrected(matrix(q), q, unit(q), before)
+            stalled = (4 * size >= before) & (size <= 1e6)  # as small as rounding lets it become
+            return impulse + correction, size, done | stalled, count + 1
+
+        unfinished = lambda s: ~s[2] & (s[3] < MATRICES)
+        impulse, _, done, more = jax.lax.while_loop(unfinished, newton, (impulse, far, done, 0))
+        return Placed(impulse, done, rounds + more)
+
+    def _sweeps(self, mech: Mechanics, at: Any, shift: Any, h: Array, start: Array) -> Placed:
+        """Δμ_i = ω g_i(Q)/(h G_i(Q) M⁻¹G_i(q)ᵀ), one constraint after another until all are at round-off. Constraints that
         share no coordinate are done together, which changes nothing but the order."""
         colours = _sweep_colours(self.plan)
         groups = jnp.asarray(colours[None, :] == np.arange(colours.max() + 1)[:, None])
+        free = at(jnp.zeros_like(start))
         tiny = jnp.finfo(free.dtype).eps * jnp.max(jnp.abs(free))
+        lightest = jnp.sqrt(mech.lightness(free) * jnp.abs(h))
 
-        lightest = jnp.sqrt(jnp.max(mech.velocity(jnp.ones_like(free))))
-
-        def correct(q_and_multipliers, group):
-            q, multipliers = q_and_multipliers
+        def correct(q_and_impulse, group):
+            q, impulse = q_and_impulse
             value, rate = jax.jvp(mech.constraint, (q,), (shift(group.astype(q.dtype)),))
             rate = jnp.where(group, rate, 1.0)
             change = jnp.where(group, self.relaxation * value / rate, 0.0)
             # How far the constraints of this group are away, as lengths.
             off = lightest * jnp.max(jnp.where(group, jnp.abs(value) / jnp.sqrt(jnp.abs(rate)), 0.0))
-            return (q - shift(change), multipliers + change), off
+            return (q - shift(change), impulse + change), off
 
         def sweep(s):
-            multipliers, _, least, quiet, count = s
+            impulse, _, least, quiet, count = s
             # From μ anew, or the rounding of thousands of sweeps adds up. Small corrections do not mean that the root is
             # near, so slowly do sweeps converge: what is left of g tells, down to its own rounding.
-            (_, multipliers), offs = jax.lax.scan(correct, (free - shift(multipliers), multipliers), groups)
+            (_, impulse), offs = jax.lax.scan(correct, (at(impulse), impulse), groups)
             off = jnp.max(offs)
             quiet = jnp.where((off >= least) & (off <= 100 * tiny), quiet + 1, 0)
-            return multipliers, off, jnp.minimum(off, least), jnp.where(off <= 2 * tiny, QUIET, quiet), count + 1
+            return impulse, off, jnp.minimum(off, least), jnp.where(off <= 2 * tiny, QUIET, quiet), count + 1
 
         unfinished = lambda s: (s[3] < QUIET) & (s[4] < SWEEPS) & jnp.isfinite(s[1])
         begin = (start, jnp.zeros((), free.dtype), jnp.asarray(jnp.inf, free.dtype), 0, 0)
-        multipliers, _, _, quiet, count = jax.lax.while_loop(unfinished, sweep, begin)
-        return Placed(multipliers, quiet >= QUIET, count)
+        impulse, _, _, quiet, count = jax.lax.while_loop(unfinished, sweep, begin)
+        return Placed(impulse, quiet >= QUIET, count)
 
     def polish(self, q: Array) -> Array:
         """What brings q back onto the manifold where a closed form leaves rounding to add up: ½Q(I − QᵀQ) for rotations."""
@@ -217,8 +228,8 @@ def closed_plan(n: int, way: str) -> Plan:
     return dataclasses.replace(dense(n), description=description)
 
 
-def _on_sphere(mech: Mechanics, q: Array, free: Array) -> Placed:
-    """|X − a n|² = R² with n = q − c, X = free − c: a = C/(B + √(B² − C R²)), B = n·X, C = |X|² − R²; and M⁻¹Gᵀμ = a n."""
+def _on_sphere(mech: Mechanics, q: Array, free: Array, h: Array) -> Placed:
+    """|X − a n|² = R² with n = q − c, X = free − c: a = C/(B + √(B² − C R²)), B = n·X, C = |X|² − R²; and h M⁻¹Gᵀμ = a n."""
     sphere = mech.system.constraint
     arm, there = q - sphere.centre, free - sphere.centre
     reach = jnp.sum(arm**2, axis=-1)
@@ -226,10 +237,10 @@ def _on_sphere(mech: Mechanics, q: Array, free: Array) -> Placed:
     root = b**2 - c * reach
     a = c / (b + jnp.sqrt(root))
     mass = jnp.broadcast_to(mech.system.mass, q.shape)[..., 0]
-    return Placed(jnp.atleast_1d(0.5 * mass * a), jnp.all(root > 0), jnp.zeros((), int))
+    return Placed(jnp.atleast_1d(0.5 * mass * a) * (1 / h), jnp.all(root > 0), jnp.zeros((), int))
 
 
-def _rotation(mech: Mechanics, q: Array, free: Array) -> Placed:
+def _rotation(mech: Mechanics, q: Array, free: Array, h: Array) -> Placed:
     """Q D = X D − qΛ with Λ symmetric: R = qᵀQ has the skew part of R D that B = qᵀX D has. In quaternions, with e₀ from
     |e| = 1 and D = diag(d):   2e₀e₁(d₂ + d₃) + 2e₂e₃(d₂ − d₃) = B₃₂ − B₂₃ and cyclic. (Hairer, Lubich, Wanner, VII.5.3.)"""
     d = jnp.broadcast_to(mech.system.mass, q.shape)[..., 0, :]
@@ -257,4 +268,4 @@ def _rotation(mech: Mechanics, q: Array, free: Array) -> Placed:
     symmetric = 0.5 * (symmetric + jnp.swapaxes(symmetric, -1, -2))
     # Gᵀμ = qΛ for the six equations of the upper triangle: Λ_ii = 2μ_ii, Λ_ij = √2 μ_ij.
     multipliers = symmetric[..., *UPPER] * np.where(WEIGHTS == 1, 0.5, 1 / WEIGHTS)
-    return Placed(multipliers.reshape(-1), converged, jnp.zeros((), int))
+    return Placed(multipliers.reshape(-1) * (1 / h), converged, jnp.zeros((), int))

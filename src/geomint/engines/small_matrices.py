@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .scalar_values import Code, NotCovered, Values, constant, divide, filled, multiply, select, subtract
+from .scalar_values import Code, NotCovered, Values, add, constant, divide, filled, multiply, select, subtract
 
 
 class SmallMatrices:
@@ -59,7 +59,7 @@ class SmallMatrices:
 
     def rule_ffi_call(self, equation: Any, *operands: Values) -> Values:
         """What `linalg.native` does by a call: here it is written out with the rest."""
-        rule = {"geomint_eliminate": self._eliminated, "geomint_substitute": self._substituted, "geomint_largest_difference": self._largest_difference}
+        rule = {"geomint_eliminate": self._eliminated, "geomint_substitute": self._substituted, "geomint_inner": self._inner}
         name = equation.params["target_name"]
         if name not in rule:
             raise NotCovered(f"the foreign function {name}")
@@ -86,11 +86,10 @@ class SmallMatrices:
                 x[i] = multiply(self.code, subtract(self.code, x[i], multiply(self.code, above[i], x[i + 1])) if i + 1 < len(x) else x[i], inverse[i])
         return out
 
-    def _largest_difference(self, x: Values, y: Values) -> Values:
+    def _inner(self, x: Values, y: Values) -> Values:
         out = np.empty(x.shape[:-1], object)
         for place in np.ndindex(*x.shape[:-1]):
-            sizes = [self.code.value("abs", subtract(self.code, a, b)) for a, b in zip(x[place], y[place], strict=True)]
-            out[place] = functools.reduce(lambda a, b: self.code.value("max", a, b), sizes)
+            out[place] = functools.reduce(lambda a, b: add(self.code, a, b), [multiply(self.code, a, b) for a, b in zip(x[place], y[place], strict=True)])
         return out
 
     def _largest(self, column: Values, first: int) -> Any:

@@ -26,6 +26,16 @@ class Factored(eqx.Module):
         """x with K x = right."""
 
 
+class Turned(Factored):
+    """sign · K for a K made ready."""
+
+    sign: Array
+    factored: Factored
+
+    def solve(self, right: Array) -> Array:
+        return self.sign * self.factored.solve(right)
+
+
 def invert(matrix: Array) -> Array:
     """The inverses of a batch of small matrices (N, b, b): Gauss–Jordan written out, or a library's."""
     b = matrix.shape[-1]

@@ -266,12 +266,11 @@ class Rattle(Constrained):
         def drift(moving: Carry, h: Array) -> Carry:
             q, p, impulses, i, status, force = moving
             here = value(q)
-            placed = manifold.place(moved, here, here + moved.displacement(p, h), impulses[i] * h)
-            impulse = placed.multipliers / h
-            p = p - mech.constraint_force(here, impulse)
+            placed = manifold.place(moved, here, value(p), h, impulses[i])
+            p = p - mech.constraint_force(here, placed.impulse)
             q = q + moved.displacement(p, h)
             q = q + manifold.polish(value(q)) if manifold.way == "rotation" else q
-            impulses = impulse[None] if self._drifts == 1 else jax.lax.dynamic_update_index_in_dim(impulses, impulse, i, 0)
+            impulses = placed.impulse[None] if self._drifts == 1 else jax.lax.dynamic_update_index_in_dim(impulses, placed.impulse, i, 0)
             force = (mech.force(q),) if force else ()
             return q, p, impulses, i + 1, jnp.where((status == 0) & ~placed.converged, OFF, status), force
 
@@ -306,8 +305,8 @@ class Shake(Constrained):
         """p + kick·(f − Gᵀλ) such that a drift by h ends on the manifold; and λ."""
         here = value(q)
         p = p + kick * mech.force(here)
-        placed = self.held(mech, q).place(mech, here, here + mech.displacement(p, h), guess * (h * kick))
-        return p - mech.constraint_force(here, placed.multipliers / h), placed.multipliers / (h * kick), placed.converged
+        placed = self.held(mech, q).place(mech, here, value(p), h, guess * kick)
+        return p - mech.constraint_force(here, placed.impulse), placed.impulse * (1 / kick), placed.converged
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
         q = state.q

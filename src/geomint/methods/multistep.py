@@ -174,12 +174,11 @@ class SymmetricMultistep(Constrained):
         others = self._weighted(rho_tilde[:-1], carry.momenta[2:])
         status, multipliers = carry.status, carry.multipliers
         if mech.system.constraint is not None:
-            free = here + mech.displacement(value(summed) - others, dt)
             guess = self._weighted((-1, 4, -6, 4), multipliers)
-            placed = self.held(mech, here).place(mech, here, free, guess * (last * dt**2))
-            impulse = mech.constraint_force(here, placed.multipliers / dt)
-            summed, force = summed - impulse, force - impulse / (last * dt)
-            newest = placed.multipliers / (last * dt**2)
+            placed = self.held(mech, here).place(mech, here, value(summed) - others, dt, guess * (last * dt))
+            impulse, by_length = mech.constraint_force(here, placed.impulse), 1 / (last * dt)
+            summed, force = summed - impulse, force - impulse * by_length
+            newest = placed.impulse * by_length
             multipliers = jnp.concatenate([multipliers[1:], newest[None]])
             status = jnp.where((status == 0) & ~placed.converged, OFF, status)
         p = value(summed) - others

@@ -115,6 +115,9 @@ class Heavier(eqx.Module):
     def displacement(self, p: Any, h: Array) -> Array:
         return h * self.velocity(p)
 
+    def lightness(self, q: Array) -> Array:
+        return self.mech.lightness(q)  # what is heavier is bound by it too
+
     def constraint(self, q: Any) -> Array:
         return self.mech.constraint(q)
 

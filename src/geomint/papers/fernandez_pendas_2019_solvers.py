@@ -80,9 +80,9 @@ def best_relaxation(n: int) -> float:
 def first_place(manifold: Manifold, system: Any, q: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Where a solver of geomint takes the same first step, and how many rounds it needs."""
     mech = derive(system, q.shape)
-    free = q + 0.5 * STEP**2 * mech.force(q)
-    placed = manifold.place(mech, q, free, jnp.zeros(len(q), q.dtype))
-    return free - mech.velocity(mech.constraint_force(q, placed.multipliers)), placed.rounds
+    p = 0.5 * STEP * mech.force(q)
+    placed = manifold.place(mech, q, p, jnp.asarray(STEP), jnp.zeros(len(q), q.dtype))
+    return q + mech.displacement(p - mech.constraint_force(q, placed.impulse), jnp.asarray(STEP)), placed.rounds
 
 
 def place(n: int, solver: str, relaxation: float = 1.0) -> tuple[np.ndarray, int]:
