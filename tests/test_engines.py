@@ -9,9 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton
 
 import geomint as gm
-from geomint.engines import Clock, Xla, kernel, machine, native
+from geomint.engines import Clock, Xla, assembly, kernel, machine, native
 from geomint.engines.program import Plan
 from geomint.methods.base import Method, Traits
 from geomint.run import loop
@@ -111,6 +113,19 @@ def test_kernels_are_written_for_a_gpu(method):
     program = kernel.compiled(Plan(method, system, carry, "states"), kernel.Shape(engine.layout.width, 2, len(q), 32, 1, interpret=False))
     text = program.trace(method, system, carry, *engine.told(0, 1, 1)).lower(lowering_platforms=("cuda",)).as_text()
     assert "triton" in text
+
+
+@pytest.mark.skipif(jax.default_backend() != "gpu", reason="an NVIDIA GPU")
+def test_reciprocals():
+    random = np.random.default_rng(0)
+    usual = np.ldexp(random.uniform(1, 2, 2**16), random.integers(-1021, 1022, 2**16)) * random.choice([-1, 1], 2**16)
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 2.0**1023, 2.0**-1022, 5e-324])
+    x = np.concatenate([usual, np.resize(special, 32)])
+    given = pl.pallas_call(lambda r, o: o.__setitem__(..., assembly.reciprocal(r[...])), out_shape=jax.ShapeDtypeStruct(x.shape, float), grid=(len(x) // 32,),
+                           compiler_params=triton.CompilerParams(num_warps=1), in_specs=[pl.BlockSpec((32,), lambda i: i)], out_specs=pl.BlockSpec((32,), lambda i: i))  # fmt: skip
+    with np.errstate(divide="ignore", over="ignore"):
+        np.testing.assert_array_equal(given(x)[: 2**16], 1 / usual)
+        np.testing.assert_allclose(given(x)[2**16 :], 1 / x[2**16 :], rtol=0, atol=1e-307)
 
 
 @pytest.mark.parametrize("system", [gm.System(lambda q: jnp.sum(q**4) / 4 + q[0] * q[1] ** 2), gm.System(lambda q: jnp.sum(jnp.cos(q)))], ids=["quartic", "pendula"])
@@ -249,6 +264,13 @@ def _strange(q, k):
     return 0.05 * sum(parts) + jnp.sum(q**2)
 
 
+def _halvings(q, size, limit):
+    """What a loop makes of q while a size, known or not, is above a limit."""
+    shrunk = lambda s: (0.7 * s[0] + 0.1 * s[0] ** 2, 0.5 * s[1], jnp.where(s[2] == 0, 3, s[2] + 1))
+    x, size, rounds = jax.lax.while_loop(lambda s: s[1] > limit, shrunk, (jax.lax.stop_gradient(q), size, 0))
+    return jnp.sum(x * q) + 0.1 * rounds * q[0] + size * q[1]
+
+
 I = lambda q: q.astype(int)
 EDGES = {  # what a rule may get wrong in silence; each has done so once
     "division by zero": lambda q: 0.1 * jnp.sum(jnp.where(I(q) == 0, 0, 10 // I(q))),
@@ -262,6 +284,8 @@ EDGES = {  # what a rule may get wrong in silence; each has done so once
     "first that is no number": lambda q: 0.1 * jnp.argmax(jnp.log(q)) * q[0],
     "signed zeros": lambda q: jnp.arctan2(0.0, -1 - q[0] ** 2) * q[0] + 0.3 * jnp.arctan2(-0.0, -1 - q[0] ** 2) * q[1] + jnp.sum(jnp.arctan2(0.0 - jnp.maximum(q, 0.0), -1.0)),
     "small arguments of erfinv": lambda q: 1e7 * jnp.sum(jax.scipy.special.erfinv(q * 1e-7)),
+    "loops that are known to begin": lambda q: _halvings(q, 1.0, 0.1) + _halvings(q, 1.0, jnp.abs(jax.lax.stop_gradient(q[2]))),
+    "loops that are known not to": lambda q: _halvings(q, 0.05, 0.1),
     "one of three": lambda q: jnp.sum(jax.vmap(lambda x: jax.lax.switch(jnp.clip(I(jnp.floor(3 * x)), 0, 2), [jnp.sin, jnp.cos, jnp.tanh], x))(q)),
 }  # fmt: skip
 

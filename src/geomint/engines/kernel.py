@@ -18,8 +18,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton
 
 from ..methods import Carry
+from . import assembly
 from .block import Kept
 from .program import Loop, Numbers, Packed, Plan
 from .scalar_values import NotCovered, Remembering, constant
@@ -29,8 +31,9 @@ LONGEST = 10_000  # operations, above which compiling takes minutes
 LANES, WARPS = 32, 1  # members of one program of the grid, and the warps they are spread over
 INTERPRET = False  # the kernel without a GPU, for tests
 
+# Triton's 0 − x would take an addition, and make 0 of 0; a product with −1 is a sign.
 _OPERATIONS: dict[str, Callable[..., Any]] = {
-    "add": jnp.add, "sub": jnp.subtract, "mul": jnp.multiply, "neg": jnp.negative, "max": jnp.maximum, "min": jnp.minimum, "abs": jnp.abs, "sign": jnp.sign, "pow": jnp.power,
+    "add": jnp.add, "sub": jnp.subtract, "mul": jnp.multiply, "neg": lambda x: x * -1, "max": jnp.maximum, "min": jnp.minimum, "abs": jnp.abs, "sign": jnp.sign, "pow": jnp.power,
     "atan2": jnp.arctan2, "cbrt": jnp.cbrt, "is_finite": jax.lax.is_finite, "not": jnp.logical_not, "lt": jnp.less, "le": jnp.less_equal, "gt": jnp.greater,
     "ge": jnp.greater_equal, "eq": jnp.equal, "ne": jnp.not_equal, "sqrt": jnp.sqrt, "exp": jnp.exp, "log": jnp.log, "log1p": jnp.log1p, "expm1": jnp.expm1, "sin": jnp.sin, "cos": jnp.cos,
     "tan": jnp.tan, "asin": jnp.arcsin, "acos": jnp.arccos, "atan": jnp.arctan, "sinh": jnp.sinh, "cosh": jnp.cosh, "tanh": jnp.tanh, "floor": jnp.floor, "ceil": jnp.ceil,
@@ -44,12 +47,14 @@ class Lanes(Remembering):
 
     longest = LONGEST
 
-    def __init__(self, lanes: int, real: Any):
+    def __init__(self, lanes: int, real: Any, interpret: bool):
         super().__init__()
-        self.lanes, self.real, self.whole = lanes, real, jax.dtypes.canonicalize_dtype(int)
+        self.lanes, self.real, self.whole, self.interpret = lanes, real, jax.dtypes.canonicalize_dtype(int), interpret
         self.masks: list[Any] = []
 
     def written(self, operation: str, x: list[Any]) -> Any:
+        if operation == "div" and isinstance(x[0], float) and x[0] == 1 and jnp.shape(x[1]) and not self.interpret:
+            return assembly.reciprocal(x[1])
         if operation == "div":
             # Whole numbers are divided toward zero, as in lax.
             x = [jnp.asarray(y, other.dtype) if constant(y) and not constant(other) else jnp.asarray(y) for y, other in (x, x[::-1])]
@@ -63,6 +68,10 @@ class Lanes(Remembering):
         if operation not in _OPERATIONS:
             raise NotCovered(f"the operation {operation}")
         return _OPERATIONS[operation](*x)
+
+    def sealed(self, x: Any) -> Any:
+        """What goes round a loop."""
+        return self.spread(x) if self.interpret else assembly.sealed(self.spread(x))
 
     def spread(self, x: Any) -> Any:
         """The same in every lane."""
@@ -98,7 +107,7 @@ class Lanes(Remembering):
         def masked(moving: tuple[Any, list[Any]]) -> tuple[Any, list[Any]]:
             mask, old = moving
             with self.masked(mask):
-                new = [jnp.where(mask, self.spread(x), y) for x, y in zip(body(old), old, strict=True)]
+                new = [self.sealed(jnp.where(mask, self.spread(x), y)) for x, y in zip(body(old), old, strict=True)]
             return mask & tested(new), new
 
         return jax.lax.while_loop(lambda moving: self.any(moving[0]), masked, (tested(begin), begin))[1]
@@ -106,7 +115,7 @@ class Lanes(Remembering):
     def repeat(self, count: Any, begin: list[Any], body: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
         def scoped(i: Any, s: list[Any]) -> list[Any]:
             with self.scope():
-                return [self.spread(x) for x in body(i, s)]
+                return [self.sealed(x) for x in body(i, s)]
 
         return jax.lax.fori_loop(jnp.zeros_like(count), count, scoped, [self.spread(x) for x in begin])
 
@@ -238,7 +247,7 @@ def _kernel(plan: Plan, shape: Shape, moving: Columns, own: Columns, *refs: Any)
     ends = np.cumsum([2, 2, 2 if not plan.own_params else len(own.sizes), len(moving.sizes), len(moving.sizes), 1])
     (counts, times), given, params, carry, out, (rows,) = (refs[a:b] for a, b in itertools.pairwise([0, *ends]))
     mine = pl.ds(pl.program_id(0) * shape.lanes, shape.lanes)
-    code = Lanes(shape.lanes, moving.real)
+    code = Lanes(shape.lanes, moving.real, shape.interpret)
     keep = lambda i, row: _write(rows, [code.spread(x) for x in row], mine, i)
     numbers = Numbers(counts[0], counts[1], counts[2], times[0], times[1])
     shared = plan.given.arrays(_shared(given, plan.given))
@@ -265,8 +274,6 @@ def _launch(plan: Plan, shape: Shape, method: Any, system: Any, carry: Carry, co
 
 
 def _settings(shape: Shape) -> Any:
-    from jax.experimental.pallas import triton
-
     return triton.CompilerParams(num_warps=shape.warps, num_stages=1)
 
 

@@ -310,7 +310,14 @@ class Reader(SmallMatrices, RandomNumbers):
         shapes = [x.shape for x in begin]
         test = lambda flat: self.read(p["cond_jaxpr"], [*tests, *arrays(flat, shapes)])[0].item()
         step = lambda flat: _flat(self.read(p["body_jaxpr"], [*body, *arrays(flat, shapes)]))
-        return arrays(self.code.loop(_flat(begin), test, step), shapes)
+        flat = _flat(begin)
+        begins = test(flat)
+        if begins is False:
+            return list(begin)
+        if begins is True:
+            # The first round stands before the loop: all lanes take it, and what is known at the start folds away.
+            flat = step(flat)
+        return arrays(self.code.loop(flat, test, step), shapes)
 
     def rule_cond(self, equation: Any, which: Values, *operands: Values) -> list[Values]:
         branches = equation.params["branches"]

@@ -1,0 +1,41 @@
+"""What a kernel tells an NVIDIA machine in its own words, where the compilers between do worse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental.pallas import triton
+
+_RECIPROCAL = """{
+.reg .f64 guess, minus, error, better; .reg .b32 low, high; .reg .pred usual;
+rcp.approx.ftz.f64 guess, $1;
+neg.f64 minus, $1;
+fma.rn.f64 error, minus, guess, 0d3FF0000000000000;
+fma.rn.f64 error, error, error, error;
+fma.rn.f64 better, guess, error, guess;
+fma.rn.f64 error, minus, better, 0d3FF0000000000000;
+fma.rn.f64 better, better, error, better;
+mov.b64 {low, high}, $1;
+and.b32 high, high, 0x7fffffff;
+sub.u32 high, high, 0x00100000;
+setp.lt.u32 usual, high, 0x7fc00000;
+selp.f64 $0, better, guess, usual;
+}"""
+
+
+def reciprocal(x: Any) -> Any:
+    """1/x for doubles, in 5 operations. A division takes 8, and for numbers that are almost 0 or infinite a call, which costs registers
+    everywhere. Rounded as a division is; beyond 2^±1022 it is infinity or 0."""
+    return _told(_RECIPROCAL, x) if x.dtype == jnp.float64 else 1 / x
+
+
+def sealed(x: Any) -> Any:
+    """x itself, which the compiler takes for something new. LLVM pairs the doubles that go round a loop, and keeps those that belong to two
+    pairs twice; what is sealed it leaves alone."""
+    return _told("mov.f64 $0, $1;", x) if x.dtype == jnp.float64 else x
+
+
+def _told(text: str, x: Any) -> Any:
+    return triton.elementwise_inline_asm(text, args=[x], constraints="=d,d", pack=1, result_shape_dtypes=[jax.ShapeDtypeStruct(x.shape, x.dtype)])[0]
