@@ -43,11 +43,11 @@ class Row:
 ARGON = gm.models.argon_cluster()
 ENERGY = 10.519254 * float(ARGON.system.params["epsilon"])
 ROWS: dict[str, Callable[[], Row]] = {
-    "fpu": lambda: Row(gm.models.fpu(), gm.Verlet(form="drift"), 1e-3, 2**20, 20_000, 1e11),
-    "rattle": lambda: Row(gm.models.triple_pendulum(), gm.Rattle(), 0.01, 2**18, 4000, 1e10, 80),
-    "zhang-skeel": lambda: Row(gm.models.stiff_double_pendulum(), gm.ZhangSkeel(), 0.01, 2**18, 4000),
+    "fpu": lambda: Row(gm.models.fpu(), gm.Verlet(form="drift"), 1e-3, 2**20, 40_000, 1e11),
+    "rattle": lambda: Row(gm.models.triple_pendulum(), gm.Rattle(), 0.01, 2**18, 40_000, 1e10, 80),
+    "zhang-skeel": lambda: Row(gm.models.stiff_double_pendulum(), gm.ZhangSkeel(), 0.01, 2**18, 20_000),
     "multistep": lambda: Row(gm.models.sphere_bodies(), gm.SymmetricMultistep(8), 0.0125, 2**18, 2000),
-    "imex": lambda: Row(gm.models.fpu(), gm.IMEX(), 0.01, 2**20, 10_000),
+    "imex": lambda: Row(gm.models.fpu(), gm.IMEX(), 0.01, 2**20, 20_000),
     "energy-stepping": lambda: Row(ARGON, gm.EnergyStepping(ENERGY / 60), 1e-3, 2**16, 10),
 }
 

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax._src.lib.mlir import ir
+from jax._src.pallas.triton.lowering import _new_ir_context as new_context  # there is no public way to check a kernel without a GPU
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
@@ -111,8 +113,20 @@ def test_kernels_are_written_for_a_gpu(method):
     engine = kernel.Kernel(method, system, clock, "states")
     carry, _ = Xla.begin(engine, initial_state(q, p, 0.0, 0, False, len(q)))
     program = kernel.compiled(Plan(method, system, carry, "states"), kernel.Shape(engine.layout.width, 2, len(q), 32, 1, interpret=False))
-    text = program.trace(method, system, carry, *engine.told(0, 1, 1)).lower(lowering_platforms=("cuda",)).as_text()
-    assert "triton" in text
+    lowered = program.trace(method, system, carry, *engine.told(0, 1, 1)).lower(lowering_platforms=("cuda",))
+    kernels = list(triton_programs(lowered.compiler_ir("stablehlo").operation))
+    assert kernels
+    with new_context():
+        for k in kernels:
+            assert ir.Module.parse(k).operation.verify()
+
+
+def triton_programs(operation):
+    """The programs in Triton's language inside an operation, as bytes."""
+    for inner in (o for region in operation.regions for block in region.blocks for o in block.operations):
+        if "call_target_name" in inner.attributes and "triton" in str(inner.attributes["call_target_name"]):
+            yield inner.attributes["mhlo.backend_config"]["ir"].value_bytes
+        yield from triton_programs(inner.operation)
 
 
 @pytest.mark.skipif(jax.default_backend() != "gpu", reason="an NVIDIA GPU")

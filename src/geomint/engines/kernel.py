@@ -63,6 +63,9 @@ class Lanes(Remembering):
             return jax.lax.rem(*jnp.broadcast_arrays(*(jnp.asarray(y) for y in x)))
         if operation.startswith("to "):
             return jnp.asarray(x[0]).astype({"f": self.real, "i": self.whole, "b": bool}[operation[-1]])
+        if operation == "select":
+            # Known numbers beside a truth value that all lanes share would be taken for truth values.
+            x = [x[0], *(self.spread(y) if constant(y) else y for y in x[1:])]
         if operation == "bits to real":
             return jax.lax.bitcast_convert_type(jnp.asarray(x[0]), self.real)
         if operation not in _OPERATIONS:
