@@ -32,7 +32,7 @@ def _tangent(manifold: Manifold, system: System, q: Array, v: Array) -> Array:
     return v - mech.velocity(mech.constraint_force(q, normal))
 
 
-def project(system: System, q0: Any, v0: Any = None) -> tuple[np.ndarray, np.ndarray]:
+def project(system: Any, q0: Any, v0: Any = None) -> tuple[np.ndarray, np.ndarray]:
     """(q, v) near (q0, v0) with g(q) = 0 and G(q) v = 0: Newton steps along M⁻¹Gᵀ, then one projection of the velocity."""
     if not isinstance(system, System) or system.constraint is None:
         raise InputError("project needs a gm.System with a constraint; this one has none.")
