@@ -98,6 +98,24 @@ def test_structure_is_found():
     assert "band" in run(gm.models.chain(n=40), gm.Rattle(), 0.01, 1).solver
 
 
+@pytest.mark.parametrize(("method", "dt"), [(gm.Rattle(), 0.01), (gm.Composition(gm.Rattle(), order=8), 0.05)], ids=["Rattle", "Composition"])
+def test_a_light_particle_does_not_disturb_the_heavy_ones(method, dt):
+    """What counts as rounding is measured in positions, whatever the masses are."""
+    mass, q0 = np.array([[1.0], [1.0], [1e-14]]), np.array([[0.6, -0.8], [1.4, -1.4], [0.5, -0.5]])
+    system = gm.System(lambda q: jnp.sum(q[:2, 1]), mass=mass, constraint=gm.Distances([(None, 0), (0, 1)], 1.0))
+    found = gm.simulate(system, q0, method=method, dt=dt, t_end=100 * dt)
+    assert np.max(np.abs(found.constraint_residual)) < 2e-15
+
+
+def test_through_the_origin():
+    """A bead on a parabola leaves the origin and returns to it, where positions are far smaller than their rounding on the way."""
+    system = gm.System(lambda q: q[1], constraint=lambda q: jnp.array([q[1] - q[0] ** 2]))
+    out = gm.simulate(system, np.zeros(2), np.array([0.5, 0.0]), method=gm.Rattle(), dt=0.01, t_end=0.4)
+    back = gm.simulate(system, out.q[-1], -out.v[-1], method=gm.Rattle(), dt=0.01, t_end=0.6)
+    assert np.max(np.abs(back.q[40])) < 1e-15
+    assert np.max(np.abs(back.constraint_residual)) < 1e-16
+
+
 def test_machine_code_is_used_here():
     assert native.available()
 

@@ -72,7 +72,7 @@ class Manifold(eqx.Module):
         iterate = self._sweeps if self.way == "sweep" else self._chords
 
         def solve(_: Any, start: Array) -> tuple[Array, tuple[Array, Array]]:
-            found = iterate(mech, at, shift, h, start)
+            found = iterate(mech, q, at, shift, h, start)
             return found.impulse, (found.converged.astype(start.dtype), found.rounds.astype(start.dtype))  # JAX wants floats
 
         # The sign makes the operator close to a positive definite one.
@@ -87,25 +87,32 @@ class Manifold(eqx.Module):
             return self.plan.factor(apply, dtype)
         return Turned(jnp.sign(h), self.plan.factor(lambda d: jnp.sign(h) * apply(d), dtype))
 
-    def _chords(self, mech: Any, at: Any, shift: Any, h: Array, start: Array) -> Placed:
-        """Newton's method: with the matrix of the guess as long as that serves, then with a new one in every round."""
+    def _chords(self, mech: Any, q: Array, at: Any, shift: Any, h: Array, start: Array) -> Placed:
+        """Newton's method: with the matrix of the guess as long as that serves, then with a new one in every round.
+
+        Sizes are squares of lengths of displacements, in units of the rounding of Q, which is that of q and Q together."""
         number, guessed = jnp.finfo(start.dtype), at(start)
-        rounding, far = number.eps**2 / (mech.lightness(guessed) * jnp.abs(h)), jnp.asarray(number.eps**-2, start.dtype)
-        unit = lambda q: 1 / (rounding * inner(q, q) + number.tiny)
+        far, lost = jnp.asarray(number.eps**-2, start.dtype), 100.0 * q.size
+        unit = lambda there: 1 / (number.eps**2 * (inner(q, q) + inner(there, there)) + number.tiny)
 
-        def matrix(q: Array) -> Any:
-            return self._matrix(lambda d: jax.jvp(mech.constraint, (q,), (shift(d),))[1], h, start.dtype)
+        def matrix(there: Array) -> Any:
+            return self._matrix(lambda d: jax.jvp(mech.constraint, (there,), (shift(d),))[1], h, start.dtype)
 
-        def corrected(factored: Any, q: Array, unit: Array, before: Array) -> tuple[Array, Array, Array]:
-            """The correction, its size, and whether it is the last one needed, after one of the size given.
+        def squared(correction: Array, g: Array) -> Array:
+            """|ΔQ|² of a correction c of g. ΔQᵀM ΔQ = h c·g: with one mass for all that is enough (not in single precision, where
+            it might underflow)."""
+            if mech.one_mass and start.dtype == jnp.float64:
+                return jnp.abs(jnp.reshape(h * mech.mass_inverse, ()) * inner(correction, g))
+            moved = shift(correction)
+            return inner(moved, moved)
 
-            The correction c of g moves Q by ΔQ with ΔQᵀM ΔQ = h c·g. Sizes are squares of lengths in units of the rounding of Q,
-            which is `far` itself."""
-            g = mech.constraint(q)
+        def corrected(factored: Any, there: Array, unit: Array, before: Array) -> tuple[Array, Array, Array]:
+            """The correction, its size, and whether it is the last one needed, after one of the size given."""
+            g = mech.constraint(there)
             correction = factored.solve(g)
-            size = unit * jnp.abs(inner(correction, g))
-            # It is at round-off, or the next one would be far below it.
-            return correction, size, (size <= 1) | ((before < far) & (100 * size * size <= before))
+            size = unit * squared(correction, g)
+            # It is at round-off; or the next one would be a tenth of the rounding of a single coordinate.
+            return correction, size, (size <= 1) | ((before < far) & (lost * size * size <= before))
 
         factored, length = matrix(guessed), unit(guessed)
         carried = guessed.size > SMALL
@@ -126,8 +133,8 @@ class Manifold(eqx.Module):
             # A guess that led nowhere is given up for none at all.
             again = count == MATRICES // 2
             impulse, before = jnp.where(again, 0.0, impulse), jnp.where(again, far, before)
-            q = at(impulse)
-            correction, size, done = corrected(matrix(q), q, unit(q), before)
+            there = at(impulse)
+            correction, size, done = corrected(matrix(there), there, unit(there), before)
             stalled = (4 * size >= before) & (size <= 1e6)  # as small as rounding lets it become
             return impulse + correction, size, done | stalled, count + 1
 
@@ -135,14 +142,14 @@ class Manifold(eqx.Module):
         impulse, _, done, more = jax.lax.while_loop(unfinished, newton, (impulse, far, done, 0))
         return Placed(impulse, done, rounds + more)
 
-    def _sweeps(self, mech: Mechanics, at: Any, shift: Any, h: Array, start: Array) -> Placed:
+    def _sweeps(self, mech: Mechanics, q: Array, at: Any, shift: Any, h: Array, start: Array) -> Placed:
         """Δμ_i = ω g_i(Q)/(h G_i(Q) M⁻¹G_i(q)ᵀ), one constraint after another until all are at round-off. Constraints that
         share no coordinate are done together, which changes nothing but the order."""
         colours = _sweep_colours(self.plan)
         groups = jnp.asarray(colours[None, :] == np.arange(colours.max() + 1)[:, None])
         free = at(jnp.zeros_like(start))
         tiny = jnp.finfo(free.dtype).eps * jnp.max(jnp.abs(free))
-        lightest = jnp.sqrt(mech.lightness(free) * jnp.abs(h))
+        lightest = jnp.sqrt(jnp.max(mech.velocity(jnp.ones_like(free))) * jnp.abs(h))
 
         def correct(q_and_impulse, group):
             q, impulse = q_and_impulse

@@ -139,9 +139,10 @@ class Mechanics(Derived):
             return (self.mass_inverse @ p.ravel()).reshape(p.shape)
         return p * self.mass_inverse
 
-    def lightness(self, q: Array) -> Array:
-        """A bound of the eigenvalues of M⁻¹ for positions like q: |v|² ≤ lightness · vᵀMv."""
-        return jnp.max(jnp.sum(jnp.abs(self.mass_inverse), axis=-1) if self._matrix_mass(q) else self.mass_inverse)
+    @property
+    def one_mass(self) -> bool:
+        """Whether M is a number."""
+        return self.system.mass.size == 1
 
     def displacement(self, p: Position, h: Array) -> Array:
         """h M⁻¹p: a drift. For a mass without matrix the product h M⁻¹ is formed once, outside the loop over steps."""

@@ -107,6 +107,7 @@ class Heavier(eqx.Module):
 
     mech: Mechanics
     factored: Factored
+    one_mass: ClassVar[bool] = False
 
     def velocity(self, p: Any) -> Array:
         p = value(p)
@@ -114,9 +115,6 @@ class Heavier(eqx.Module):
 
     def displacement(self, p: Any, h: Array) -> Array:
         return h * self.velocity(p)
-
-    def lightness(self, q: Array) -> Array:
-        return self.mech.lightness(q)  # what is heavier is bound by it too
 
     def constraint(self, q: Any) -> Array:
         return self.mech.constraint(q)
