@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import signal
 import sys
+import threading
+import time
 from pathlib import Path
 
 import jax
@@ -85,6 +89,30 @@ def test_no_member_feels_its_neighbours(method):
         apart, _ = engine.advance(jax.tree.map(lambda x, i=some: np.asarray(x)[i], carry), 0, 20, 1, engine.buffer())
         for x, y in zip(jax.tree.leaves(together), jax.tree.leaves(apart), strict=True):
             assert np.array_equal(np.asarray(x)[some], y)
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="a system that interrupts one thread")
+def test_an_interrupted_ensemble_leaves_no_one_at_work():
+    """What still ran would write into memory that is freed."""
+    problem, method = fitting(gm.Verlet())[0], gm.Verlet()
+    q, p = members(problem, 200)
+    engine = native.Native(method.prepare([(problem.system, q[0])]), problem.system, Clock.of(0.0, problem.dt), "states")
+    carry, _ = engine.begin(initial_state(q, p, 0.0, 0, False, 200))
+    at_work, begun, ended = threading.Event(), [], []
+
+    def slow(*_):
+        begun.append(1)
+        at_work.set()
+        time.sleep(0.3)
+        ended.append(1)
+        return 0
+
+    engine.program = dataclasses.replace(engine.program, run=slow)
+    ctrl_c = lambda: (at_work.wait(), time.sleep(0.1), signal.pthread_kill(threading.main_thread().ident, signal.SIGINT))
+    threading.Thread(target=ctrl_c).start()
+    with pytest.raises(KeyboardInterrupt):
+        engine.advance(carry, 0, 1, 1, engine.buffer())
+    assert len(begun) == len(ended) > 0
 
 
 KERNEL_QUICK = (gm.Verlet, gm.Rattle)  # without a GPU a kernel is slow to make

@@ -10,7 +10,9 @@ import concurrent.futures
 import ctypes
 import dataclasses
 import functools
+import itertools
 import os
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax
@@ -151,6 +153,20 @@ def _workers() -> concurrent.futures.ThreadPoolExecutor:
     return concurrent.futures.ThreadPoolExecutor(os.cpu_count(), "geomint")
 
 
+def _on_all_cores(work: Callable[[int, int], int], groups: int) -> int:
+    """The sum of work(begin, end) over parts of the groups. When it is left, by Ctrl-C too, no part is still at work."""
+    ends = np.unique(np.linspace(0, groups, 4 * (os.cpu_count() or 1) + 1).astype(int)).tolist()
+    parts: list[concurrent.futures.Future[int]] = []
+    try:
+        for begin, end in itertools.pairwise(ends):
+            parts.append(_workers().submit(work, begin, end))  # one by one: those begun are known if Ctrl-C comes here
+        return sum(part.result() for part in parts)
+    finally:
+        for part in parts:
+            part.cancel()
+        concurrent.futures.wait(parts)
+
+
 @dataclasses.dataclass
 class Native(Straight):
     """Trajectories in machine code."""
@@ -194,15 +210,15 @@ class Native(Straight):
         params = plan.params.pack(self.system.params)
         moving = [_padded(x, padded) for x in plan.carry.pack(carry)]
         own = [_padded(x, padded) for x in params] if plan.own_params else params
-        pointers = [x.ctypes.data for x in (*moving, *given, *own, buffer.rows, records)]
-        groups = padded // program.lanes
+        arrays = (*moving, *given, *own, buffer.rows, records)
         settings = (len(records), self.rows, padded)
-        go = lambda begin, end: program.run(*pointers, *settings, begin, end, first, steps, blocks, float(self.clock.t0), float(self.clock.dt))
-        if groups == 1:
-            count = go(0, 1)
-        else:
-            ends = np.unique(np.linspace(0, groups, 4 * (os.cpu_count() or 1) + 1).astype(int))
-            count = sum(_workers().map(go, ends[:-1], ends[1:]))
+
+        def go(begin: int, end: int) -> int:
+            # From the arrays and not their addresses: as long as there is work to do, they are not freed.
+            return program.run(*(x.ctypes.data for x in arrays), *settings, begin, end, first, steps, blocks, float(self.clock.t0), float(self.clock.dt))
+
+        groups = padded // program.lanes
+        count = go(0, 1) if groups == 1 else _on_all_cores(go, groups)
         carry = plan.carry.unpack(*(x[..., :members] if plan.members else x for x in moving))
         return carry, Kept(buffer.rows, None if buffer.log is None else Log(records, np.asarray(count)))
 
