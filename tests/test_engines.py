@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import gc
 import signal
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 
 import jax
@@ -20,7 +23,7 @@ from jax.experimental.pallas import triton
 
 import geomint as gm
 from geomint.engines import Clock, Xla, assembly, kernel, machine, native
-from geomint.engines.program import Plan
+from geomint.engines.program import KEPT, Plan
 from geomint.methods.base import Method, Traits
 from geomint.run import loop
 from geomint.run.inputs import initial_state
@@ -258,12 +261,43 @@ def test_one_program_serves_a_sweep():
     system = gm.System(lambda q, k: jnp.sum(k["a"] * jnp.cos(q)), params={"a": 1.0})
     go = lambda dt, a: gm.simulate(system.with_params({"a": a}), [0.3, 0.4], [1.0, 0.2], method=gm.Verlet(), dt=dt, t_end=10 * dt, engine="native")
     go(0.1, 1.0)
-    programs = len(native._programs)
+    programs = native._program.cache_info().misses
     for k in range(1, 6):
         native_run = go(0.1 / k, 1.0 + k)
         other = gm.simulate(system.with_params({"a": 1.0 + k}), [0.3, 0.4], [1.0, 0.2], method=gm.Verlet(), dt=0.1 / k, t_end=1.0 / k, engine="xla")
         np.testing.assert_allclose(native_run.q, other.q, rtol=1e-14, atol=1e-15)
-    assert len(native._programs) == programs
+    assert native._program.cache_info().misses == programs
+
+
+def test_programs_are_forgotten(monkeypatch):
+    """Those that were used last are kept; one that is forgotten while it is in use lives on, and any can be made again."""
+    assert native._program.cache_parameters()["maxsize"] == kernel._program.cache_parameters()["maxsize"] == KEPT
+    monkeypatch.setattr(native, "_program", functools.lru_cache(2)(native._program.__wrapped__))
+    monkeypatch.setattr(native, "_pays", functools.lru_cache(2)(native._pays.__wrapped__))
+    systems = [gm.System(lambda q, k=k: jnp.sum(q**4) / 4 + k * q[0] * q[1]) for k in range(6)]
+    go = lambda system: gm.simulate(system, [0.3, 0.4], method=gm.Verlet(), dt=0.1, t_end=1.0)
+    held = native.Native(gm.Verlet(), systems[0], Clock.of(0.0, 0.1))
+    carry, _ = held.begin(initial_state(np.array([0.3, 0.4]), np.zeros(2), 0.0, 0, False))
+    before = [go(system) for system in systems]
+    gc.collect()
+    assert native._program.cache_info().misses == 6
+    assert native._program.cache_info().currsize == 2
+    assert all(r.engine == "native" and same(r, go(system)) for r, system in zip(before, systems, strict=True))
+    _, kept = held.advance(carry, 0, 1, 10, held.buffer())
+    assert np.array_equal(held.layout.unpack(held.kept(kept, 10))["q"], before[0].q[1:])
+
+
+def test_a_program_keeps_no_params():
+    """Those of a million members would stay for ever."""
+    system = gm.System(lambda q, k: jnp.sum(k * jnp.cos(q)), params=1.0)
+    own = np.linspace(1.0, 2.0, 13)
+    engine = native.Native(gm.Verlet(), system.with_params(own), Clock.of(0.0, 0.1), "states and params")
+    engine.begin(initial_state(np.full((13, 2), 0.3), np.zeros((13, 2)), 0.0, 0, False, 13))
+    program, params = engine.program, weakref.ref(own)
+    assert program is not None
+    del engine, own
+    gc.collect()
+    assert params() is None
 
 
 def test_failures_are_the_same():

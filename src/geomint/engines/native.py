@@ -20,7 +20,7 @@ import numpy as np
 
 from ..methods import Carry
 from .block import Kept, Log
-from .program import Loop, Numbers, Packed, Plan
+from .program import KEPT, Loop, Numbers, Packed, Plan
 from .scalar_values import NotCovered, Values
 from .scalarize import operations, primitives
 from .straight import Straight
@@ -103,38 +103,37 @@ class _Writer:
         code.builder.ret(done[1])
 
 
-_programs: dict[Any, Program | NotCovered] = {}
-
 # XLA makes vector instructions of long arrays, unless something breaks them up: FPU chains of 20, 100 and 400 springs take .41, 2.3 and
 # 5.9 µs in straight-line code and .97, 1.5 and 3.5 by XLA; 20 atoms in pairs 4.0 and 15.
 WIDE = 2000  # operations
 BROKEN_UP_BY = {"gather", "scatter", "scatter-add", "dot_general", "cholesky", "triangular_solve", "lu", "ffi_call"}
 
 
-_paying: dict[Any, bool] = {}
-
-
+@functools.lru_cache(KEPT)
 def _pays(plan: Plan) -> bool:
     """Whether straight-line code is likely to be faster than XLA for one trajectory."""
-    if plan.key not in _paying:
-        _paying[plan.key] = operations(plan.step) <= WIDE or bool(primitives(plan.step) & BROKEN_UP_BY)
-    return _paying[plan.key]
+    return operations(plan.step) <= WIDE or bool(primitives(plan.step) & BROKEN_UP_BY)
 
 
 def compiled(plan: Plan, width: int, lanes: int = 1, where_it_pays: bool = False) -> Program:
     """The program of a plan, from the cache or made now; NotCovered says why there is none."""
-    key = plan.key, width, lanes
     if where_it_pays and lanes == 1 and not _pays(plan):
         raise NotCovered("a step of long arrays, which XLA does faster; engine='native' insists")
-    if key not in _programs:
-        try:
-            _programs[key] = _compile(plan, width, lanes)
-        except NotCovered as reason:
-            _programs[key] = reason
-    made = _programs[key]
-    if isinstance(made, NotCovered):
-        raise made
+    made = _program(plan, width, lanes)
+    if isinstance(made, str):
+        raise NotCovered(made)
     return made
+
+
+@functools.lru_cache(KEPT)
+def _program(plan: Plan, width: int, lanes: int) -> Program | str:
+    """The program, or why there is none: in words, since an exception keeps alive whatever it came through."""
+    try:
+        return _compile(plan, width, lanes)
+    except NotCovered as reason:
+        return str(reason)
+    finally:
+        vars(plan).pop("step", None)  # has been read, and may be long
 
 
 def _compile(plan: Plan, width: int, lanes: int) -> Program:
