@@ -33,7 +33,6 @@ class Program:
     plan: Plan
     run: Any
     engine: Any  # owns the code
-    instructions: int
     lanes: int
 
 
@@ -144,7 +143,7 @@ def _compile(plan: Plan, width: int, lanes: int) -> Program:
     engine = compile_module(writer.module)
     pointer, whole, real = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
     run = ctypes.CFUNCTYPE(whole, *[pointer] * 8, *[whole] * 8, real, real)(engine.get_function_address("run"))
-    return Program(plan, run, engine, writer.code.count, lanes)
+    return Program(plan, run, engine, lanes)
 
 
 @functools.cache
@@ -207,8 +206,8 @@ class Native(Straight):
         records = np.zeros((1, 3)) if buffer.log is None else np.array(buffer.log.records)
         given = plan.given.pack((self.method, self.system.with_params(None)))
         params = plan.params.pack(self.system.params)
-        moving = [_padded(x, padded) for x in plan.carry.pack(carry)]
-        own = [_padded(x, padded) for x in params] if plan.own_params else params
+        moving = [_filled_up(x, padded) for x in plan.carry.pack(carry)]
+        own = [_filled_up(x, padded) for x in params] if plan.own_params else params
         arrays = (*moving, *given, *own, buffer.rows, records)
         settings = (len(records), self.rows, padded)
 
@@ -232,6 +231,6 @@ class NativeWhereItPays(Native):
 LANES = 0  # members that go side by side; 0 for as many as fit into one register
 
 
-def _padded(x: np.ndarray, members: int) -> np.ndarray:
+def _filled_up(x: np.ndarray, members: int) -> np.ndarray:
     """The last member again, as often as it takes to fill the last group."""
     return np.ascontiguousarray(x if x.ndim == 1 else np.pad(x, ((0, 0), (0, members - x.shape[1])), mode="edge"))
