@@ -7,6 +7,8 @@ from pathlib import Path
 import jax
 import pytest
 
+from geomint.engines import kernel, native
+
 MAPS = Path("/proc/self/maps")
 MANY = 25_000  # Linux gives a process 65,530 memory maps, and LLVM crashes without a word beyond
 
@@ -17,3 +19,5 @@ def forget_old_programs():
     yield
     if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MANY:
         jax.clear_caches()
+        for programs in (native._program, native._pays, kernel._program):
+            programs.cache_clear()

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import gc
+import signal
 import sys
+import threading
+import time
+import weakref
 from pathlib import Path
 
 import jax
@@ -16,7 +23,7 @@ from jax.experimental.pallas import triton
 
 import geomint as gm
 from geomint.engines import Clock, Xla, assembly, kernel, machine, native
-from geomint.engines.program import Plan
+from geomint.engines.program import KEPT, Plan
 from geomint.methods.base import Method, Traits
 from geomint.run import loop
 from geomint.run.inputs import initial_state
@@ -79,12 +86,38 @@ def test_no_member_feels_its_neighbours(method):
     q, p = members(problem, 11)
     engine = native.Native(method.prepare([(problem.system, q[0])]), problem.system, Clock.of(0.0, problem.dt), "states")
     carry, _ = engine.begin(initial_state(q, p, 0.0, 0, False, 11))
+    assert engine.described == "native"
     together, _ = engine.advance(carry, 0, 20, 1, engine.buffer())
     for some in ([10, 3, 7], [4], [*range(10, -1, -1)]):
         engine.begin(initial_state(q[some], p[some], 0.0, 0, False, len(some)))
+        assert engine.described == "native"
         apart, _ = engine.advance(jax.tree.map(lambda x, i=some: np.asarray(x)[i], carry), 0, 20, 1, engine.buffer())
         for x, y in zip(jax.tree.leaves(together), jax.tree.leaves(apart), strict=True):
             assert np.array_equal(np.asarray(x)[some], y)
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="a system that interrupts one thread")
+def test_an_interrupted_ensemble_leaves_no_one_at_work():
+    """What still ran would write into memory that is freed."""
+    problem, method = fitting(gm.Verlet())[0], gm.Verlet()
+    q, p = members(problem, 200)
+    engine = native.Native(method.prepare([(problem.system, q[0])]), problem.system, Clock.of(0.0, problem.dt), "states")
+    carry, _ = engine.begin(initial_state(q, p, 0.0, 0, False, 200))
+    at_work, begun, ended = threading.Event(), [], []
+
+    def slow(*_):
+        begun.append(1)
+        at_work.set()
+        time.sleep(0.3)
+        ended.append(1)
+        return 0
+
+    engine.program = dataclasses.replace(engine.program, run=slow)
+    ctrl_c = lambda: (at_work.wait(), time.sleep(0.1), signal.pthread_kill(threading.main_thread().ident, signal.SIGINT))
+    threading.Thread(target=ctrl_c).start()
+    with pytest.raises(KeyboardInterrupt):
+        engine.advance(carry, 0, 1, 1, engine.buffer())
+    assert len(begun) == len(ended) > 0
 
 
 KERNEL_QUICK = (gm.Verlet, gm.Rattle)  # without a GPU a kernel is slow to make
@@ -149,6 +182,7 @@ def test_chunks_may_end_anywhere(system, method, monkeypatch):
     one = lambda: gm.simulate(system, [0.3, 0.5], [0.1, 0.7], method=method, dt=0.1, t_end=6.0, save_every=20, engine="native")
     some = lambda: gm.ensemble(system, [[0.3, 0.5], [0.2, 0.5], [0.3, 0.4]], [[0.1, 0.7]] * 3, method=method, dt=0.1, t_end=6.0, save_every=20, engine="native")
     whole, all_of_them = one(), some()
+    assert whole.engine == all_of_them.engine == "native"
     monkeypatch.setattr(loop, "_chunk", lambda grid, n, rows, budget: (min(7, grid.save_every - n % grid.save_every), 1))
     assert same(one(), whole)
     assert same(some(), all_of_them)
@@ -230,12 +264,43 @@ def test_one_program_serves_a_sweep():
     system = gm.System(lambda q, k: jnp.sum(k["a"] * jnp.cos(q)), params={"a": 1.0})
     go = lambda dt, a: gm.simulate(system.with_params({"a": a}), [0.3, 0.4], [1.0, 0.2], method=gm.Verlet(), dt=dt, t_end=10 * dt, engine="native")
     go(0.1, 1.0)
-    programs = len(native._programs)
+    programs = native._program.cache_info().misses
     for k in range(1, 6):
         native_run = go(0.1 / k, 1.0 + k)
         other = gm.simulate(system.with_params({"a": 1.0 + k}), [0.3, 0.4], [1.0, 0.2], method=gm.Verlet(), dt=0.1 / k, t_end=1.0 / k, engine="xla")
         np.testing.assert_allclose(native_run.q, other.q, rtol=1e-14, atol=1e-15)
-    assert len(native._programs) == programs
+    assert native._program.cache_info().misses == programs
+
+
+def test_programs_are_forgotten(monkeypatch):
+    """Those that were used last are kept; one that is forgotten while it is in use lives on, and any can be made again."""
+    assert native._program.cache_parameters()["maxsize"] == kernel._program.cache_parameters()["maxsize"] == KEPT
+    monkeypatch.setattr(native, "_program", functools.lru_cache(2)(native._program.__wrapped__))
+    monkeypatch.setattr(native, "_pays", functools.lru_cache(2)(native._pays.__wrapped__))
+    systems = [gm.System(lambda q, k=k: jnp.sum(q**4) / 4 + k * q[0] * q[1]) for k in range(6)]
+    go = lambda system: gm.simulate(system, [0.3, 0.4], method=gm.Verlet(), dt=0.1, t_end=1.0)
+    held = native.Native(gm.Verlet(), systems[0], Clock.of(0.0, 0.1))
+    carry, _ = held.begin(initial_state(np.array([0.3, 0.4]), np.zeros(2), 0.0, 0, False))
+    before = [go(system) for system in systems]
+    gc.collect()
+    assert native._program.cache_info().misses == 6
+    assert native._program.cache_info().currsize == 2
+    assert all(r.engine == "native" and same(r, go(system)) for r, system in zip(before, systems, strict=True))
+    _, kept = held.advance(carry, 0, 1, 10, held.buffer())
+    assert np.array_equal(held.layout.unpack(held.kept(kept, 10))["q"], before[0].q[1:])
+
+
+def test_a_program_keeps_no_params():
+    """Those of a million members would stay for ever."""
+    system = gm.System(lambda q, k: jnp.sum(k * jnp.cos(q)), params=1.0)
+    own = np.linspace(1.0, 2.0, 13)
+    engine = native.Native(gm.Verlet(), system.with_params(own), Clock.of(0.0, 0.1), "states and params")
+    engine.begin(initial_state(np.full((13, 2), 0.3), np.zeros((13, 2)), 0.0, 0, False, 13))
+    program, params = engine.program, weakref.ref(own)
+    assert program is not None
+    del engine, own
+    gc.collect()
+    assert params() is None
 
 
 def test_failures_are_the_same():
@@ -304,6 +369,14 @@ EDGES = {  # what a rule may get wrong in silence; each has done so once
 }  # fmt: skip
 
 
+NOT_COVERED = {"product of truth values": "dot_general of truth values", "8 bits": "numbers of type uint8"}
+
+
+def _engine_for(name, engine):
+    """What a run tells of its engine."""
+    return f"xla (the {engine} engine does not cover {NOT_COVERED[name]})" if name in NOT_COVERED else engine
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", EDGES)
 def test_edges(name):
@@ -312,6 +385,24 @@ def test_edges(name):
     for _ in range(3):
         q, p = rng.uniform(-1, 1, (2, 3))
         expected, got = (gm.simulate(system, q, p0=p, method=gm.Verlet(), dt=0.02, t_end=0.4, save_every=4, engine=e) for e in ("xla", "native"))
+        assert got.engine == _engine_for(name, "native")
+        np.testing.assert_allclose(got.q, expected.q, rtol=1e-11, atol=1e-12)
+        np.testing.assert_allclose(got.energy, expected.energy, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", EDGES)
+def test_edges_in_lanes(name, monkeypatch):
+    """Members that part ways, in vectors of machine code and in a kernel."""
+    monkeypatch.setattr(kernel, "INTERPRET", True)
+    monkeypatch.setattr(kernel, "LANES", 4)
+    system = gm.System(lambda q: 0.5 * jnp.sum(q**2) + EDGES[name](q))
+    q, p = np.random.default_rng(3).uniform(-1, 1, (2, 11, 3))
+    go = lambda engine: gm.ensemble(system, q, p0s=p, method=gm.Verlet(), dt=0.02, t_end=0.4, save_every=4, engine=engine)
+    expected = go("xla")
+    for engine in ("native", "kernel"):
+        got = go(engine)
+        assert got.engine == _engine_for(name, engine)
         np.testing.assert_allclose(got.q, expected.q, rtol=1e-11, atol=1e-12)
         np.testing.assert_allclose(got.energy, expected.energy, rtol=1e-11, atol=1e-12)
 

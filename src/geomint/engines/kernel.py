@@ -23,7 +23,7 @@ from jax.experimental.pallas import triton
 from ..methods import Carry
 from . import assembly
 from .block import Kept
-from .program import Loop, Numbers, Packed, Plan
+from .program import KEPT, Loop, Numbers, Packed, Plan
 from .scalar_values import NotCovered, Remembering, constant
 from .straight import Straight
 
@@ -280,15 +280,14 @@ def _settings(shape: Shape) -> Any:
     return triton.CompilerParams(num_warps=shape.warps, num_stages=1)
 
 
-_programs: dict[Any, Any] = {}
-
-
 def compiled(plan: Plan, shape: Shape) -> Any:
     """The kernel of a plan as a function of (method, system, carry, counts, times)."""
-    key = plan.key, shape, jax.dtypes.canonicalize_dtype(float)
-    if key not in _programs:
-        _programs[key] = jax.jit(functools.partial(_launch, plan, shape))
-    return _programs[key]
+    return _program(plan, shape, jax.dtypes.canonicalize_dtype(float))
+
+
+@functools.lru_cache(KEPT)
+def _program(plan: Plan, shape: Shape, real: Any) -> Any:
+    return jax.jit(functools.partial(_launch, plan, shape))
 
 
 @functools.partial(jax.jit, static_argnums=1)

@@ -341,12 +341,17 @@ _WHOLE: dict[str, Callable[..., Any]] = {
 
 
 @functools.cache
-def _target() -> Any:
+def _made_ready() -> None:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     library = ctypes.CDLL(ctypes.util.find_library("m") or None)
     for name in LIBRARY:
         llvm.add_symbol(name, ctypes.cast(getattr(library, name), ctypes.c_void_p).value)
+
+
+def _target() -> Any:
+    """This machine: one for each module, since the compiled module takes it along when it goes."""
+    _made_ready()
     return llvm.Target.from_default_triple().create_target_machine(cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3)
 
 

@@ -10,7 +10,9 @@ import concurrent.futures
 import ctypes
 import dataclasses
 import functools
+import itertools
 import os
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax
@@ -18,7 +20,7 @@ import numpy as np
 
 from ..methods import Carry
 from .block import Kept, Log
-from .program import Loop, Numbers, Packed, Plan
+from .program import KEPT, Loop, Numbers, Packed, Plan
 from .scalar_values import NotCovered, Values
 from .scalarize import operations, primitives
 from .straight import Straight
@@ -31,7 +33,6 @@ class Program:
     plan: Plan
     run: Any
     engine: Any  # owns the code
-    instructions: int
     lanes: int
 
 
@@ -101,38 +102,37 @@ class _Writer:
         code.builder.ret(done[1])
 
 
-_programs: dict[Any, Program | NotCovered] = {}
-
 # XLA makes vector instructions of long arrays, unless something breaks them up: FPU chains of 20, 100 and 400 springs take .41, 2.3 and
 # 5.9 µs in straight-line code and .97, 1.5 and 3.5 by XLA; 20 atoms in pairs 4.0 and 15.
 WIDE = 2000  # operations
 BROKEN_UP_BY = {"gather", "scatter", "scatter-add", "dot_general", "cholesky", "triangular_solve", "lu", "ffi_call"}
 
 
-_paying: dict[Any, bool] = {}
-
-
+@functools.lru_cache(KEPT)
 def _pays(plan: Plan) -> bool:
     """Whether straight-line code is likely to be faster than XLA for one trajectory."""
-    if plan.key not in _paying:
-        _paying[plan.key] = operations(plan.step) <= WIDE or bool(primitives(plan.step) & BROKEN_UP_BY)
-    return _paying[plan.key]
+    return operations(plan.step) <= WIDE or bool(primitives(plan.step) & BROKEN_UP_BY)
 
 
 def compiled(plan: Plan, width: int, lanes: int = 1, where_it_pays: bool = False) -> Program:
     """The program of a plan, from the cache or made now; NotCovered says why there is none."""
-    key = plan.key, width, lanes
     if where_it_pays and lanes == 1 and not _pays(plan):
         raise NotCovered("a step of long arrays, which XLA does faster; engine='native' insists")
-    if key not in _programs:
-        try:
-            _programs[key] = _compile(plan, width, lanes)
-        except NotCovered as reason:
-            _programs[key] = reason
-    made = _programs[key]
-    if isinstance(made, NotCovered):
-        raise made
+    made = _program(plan, width, lanes)
+    if isinstance(made, str):
+        raise NotCovered(made)
     return made
+
+
+@functools.lru_cache(KEPT)
+def _program(plan: Plan, width: int, lanes: int) -> Program | str:
+    """The program, or why there is none: in words, since an exception keeps alive whatever it came through."""
+    try:
+        return _compile(plan, width, lanes)
+    except NotCovered as reason:
+        return str(reason)
+    finally:
+        vars(plan).pop("step", None)  # has been read, and may be long
 
 
 def _compile(plan: Plan, width: int, lanes: int) -> Program:
@@ -143,12 +143,26 @@ def _compile(plan: Plan, width: int, lanes: int) -> Program:
     engine = compile_module(writer.module)
     pointer, whole, real = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
     run = ctypes.CFUNCTYPE(whole, *[pointer] * 8, *[whole] * 8, real, real)(engine.get_function_address("run"))
-    return Program(plan, run, engine, writer.code.count, lanes)
+    return Program(plan, run, engine, lanes)
 
 
 @functools.cache
 def _workers() -> concurrent.futures.ThreadPoolExecutor:
     return concurrent.futures.ThreadPoolExecutor(os.cpu_count(), "geomint")
+
+
+def _on_all_cores(work: Callable[[int, int], int], groups: int) -> int:
+    """The sum of work(begin, end) over parts of the groups. When it is left, by Ctrl-C too, no part is still at work."""
+    ends = np.unique(np.linspace(0, groups, 4 * (os.cpu_count() or 1) + 1).astype(int)).tolist()
+    parts: list[concurrent.futures.Future[int]] = []
+    try:
+        for begin, end in itertools.pairwise(ends):
+            parts.append(_workers().submit(work, begin, end))  # one by one: those begun are known if Ctrl-C comes here
+        return sum(part.result() for part in parts)
+    finally:
+        for part in parts:
+            part.cancel()
+        concurrent.futures.wait(parts)
 
 
 @dataclasses.dataclass
@@ -192,17 +206,17 @@ class Native(Straight):
         records = np.zeros((1, 3)) if buffer.log is None else np.array(buffer.log.records)
         given = plan.given.pack((self.method, self.system.with_params(None)))
         params = plan.params.pack(self.system.params)
-        moving = [_padded(x, padded) for x in plan.carry.pack(carry)]
-        own = [_padded(x, padded) for x in params] if plan.own_params else params
-        pointers = [x.ctypes.data for x in (*moving, *given, *own, buffer.rows, records)]
-        groups = padded // program.lanes
+        moving = [_filled_up(x, padded) for x in plan.carry.pack(carry)]
+        own = [_filled_up(x, padded) for x in params] if plan.own_params else params
+        arrays = (*moving, *given, *own, buffer.rows, records)
         settings = (len(records), self.rows, padded)
-        go = lambda begin, end: program.run(*pointers, *settings, begin, end, first, steps, blocks, float(self.clock.t0), float(self.clock.dt))
-        if groups == 1:
-            count = go(0, 1)
-        else:
-            ends = np.unique(np.linspace(0, groups, 4 * (os.cpu_count() or 1) + 1).astype(int))
-            count = sum(_workers().map(go, ends[:-1], ends[1:]))
+
+        def go(begin: int, end: int) -> int:
+            # From the arrays and not their addresses: as long as there is work to do, they are not freed.
+            return program.run(*(x.ctypes.data for x in arrays), *settings, begin, end, first, steps, blocks, float(self.clock.t0), float(self.clock.dt))
+
+        groups = padded // program.lanes
+        count = go(0, 1) if groups == 1 else _on_all_cores(go, groups)
         carry = plan.carry.unpack(*(x[..., :members] if plan.members else x for x in moving))
         return carry, Kept(buffer.rows, None if buffer.log is None else Log(records, np.asarray(count)))
 
@@ -217,6 +231,6 @@ class NativeWhereItPays(Native):
 LANES = 0  # members that go side by side; 0 for as many as fit into one register
 
 
-def _padded(x: np.ndarray, members: int) -> np.ndarray:
+def _filled_up(x: np.ndarray, members: int) -> np.ndarray:
     """The last member again, as often as it takes to fill the last group."""
     return np.ascontiguousarray(x if x.ndim == 1 else np.pad(x, ((0, 0), (0, members - x.shape[1])), mode="edge"))

@@ -24,6 +24,7 @@ from .block import _pack, observe
 from .scalar_values import Code, NotCovered, Values, filled
 from .scalarize import Reader, arrays, operations
 
+KEPT = 64  # programs; beyond, the one that has not been used for longest is forgotten
 FOLDED = 4  # so many times fewer operations may be left when what is known beforehand has been folded away
 
 
@@ -80,7 +81,10 @@ class Packed:
 
 
 class Plan:
-    """What a program is made for: the shapes and types of a carry, of a method and system, and of its params."""
+    """What a program is made for: the shapes and types of a carry, of a method and system, and of its params.
+
+    Plans alike are equal. None of the numbers is kept: a plan lives as long as its program, and params may be those of a million members.
+    """
 
     def __init__(self, method: Method, system: Stated, carry: Carry, spread: str = "one"):
         self.members, self.own_params = spread != "one", spread == "states and params"
@@ -88,40 +92,38 @@ class Plan:
         self.given = Packed((method, system.with_params(None)))
         self.params = Packed(system.params, self.own_params)
         self.event_driven = method.traits.event_driven
-        self.method, self.system = method, system
 
     @functools.cached_property
     def shape(self) -> tuple[int, ...]:
         """That of q; found only when a program is made, since it takes as long as a hundred thousand steps."""
-        member = self.system.member(0) if self.own_params else self.system
-        one = jax.tree.unflatten(self.carry.treedef, self.carry_shapes)
-        return value(jax.eval_shape(lambda c: self.method.output(derive(member), c).q, one)).shape
-
-    @property
-    def carry_shapes(self) -> list[jax.ShapeDtypeStruct]:
-        """Those of one member."""
-        return [jax.ShapeDtypeStruct(s, d) for s, d in self.carry.shapes]
+        return self.program(lambda m, s, c: value(m.output(derive(s), c).q)).out_avals[0].shape
 
     def program(self, function: Any, more: int = 0) -> Any:
-        """The jaxpr of function(method, system, carry, …), with so many floats behind, on the numbers of given, params and carry."""
+        """The jaxpr of function(method, system, carry, …), with so many floats behind, on the numbers of given, params and carry of a member."""
 
         def flat(given: Any, params: Any, carry: Any, *x: Any) -> Any:
             method, system = jax.tree.unflatten(self.given.treedef, given)
             system = system.with_params(jax.tree.unflatten(self.params.treedef, params))
             return function(method, system, jax.tree.unflatten(self.carry.treedef, carry), *x)
 
-        shapes = lambda packed: [jax.ShapeDtypeStruct(s, d) for s, d in packed.shapes]
-        return jax.make_jaxpr(flat)(shapes(self.given), shapes(self.params), self.carry_shapes, *[jax.ShapeDtypeStruct((), float)] * more)
+        shapes = [[jax.ShapeDtypeStruct(s, d) for s, d in packed.shapes] for packed in (self.given, self.params, self.carry)]
+        return jax.make_jaxpr(flat)(*shapes, *[jax.ShapeDtypeStruct((), float)] * more)
 
     @functools.cached_property
     def step(self) -> Any:
         """The jaxpr of a step."""
         return self.program(lambda m, s, c, h: jax.tree.leaves(m.step(derive(s, self.shape), c, h)), 1)
 
-    @property
+    @functools.cached_property
     def key(self) -> Any:
         packed = (self.carry, self.given, self.params)
         return self.own_params, self.members, tuple((p.treedef, tuple((s, str(d)) for s, d in p.shapes)) for p in packed)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Plan) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
 
 @dataclasses.dataclass
