@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import geomint as gm
-from geomint.run import archive
+from geomint.run import archive, loop, sinks
 
 LONG_RUN = """
 import sys, resource, psutil, geomint as gm
@@ -226,3 +226,93 @@ def test_already_beyond(tmp_path):
     kepler(output=tmp_path / "run.h5")
     with pytest.raises(gm.InputError, match="already reached t = 6"):
         gm.resume(tmp_path / "run.h5", t_end=3.0)
+
+
+def interrupted_after(monkeypatch, sink: type, name: str, call: int, run):
+    """Ctrl-C right after the given call of a sink's method, in a run in chunks of ten saves."""
+    real, calls = getattr(sink, name), []
+
+    def then_interrupt(self, *arguments):
+        real(self, *arguments)
+        calls.append(name)
+        if len(calls) == call:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "_chunk", lambda grid, n, rows, budget: (grid.save_every, 10))
+        patch.setattr(sink, name, then_interrupt)
+        with pytest.raises(gm.Interrupted) as caught:
+            run()
+    return caught.value.run
+
+
+@pytest.mark.parametrize("later", [None, 10.0])
+def test_an_interrupt_between_rows_and_checkpoint_leaves_no_row_too_many(tmp_path, monkeypatch, later):
+    path, whole = tmp_path / "run.h5", kepler(steps=1000, save_every=5)
+    run = interrupted_after(monkeypatch, sinks.Disk, "append", 4, lambda: kepler(steps=1000 if later is None else 500, save_every=5, output=path))
+    assert (len(run), run.checkpoint.step) == (31, 150)
+    assert np.array_equal(run.q, whole.q[:31])
+    resumed = gm.resume(path, t_end=later)
+    assert np.array_equal(resumed.t, whole.t)
+    assert np.array_equal(resumed.q, whole.q)
+
+
+def test_an_interrupt_between_rows_and_checkpoint_in_memory(tmp_path, monkeypatch):
+    run = interrupted_after(monkeypatch, sinks.Memory, "append", 5, lambda: kepler(steps=1000, save_every=5))
+    assert (len(run), run.checkpoint.step) == (31, 150)
+    assert np.array_equal(gm.resume(run.save(tmp_path / "run.h5"), t_end=10.0).q, kepler(steps=1000, save_every=5).q)
+
+
+def falling(t_end: float, **more):
+    """With some events in every chunk of ten saves."""
+    model = gm.models.pendulum()
+    return gm.simulate(model.system, [0.3], [1.0], method=gm.EnergyStepping(0.02), dt=0.1, t_end=t_end, **more)
+
+
+def test_an_interrupt_between_events_and_checkpoint_leaves_no_event_too_many(tmp_path, monkeypatch):
+    path, whole = tmp_path / "run.h5", falling(10.0)
+    run = interrupted_after(monkeypatch, sinks.Disk, "note", 4, lambda: falling(10.0, output=path))
+    assert archive.events_path(path).stat().st_size == 24 * len(run.events)
+    resumed = gm.resume(path)
+    assert np.array_equal(resumed.events.records, whole.events.records)
+    in_memory = interrupted_after(monkeypatch, sinks.Memory, "note", 4, lambda: falling(10.0))
+    assert len(in_memory.events.times) == len(in_memory.events) == len(run.events) < len(whole.events)
+
+
+def test_rows_beyond_the_step_of_the_checkpoint_do_not_count(tmp_path):
+    """What such an interrupt once left in a file."""
+    path = tmp_path / "run.h5"
+    run = kepler(output=path)
+    writer = archive.read(path).writer()
+    writer.checkpoint(run.checkpoint.carry, 99, force=True)
+    writer.close()
+    assert len(gm.load(path)) == 100
+
+
+def test_rows_without_room_are_refused(tmp_path):
+    path = tmp_path / "run.h5"
+    run = kepler(output=path)
+    before, writer = path.read_bytes(), archive.read(path).writer()
+    with pytest.raises(gm.ArchiveError, match=r"room for 601 rows, of which 601 are in use: 2 more"):
+        writer.append_columns({n: run.columns[n][:2] for n in ("q", "p", "energy")}, run.t[:2])
+    writer.close()
+    assert path.read_bytes() == before
+
+
+def test_an_interrupted_checkpoint_is_written_again_to_the_same_slot(tmp_path, monkeypatch):
+    """The other slot holds the only one that is whole."""
+    path = tmp_path / "run.h5"
+    run = kepler(output=path)
+    contents = archive.read(path)
+    writer = contents.writer()
+
+    def half(file, data, offset):
+        os.pwrite(file, data[: len(data) // 2], offset)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(archive, "_write", half)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            writer.checkpoint(run.checkpoint.carry, 600, force=True)
+        assert archive.read(path).sequence == contents.sequence
+    writer.close()

@@ -58,6 +58,7 @@ class Column:
     dtype: np.dtype
     shape: tuple[int, ...]
     offset: int
+    room: int  # rows
 
     @property
     def row_bytes(self) -> int:
@@ -115,11 +116,17 @@ class Writer:
 
     def append_columns(self, seen: dict[str, Any], t: np.ndarray) -> None:
         """Rows of every column, time first on the leading axis."""
+        self.check_room(len(t))
         for name, x in {**dict(_flat(seen)), "t": t}.items():
             column = self.columns[name]
             data = np.ascontiguousarray(x, column.dtype).tobytes()
             _write(self.file, data, column.offset + self.rows * column.row_bytes)
         self.rows += len(t)
+
+    def check_room(self, count: int) -> None:
+        """Behind the last row other things stand, which must never be overwritten."""
+        if self.rows + count > self.columns["t"].room:
+            raise ArchiveError(f"{self.path} has room for {self.columns['t'].room} rows, of which {self.rows} are in use: {count} more do not fit.")
 
     def due(self) -> bool:
         """Whether it is time for a checkpoint: at most twice a second, since it waits for the disk."""
@@ -129,10 +136,11 @@ class Writer:
         """Everything appended so far counts from now on."""
         if not force and not self.due():
             return
-        self.sequence += 1
-        body = _HEAD.pack(self.sequence, step, self.rows) + b"".join(np.asarray(x).tobytes() for x in jax.tree.leaves(carry))
+        sequence = self.sequence + 1
+        body = _HEAD.pack(sequence, step, self.rows) + b"".join(np.asarray(x).tobytes() for x in jax.tree.leaves(carry))
         os.fdatasync(self.file)
-        _write(self.file, body + _CRC.pack(zlib.crc32(body)), self.slot_offset + (self.sequence % 2) * self.slot_bytes)
+        _write(self.file, body + _CRC.pack(zlib.crc32(body)), self.slot_offset + (sequence % 2) * self.slot_bytes)
+        self.sequence = sequence  # only now: after an interrupt the same slot is written again, not the one that is whole
         _write(self.file, np.int64(self.rows).tobytes(), self.count_offset)
         os.fdatasync(self.file)
         self.last = time.monotonic()
@@ -229,10 +237,10 @@ def _read_tables(path: Path) -> tuple[dict[str, Any], dict[str, Column], tuple[i
 
             def visit(name: str, item: Any) -> None:
                 if isinstance(item, h5py.Dataset) and name not in meta.get("fixed", ()):
-                    columns[name] = Column(name, item.dtype, item.shape[1:], item.id.get_offset() or 0)
+                    columns[name] = Column(name, item.dtype, item.shape[1:], item.id.get_offset() or 0, len(item))
 
             file.visititems(visit)
-            room = len(file["t"])  # pyright: ignore[reportArgumentType]
+            room = columns["t"].room
     except ArchiveError:
         raise
     except (OSError, KeyError, ValueError, RuntimeError) as error:
@@ -303,11 +311,13 @@ def read(path: str | Path) -> Contents:
                 best = (sequence, step, rows, body[_HEAD.size :])
     if best is None:
         return Contents(path, meta, columns, slots, count, room, 0, 0, 0, [])
+    sequence, step, rows, _ = best
+    rows = min(rows, step // meta["grid"][3] + 1)  # an interrupt once left rows that the step does not reach
     leaves, at = [], 0
     for dtype, shape in meta["carry"]:
         x = np.frombuffer(best[3], np.dtype(dtype), int(np.prod(shape)), at).reshape(shape)
         leaves, at = [*leaves, x], at + x.nbytes
-    return Contents(path, meta, columns, slots, count, room, *best[:3], leaves)
+    return Contents(path, meta, columns, slots, count, room, sequence, step, rows, leaves)
 
 
 def enlarged(old: Contents, meta: dict[str, Any], saves: int, carry: Carry) -> Writer:

@@ -35,7 +35,7 @@ class Sink(Protocol):
         """The next events (n, 3): time, level, kind."""
 
     def checkpoint(self, carry: Carry, step: int) -> None:
-        """All that a restart needs, after every chunk."""
+        """All that a restart needs, after every chunk. Rows and events count from now on; an interrupt takes back those after it."""
 
 
 @dataclasses.dataclass

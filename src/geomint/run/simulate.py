@@ -115,6 +115,8 @@ def drive(runner: Engine, carry: Any, times: Grid, sink: Any, progress: bool, ab
         if team.count > 1 and AGREED not in stop.args:
             raise
         carry, step, interrupted = last["carry"], last["step"], True
+        # It may have come between the rows or events of a chunk and its carry: what belongs to no carry must not count.
+        sink.back_to(step // times.save_every + 1, int(runner.method.events(carry)) if runner.logs else None)
     except ProcessLost as lost:
         raise _lost(lost, sink, times) from None
     carry = runner.whole(carry)
