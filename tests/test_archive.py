@@ -209,17 +209,67 @@ def test_ensembles_are_kept_too(tmp_path):
         assert np.array_equal(resumed.momentum_maps["rotation[0, 1]"], whole.momentum_maps["rotation[0, 1]"])
 
 
-def test_two_writers_are_kept_apart(tmp_path):
+HOLDER = """
+import sys, time
+from geomint.run import archive
+writer = archive.read(sys.argv[1]).writer()
+archive.read(sys.argv[1])  # a look at the file must not let others in
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("t_end", [None, 8.0])
+def test_two_writers_are_kept_apart(tmp_path, t_end):
     path = tmp_path / "run.h5"
     kepler(output=path)
-    holder = subprocess.Popen([sys.executable, "-c", f"import time, sys; from geomint.run import archive; w = archive.read({str(path)!r}).writer(); print('held', flush=True); time.sleep(60)"], stdout=subprocess.PIPE)
+    before = path.stat().st_ino
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE)
     assert holder.stdout.readline().strip() == b"held"
     try:
         with pytest.raises(gm.ArchiveError, match="another process"):
-            gm.resume(path)
+            gm.resume(path, t_end=t_end)
     finally:
         holder.kill()
         holder.wait()
+    assert path.stat().st_ino == before
+    assert list(tmp_path.iterdir()) == [path]
+    assert gm.resume(path, t_end=8.0).t[-1] == 8.0
+
+
+@pytest.mark.parametrize("saves", [601, 801])
+def test_an_archive_that_another_has_continued_meanwhile(tmp_path, saves):
+    path = tmp_path / "run.h5"
+    kepler(output=path)
+    contents = archive.read(path)
+    gm.resume(path, t_end=7.0)
+    before = path.read_bytes()
+    with pytest.raises(gm.ArchiveError, match=r"run\.h5 was written by another process while"):
+        contents.writer() if saves == 601 else archive.enlarged(contents, contents.meta, saves, contents.leaves)
+    assert path.read_bytes() == before
+    assert len(gm.resume(path, t_end=8.0)) == 801  # nobody holds it
+
+
+def test_a_copy_that_fails_leaves_the_archive_as_it_was(tmp_path, monkeypatch):
+    path = tmp_path / "run.h5"
+    kepler(output=path)
+    before = path.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(archive.Writer, "checkpoint", lambda *_, **__: (_ for _ in ()).throw(OSError("no space")))
+        with pytest.raises(OSError, match="no space"):
+            gm.resume(path, t_end=8.0)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+    assert len(gm.resume(path, t_end=8.0)) == 801
+
+
+def test_a_run_that_breaks_off_lets_go_of_its_archive(tmp_path, monkeypatch):
+    path = tmp_path / "run.h5"
+    with monkeypatch.context() as patch:
+        patch.setattr(sinks.Disk, "append", lambda *_: (_ for _ in ()).throw(OSError("no space")))
+        with pytest.raises(OSError, match="no space"):
+            kepler(output=path)
+    assert np.array_equal(gm.resume(path).q, kepler().q)
 
 
 def test_already_beyond(tmp_path):

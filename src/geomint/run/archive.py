@@ -26,6 +26,7 @@ import json
 import os
 import platform
 import struct
+import sys
 import time
 import zlib
 from collections.abc import Iterator
@@ -47,6 +48,7 @@ from .trajectory import Checkpoint, Trajectory
 FORMAT = 1
 _HEAD = struct.Struct("<QQQ")  # sequence, step, rows
 _CRC = struct.Struct("<I")
+_FLOCK = struct.Struct("hhqqi4x")  # Linux: type, whence, start, length, process
 CHECKPOINT_SECONDS = 0.5
 
 
@@ -100,12 +102,20 @@ class Writer:
         self.count_offset, self.rows, self.sequence = count, rows, sequence
         self.last = 0.0
         self.file = os.open(path, os.O_RDWR)
+        if lock:
+            self.lock()
+
+    def lock(self) -> None:
+        """Keep others out, or find that one is in. A lock of the open file, where there are such: one of the process is lost when the
+        process closes the file anywhere, such as a memory map of gm.load."""
         try:
-            if lock:
+            if sys.platform == "linux":
+                fcntl.fcntl(self.file, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+            else:
                 fcntl.lockf(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            os.close(self.file)
-            raise ArchiveError(f"{path} is being written by another process; wait for it or stop it.") from None
+            self.close()
+            raise ArchiveError(f"{self.path} is being written by another process, or by another run of this one; wait for it or stop it.") from None
 
     def append_events(self, events: np.ndarray) -> None:
         """Behind those that are there."""
@@ -146,7 +156,9 @@ class Writer:
         self.last = time.monotonic()
 
     def close(self) -> None:
-        os.close(self.file)
+        if self.file >= 0:
+            os.close(self.file)
+        self.file = -1
 
 
 def events_path(path: Path) -> Path:
@@ -197,14 +209,18 @@ def create(path: str | Path, meta: dict[str, Any], seen: dict[str, Any], carry: 
     meta = {**meta, "format": FORMAT, "versions": _versions(), "carry": describe_carry(carry), "fixed": sorted(fixed or {})}
     slot_bytes = _HEAD.size + sum(np.asarray(x).nbytes for x in jax.tree.leaves(carry)) + _CRC.size
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with h5py.File(part, "w", libver="earliest") as file:
-        file.attrs["geomint"] = json.dumps(meta)
-        for name, x in {**dict(_flat(seen)), "t": np.zeros(())}.items():
-            _dataset(file, name, (saves, *np.shape(x)), np.asarray(x).dtype)
-        for name, x in (fixed or {}).items():
-            file.create_dataset(name, data=x)
-        _dataset(file, "checkpoint", (2, slot_bytes), np.uint8)
-        _dataset(file, "rows_saved", (1,), np.int64)
+    try:
+        with h5py.File(part, "w", libver="earliest") as file:
+            file.attrs["geomint"] = json.dumps(meta)
+            for name, x in {**dict(_flat(seen)), "t": np.zeros(())}.items():
+                _dataset(file, name, (saves, *np.shape(x)), np.asarray(x).dtype)
+            for name, x in (fixed or {}).items():
+                file.create_dataset(name, data=x)
+            _dataset(file, "checkpoint", (2, slot_bytes), np.uint8)
+            _dataset(file, "rows_saved", (1,), np.int64)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
     if replace:
         return _open_part(part)
     events_path(path).unlink(missing_ok=True)  # of an archive that is no longer there
@@ -285,7 +301,17 @@ class Contents:
         return self.fixed()["seeds"] if self.meta["seed"] is None else self.meta["seed"]
 
     def writer(self) -> Writer:
-        return Writer(self.path, self.meta, self.columns, self.slots, self.count_offset, self.rows, self.sequence)
+        """To go on from here, if nobody else has since this was read."""
+        writer = Writer(self.path, self.meta, self.columns, self.slots, self.count_offset, self.rows, self.sequence)
+        try:
+            now, here = read(self.path), os.path.samestat(os.fstat(writer.file), self.path.stat())
+            if not here or (now.sequence, now.step, now.room) != (self.sequence, self.step, self.room):
+                raise ArchiveError(f"{self.path} was written by another process while this one opened it; try again.")
+            writer.lock()  # again: where locks are those of a process, reading has lost it
+        except BaseException:
+            writer.close()
+            raise
+        return writer
 
     def carry_like(self, template: Carry, share: slice | None = None) -> Carry:
         """The checkpoint's carry in the structure of `template`; of a share of the members where the template is."""
@@ -321,15 +347,26 @@ def read(path: str | Path) -> Contents:
 
 
 def enlarged(old: Contents, meta: dict[str, Any], saves: int, carry: Carry) -> Writer:
-    """The archive with room for more rows: a copy beside it, renamed over it once it is complete."""
+    """The archive with room for more rows: a copy beside it, renamed over it once it is complete. Until then the old one is held: a
+    run that still writes to it would lose what it writes."""
     one_row = _nested({name: np.zeros(c.shape, c.dtype) for name, c in old.columns.items() if name != "t"})
-    new = create(old.path, meta, one_row, carry, saves, replace=True, fixed=old.fixed())
-    for begin in range(0, old.rows, 4096):
-        piece = slice(begin, min(begin + 4096, old.rows))
-        new.append_columns({n: old.array(n)[piece] for n in old.columns if n != "t"}, old.array("t")[piece])
-    new.sequence = old.sequence
-    new.checkpoint(carry, old.step, force=True)
-    new.path.replace(old.path)
+    held = old.writer()
+    try:
+        new = create(old.path, meta, one_row, carry, saves, replace=True, fixed=old.fixed())
+        try:
+            for begin in range(0, old.rows, 4096):
+                piece = slice(begin, min(begin + 4096, old.rows))
+                new.append_columns({n: old.array(n)[piece] for n in old.columns if n != "t"}, old.array("t")[piece])
+            new.sequence = old.sequence
+            new.checkpoint(carry, old.step, force=True)
+            held.lock()
+            new.path.replace(old.path)
+        except BaseException:
+            new.close()
+            new.path.unlink(missing_ok=True)
+            raise
+    finally:
+        held.close()
     new.path = old.path
     return new
 

@@ -44,6 +44,9 @@ class Memory:
     def checkpoint(self, carry: Carry, step: int) -> None:
         """A run in memory keeps no checkpoint but its last."""
 
+    def close(self) -> None:
+        """Nothing is open."""
+
     @property
     def columns(self) -> dict[str, Any]:
         return self.layout.unpack(self.rows[..., : self.count, :])
@@ -78,3 +81,6 @@ class Disk:
     def checkpoint(self, carry: Carry, step: int) -> None:
         if self.writer.due():
             self.writer.checkpoint(self.whole(carry), step, force=True)
+
+    def close(self) -> None:
+        self.writer.close()
