@@ -366,3 +366,42 @@ def test_an_interrupted_checkpoint_is_written_again_to_the_same_slot(tmp_path, m
             writer.checkpoint(run.checkpoint.carry, 600, force=True)
         assert archive.read(path).sequence == contents.sequence
     writer.close()
+
+
+@pytest.mark.parametrize("keep", [0, 10, None])
+def test_a_run_does_not_go_on_without_its_events(tmp_path, keep):
+    path = tmp_path / "run.h5"
+    run = falling(5.0, output=path)
+    beside, count = archive.events_path(path), len(run.events)
+    whole, archived = beside.read_bytes(), path.read_bytes()
+    beside.unlink() if keep is None else os.truncate(beside, 24 * keep + 5)
+    with pytest.raises(gm.ArchiveError, match=rf"run\.h5\.events beside it has {keep or 0} of the {count} events"):
+        gm.resume(path, t_end=10.0)
+    assert path.read_bytes() == archived
+    assert not beside.exists() if keep is None else beside.stat().st_size == 24 * keep + 5
+    beside.write_bytes(whole)
+    assert np.array_equal(gm.resume(path, t_end=10.0).events.records, falling(10.0).events.records)
+
+
+def test_events_of_a_run_that_is_being_written_are_left_alone(tmp_path):
+    path = tmp_path / "run.h5"
+    falling(5.0, output=path)
+    beside, writer = archive.events_path(path), archive.read(path).writer()
+    writer.append_events(np.ones((3, 3)))  # those of a chunk whose checkpoint is still to come
+    before = beside.read_bytes()
+    with pytest.raises(gm.ArchiveError, match="being written"):
+        gm.resume(path)
+    assert beside.read_bytes() == before
+    writer.close()
+
+
+def test_events_of_a_moved_archive_are_not_deleted(tmp_path):
+    path, moved = tmp_path / "run.h5", tmp_path / "moved.h5"
+    count = len(falling(5.0, output=path).events)
+    path.rename(moved)
+    for go in (lambda: falling(5.0, output=path), lambda: kepler(output=path), lambda: kepler().save(path)):
+        with pytest.raises(gm.ArchiveError, match=r"run\.h5\.events exists.*Move it.*remove it.*another output"):
+            go()
+    archive.events_path(path).rename(archive.events_path(moved))
+    assert len(gm.load(moved).events.times) == count
+    kepler(output=path)

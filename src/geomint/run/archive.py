@@ -175,8 +175,17 @@ def read_events(path: Path, count: int) -> np.ndarray | None:
     return np.memmap(beside, "<f8", "r", 0, (count, 3))
 
 
+def check_events(path: Path, count: int) -> None:
+    """A run can't go on where events that its checkpoint counts are missing: those to come would stand in their place."""
+    beside = events_path(path)
+    there = beside.stat().st_size // 24 if beside.exists() else 0
+    if there < count:
+        raise ArchiveError(f"{path}: {beside.name} beside it has {there} of the {count} events of this run: it was cut short or left behind. Put the whole file there before the run goes on.")
+
+
 def truncate_events(path: Path, count: int) -> None:
-    """Drop events that a killed run wrote after its last checkpoint."""
+    """Drop events that a killed run wrote after its last checkpoint. Only for who holds the archive: a running one writes such events."""
+    check_events(path, count)  # truncation would also lengthen a file, with zeros
     if events_path(path).exists():
         os.truncate(events_path(path), 24 * count)
 
@@ -206,6 +215,9 @@ def create(path: str | Path, meta: dict[str, Any], seen: dict[str, Any], carry: 
         raise ArchiveError(f"{path} exists. Choose another output, remove it, or continue it with gm.resume({str(path)!r}, ...).")
     if not path.parent.is_dir():
         raise ArchiveError(f"{path}: the folder {path.parent} does not exist.")
+    beside = events_path(path)
+    if beside.exists() and not replace:
+        raise ArchiveError(f"{beside} exists: the events of a run whose archive is no longer beside it. Move it to where that archive is, remove it if that is gone, or choose another output.")
     meta = {**meta, "format": FORMAT, "versions": _versions(), "carry": describe_carry(carry), "fixed": sorted(fixed or {})}
     slot_bytes = _HEAD.size + sum(np.asarray(x).nbytes for x in jax.tree.leaves(carry)) + _CRC.size
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -223,7 +235,6 @@ def create(path: str | Path, meta: dict[str, Any], seen: dict[str, Any], carry: 
         raise
     if replace:
         return _open_part(part)
-    events_path(path).unlink(missing_ok=True)  # of an archive that is no longer there
     try:
         os.link(part, path)  # fails where the name was taken meanwhile
     except FileExistsError:

@@ -88,8 +88,9 @@ def _continued(contents: archive.Contents, system: Stated | None, t_end: float |
     meta = contents.meta
     reductions = again(path, meta["reduce"], contents.fixed(), reduce, system, tuple(meta["q_shape"]), meta["spread"]) if "reduce" in meta else None
     runner, carry = _template_filled(contents, system, times, method, devices, reductions, team)
-    if runner.logs:
-        archive.truncate_events(contents.path, int(runner.method.events(carry)))
+    events = int(runner.method.events(carry)) if runner.logs else None
+    if events is not None:
+        archive.check_events(path, events)
     about = {"seed": contents.seed, **{k: contents.meta[k] for k in ("compensated", "members")}}
 
     def writer() -> archive.Writer:
@@ -103,6 +104,7 @@ def _continued(contents: archive.Contents, system: Stated | None, t_end: float |
         sink = Disk(opened(team, writer, runner.start, runner.stop, runner.members, alike=not plain), runner.layout, times, plain, runner.whole)
     else:
         sink = Disk(writer(), runner.layout, times, False)
+        sink.back_to(contents.rows, events)
     return drive(runner, carry, times, sink, progress, about, start=contents.step, team=team)
 
 
