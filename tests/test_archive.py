@@ -405,3 +405,26 @@ def test_events_of_a_moved_archive_are_not_deleted(tmp_path):
     archive.events_path(path).rename(archive.events_path(moved))
     assert len(gm.load(moved).events.times) == count
     kepler(output=path)
+
+
+def test_a_run_interrupted_between_saves_is_saved_and_goes_on_to_its_own_end(tmp_path, monkeypatch):
+    real = sinks.Memory.checkpoint
+
+    def checkpoint(self, carry, step):
+        real(self, carry, step)
+        if step == 7:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "_chunk", lambda grid, n, rows, budget: (1, 1))
+        patch.setattr(sinks.Memory, "checkpoint", checkpoint)
+        with pytest.raises(gm.Interrupted) as caught:
+            kepler(save_every=5)
+    run = caught.value.run
+    assert (len(run), run.checkpoint.step) == (2, 7)
+    for name, t_end in (("own.h5", None), ("later.h5", 8.0)):
+        path = run.save(tmp_path / name)
+        assert np.array_equal(gm.load(path).q, run.q)
+        assert np.array_equal(gm.resume(path, t_end=t_end).q, kepler(600 if t_end is None else 800, save_every=5).q)
+    with pytest.raises(gm.InputError, match=r"already reached t = 0\.07, beyond t_end = 0\.05"):
+        gm.resume(run.save(tmp_path / "third.h5"), t_end=0.05)

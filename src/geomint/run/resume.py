@@ -80,7 +80,7 @@ def _continued(contents: archive.Contents, system: Stated | None, t_end: float |
     old = Grid(*contents.meta["grid"])
     times = old if t_end is None else grid(old.dt, t_end, old.t0, old.save_every)
     if times.steps < contents.step:
-        raise InputError(f"{path} has already reached t = {old.t0 + contents.step * old.dt:g}, beyond t_end = {t_end:g}.")
+        raise InputError(f"{path} has already reached t = {old.t0 + contents.step * old.dt:g}, beyond t_end = {times.t_end:g}.")
     if method is None and not contents.meta.get("complete_name", True):
         raise InputError(f"{path}: {contents.meta['method']} was given functions (inside=...), which an archive can't hold; give it again: gm.resume(..., method=method).")
     if method is not None and method.name != contents.meta["method"]:
@@ -166,9 +166,9 @@ def save(run: Trajectory, path: str | Path) -> Path:
     meta, carry, fixed = {}, run.checkpoint.carry, {} if np.ndim(run.seed) == 0 else {"seeds": run.seed}
     if run.summary is not None:
         columns, meta, carry, fixed = {**columns, **run.summary.rows}, {"reduce": run.summary.stated}, Marked(carry, run.summary.failed_at), {**fixed, **run.summary.fixed}
-    done = Grid(run.grid.t0, run.grid.dt, (len(run) - 1) * run.grid.save_every, run.grid.save_every)
-    meta = {**archive_meta(run.system, runner, done, about, shape), "engine": run.engine.split()[0], **meta}
-    writer = archive.create(path, meta, jax.tree.map(lambda x: x[0], columns), carry, len(run), fixed=fixed)
+    # The whole grid of the run, with room for it: one that was interrupted goes on to its own end.
+    meta = {**archive_meta(run.system, runner, run.grid, about, shape), "engine": run.engine.split()[0], **meta}
+    writer = archive.create(path, meta, jax.tree.map(lambda x: x[0], columns), carry, max(len(run), run.grid.saves), fixed=fixed)
     writer.append_columns(columns, np.asarray(run.t))
     if run.records is not None:
         writer.append_events(np.asarray(run.records))
