@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 
 import geomint as gm
+from geomint.engines import native
+from geomint.engines.scalar_values import NotCovered
 from geomint.run import archive, loop, sinks
 
 LONG_RUN = """
@@ -428,3 +430,24 @@ def test_a_run_interrupted_between_saves_is_saved_and_goes_on_to_its_own_end(tmp
         assert np.array_equal(gm.resume(path, t_end=t_end).q, kepler(600 if t_end is None else 800, save_every=5).q)
     with pytest.raises(gm.InputError, match=r"already reached t = 0\.07, beyond t_end = 0\.05"):
         gm.resume(run.save(tmp_path / "third.h5"), t_end=0.05)
+
+
+@pytest.mark.parametrize("members", [False, True])
+def test_an_archive_of_an_engine_that_steps_aside_here(tmp_path, monkeypatch, members):
+    """The carry of straight-line code has no force in it, that of XLA has: the archive's form is kept. Then it may change back."""
+    model, path = gm.models.fpu(10), tmp_path / "run.h5"
+    q, v = (np.stack([x] * 3) if members else x for x in (model.q0, model.v0))
+    go = lambda t_end, **more: (gm.ensemble if members else gm.simulate)(model.system, q, v, method=gm.Verlet(), dt=0.001, t_end=t_end, engine="native", **more)
+    assert go(0.01, output=path).engine == "native"
+    with monkeypatch.context() as patch:
+        patch.setattr(native.Native, "made", lambda *_: (_ for _ in ()).throw(NotCovered("this machine")))
+        assert gm.load(path).checkpoint.step == 10
+        for t_end in (0.02, 0.03):
+            with pytest.warns(UserWarning, match=r"run by the native engine, which is not to be had here: xla \(.*this machine\) goes on"):
+                run = gm.resume(path, t_end=t_end)
+        assert run.engine.startswith("xla (")
+        run.save(tmp_path / "copy.h5")
+    for name in ("run.h5", "copy.h5"):
+        again = gm.resume(tmp_path / name, t_end=0.04)
+        assert again.engine == "native"
+        np.testing.assert_allclose(again.q, go(0.04).q, rtol=1e-12, atol=1e-12)

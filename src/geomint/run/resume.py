@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 
 from .. import methods
 from ..engines import Clock, choose
+from ..engines.straight import Straight
 from ..engines.tiles import Tiled
 from ..errors import ArchiveError, InputError
 from ..system import Stated
@@ -88,6 +90,8 @@ def _continued(contents: archive.Contents, system: Stated | None, t_end: float |
     meta = contents.meta
     reductions = again(path, meta["reduce"], contents.fixed(), reduce, system, tuple(meta["q_shape"]), meta["spread"]) if "reduce" in meta else None
     runner, carry = _template_filled(contents, system, times, method, devices, reductions, team)
+    if runner.described.split()[0] != meta["engine"]:
+        warnings.warn(f"{path} was run by the {meta['engine']} engine, which is not to be had here: {runner.described} goes on, and the last bits may differ from those of an uninterrupted run.", stacklevel=3)
     events = int(runner.method.events(carry)) if runner.logs else None
     if events is not None:
         archive.check_events(path, events)
@@ -96,7 +100,8 @@ def _continued(contents: archive.Contents, system: Stated | None, t_end: float |
     def writer() -> archive.Writer:
         if times.saves <= contents.room:
             return contents.writer()
-        meta = archive_meta(system, runner, times, about, tuple(contents.meta["q_shape"]))
+        # The engine of the file says what form its carry has, even where another one goes on.
+        meta = {**archive_meta(system, runner, times, about, tuple(contents.meta["q_shape"])), "engine": contents.meta["engine"]}
         return archive.enlarged(contents, meta, times.saves, contents.leaves)
 
     if isinstance(runner, Tiled):
@@ -137,6 +142,8 @@ def _template_filled(contents: archive.Contents, system: Stated, times: Grid | N
     q, p = (jnp.asarray(held[f"start/{name}"] if "reduce" in meta else np.asarray(contents.array(name)[0])) for name in ("q", "p"))
     method = prepared(method or methods.named(meta["method"]), system, np.asarray(q), meta["spread"])
     make = choose(meta["engine"])
+    if issubclass(make, Straight):  # the carry on file has that form, whether or not the engine covers the run here too
+        method = method.for_straight_code()
     if not meta["members"]:
         runner = make(method, system, clock, meta["spread"])
         return runner, contents.carry_like(runner.begin(initial_state(q, p, times.t0, meta["seed"], meta["compensated"]))[0])
@@ -160,14 +167,15 @@ def save(run: Trajectory, path: str | Path) -> Path:
     q = run.q if run.summary is None else run.summary.start[0][:, None]
     shape = q.shape[2:] if run.members else q.shape[1:]
     about = {"seed": run.seed, "compensated": run.compensated, "members": run.members}
-    make = choose(run.engine.split()[0])
+    engine = archive.read(run.path).meta["engine"] if run.path and run.path.exists() else run.engine.split()[0]  # it says what form the carry has
+    make = choose(engine)
     runner = Tiled(make, run.method, run.system, clock, run.spread, len(q)) if run.members else make(run.method, run.system, clock, run.spread)
     columns = jax.tree.map(lambda x: np.moveaxis(np.asarray(x), 1, 0) if run.members else np.asarray(x), run.columns)
     meta, carry, fixed = {}, run.checkpoint.carry, {} if np.ndim(run.seed) == 0 else {"seeds": run.seed}
     if run.summary is not None:
         columns, meta, carry, fixed = {**columns, **run.summary.rows}, {"reduce": run.summary.stated}, Marked(carry, run.summary.failed_at), {**fixed, **run.summary.fixed}
     # The whole grid of the run, with room for it: one that was interrupted goes on to its own end.
-    meta = {**archive_meta(run.system, runner, run.grid, about, shape), "engine": run.engine.split()[0], **meta}
+    meta = {**archive_meta(run.system, runner, run.grid, about, shape), "engine": engine, **meta}
     writer = archive.create(path, meta, jax.tree.map(lambda x: x[0], columns), carry, max(len(run), run.grid.saves), fixed=fixed)
     writer.append_columns(columns, np.asarray(run.t))
     if run.records is not None:
