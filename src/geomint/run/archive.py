@@ -26,6 +26,7 @@ import json
 import os
 import platform
 import struct
+import sys
 import time
 import zlib
 from collections.abc import Iterator
@@ -47,6 +48,7 @@ from .trajectory import Checkpoint, Trajectory
 FORMAT = 1
 _HEAD = struct.Struct("<QQQ")  # sequence, step, rows
 _CRC = struct.Struct("<I")
+_FLOCK = struct.Struct("hhqqi4x")  # Linux: type, whence, start, length, process
 CHECKPOINT_SECONDS = 0.5
 
 
@@ -58,6 +60,7 @@ class Column:
     dtype: np.dtype
     shape: tuple[int, ...]
     offset: int
+    room: int  # rows
 
     @property
     def row_bytes(self) -> int:
@@ -99,12 +102,20 @@ class Writer:
         self.count_offset, self.rows, self.sequence = count, rows, sequence
         self.last = 0.0
         self.file = os.open(path, os.O_RDWR)
+        if lock:
+            self.lock()
+
+    def lock(self) -> None:
+        """Keep others out, or find that one is in. A lock of the open file, where there are such: one of the process is lost when the
+        process closes the file anywhere, such as a memory map of gm.load."""
         try:
-            if lock:
+            if sys.platform == "linux":
+                fcntl.fcntl(self.file, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+            else:
                 fcntl.lockf(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            os.close(self.file)
-            raise ArchiveError(f"{path} is being written by another process; wait for it or stop it.") from None
+            self.close()
+            raise ArchiveError(f"{self.path} is being written by another process, or by another run of this one; wait for it or stop it.") from None
 
     def append_events(self, events: np.ndarray) -> None:
         """Behind those that are there."""
@@ -115,11 +126,17 @@ class Writer:
 
     def append_columns(self, seen: dict[str, Any], t: np.ndarray) -> None:
         """Rows of every column, time first on the leading axis."""
+        self.check_room(len(t))
         for name, x in {**dict(_flat(seen)), "t": t}.items():
             column = self.columns[name]
             data = np.ascontiguousarray(x, column.dtype).tobytes()
             _write(self.file, data, column.offset + self.rows * column.row_bytes)
         self.rows += len(t)
+
+    def check_room(self, count: int) -> None:
+        """Behind the last row other things stand, which must never be overwritten."""
+        if self.rows + count > self.columns["t"].room:
+            raise ArchiveError(f"{self.path} has room for {self.columns['t'].room} rows, of which {self.rows} are in use: {count} more do not fit.")
 
     def due(self) -> bool:
         """Whether it is time for a checkpoint: at most twice a second, since it waits for the disk."""
@@ -129,16 +146,19 @@ class Writer:
         """Everything appended so far counts from now on."""
         if not force and not self.due():
             return
-        self.sequence += 1
-        body = _HEAD.pack(self.sequence, step, self.rows) + b"".join(np.asarray(x).tobytes() for x in jax.tree.leaves(carry))
+        sequence = self.sequence + 1
+        body = _HEAD.pack(sequence, step, self.rows) + b"".join(np.asarray(x).tobytes() for x in jax.tree.leaves(carry))
         os.fdatasync(self.file)
-        _write(self.file, body + _CRC.pack(zlib.crc32(body)), self.slot_offset + (self.sequence % 2) * self.slot_bytes)
+        _write(self.file, body + _CRC.pack(zlib.crc32(body)), self.slot_offset + (sequence % 2) * self.slot_bytes)
+        self.sequence = sequence  # only now: after an interrupt the same slot is written again, not the one that is whole
         _write(self.file, np.int64(self.rows).tobytes(), self.count_offset)
         os.fdatasync(self.file)
         self.last = time.monotonic()
 
     def close(self) -> None:
-        os.close(self.file)
+        if self.file >= 0:
+            os.close(self.file)
+        self.file = -1
 
 
 def events_path(path: Path) -> Path:
@@ -155,8 +175,17 @@ def read_events(path: Path, count: int) -> np.ndarray | None:
     return np.memmap(beside, "<f8", "r", 0, (count, 3))
 
 
+def check_events(path: Path, count: int) -> None:
+    """A run can't go on where events that its checkpoint counts are missing: those to come would stand in their place."""
+    beside = events_path(path)
+    there = beside.stat().st_size // 24 if beside.exists() else 0
+    if there < count:
+        raise ArchiveError(f"{path}: {beside.name} beside it has {there} of the {count} events of this run: it was cut short or left behind. Put the whole file there before the run goes on.")
+
+
 def truncate_events(path: Path, count: int) -> None:
-    """Drop events that a killed run wrote after its last checkpoint."""
+    """Drop events that a killed run wrote after its last checkpoint. Only for who holds the archive: a running one writes such events."""
+    check_events(path, count)  # truncation would also lengthen a file, with zeros
     if events_path(path).exists():
         os.truncate(events_path(path), 24 * count)
 
@@ -186,20 +215,26 @@ def create(path: str | Path, meta: dict[str, Any], seen: dict[str, Any], carry: 
         raise ArchiveError(f"{path} exists. Choose another output, remove it, or continue it with gm.resume({str(path)!r}, ...).")
     if not path.parent.is_dir():
         raise ArchiveError(f"{path}: the folder {path.parent} does not exist.")
+    beside = events_path(path)
+    if beside.exists() and not replace:
+        raise ArchiveError(f"{beside} exists: the events of a run whose archive is no longer beside it. Move it to where that archive is, remove it if that is gone, or choose another output.")
     meta = {**meta, "format": FORMAT, "versions": _versions(), "carry": describe_carry(carry), "fixed": sorted(fixed or {})}
     slot_bytes = _HEAD.size + sum(np.asarray(x).nbytes for x in jax.tree.leaves(carry)) + _CRC.size
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with h5py.File(part, "w", libver="earliest") as file:
-        file.attrs["geomint"] = json.dumps(meta)
-        for name, x in {**dict(_flat(seen)), "t": np.zeros(())}.items():
-            _dataset(file, name, (saves, *np.shape(x)), np.asarray(x).dtype)
-        for name, x in (fixed or {}).items():
-            file.create_dataset(name, data=x)
-        _dataset(file, "checkpoint", (2, slot_bytes), np.uint8)
-        _dataset(file, "rows_saved", (1,), np.int64)
+    try:
+        with h5py.File(part, "w", libver="earliest") as file:
+            file.attrs["geomint"] = json.dumps(meta)
+            for name, x in {**dict(_flat(seen)), "t": np.zeros(())}.items():
+                _dataset(file, name, (saves, *np.shape(x)), np.asarray(x).dtype)
+            for name, x in (fixed or {}).items():
+                file.create_dataset(name, data=x)
+            _dataset(file, "checkpoint", (2, slot_bytes), np.uint8)
+            _dataset(file, "rows_saved", (1,), np.int64)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
     if replace:
         return _open_part(part)
-    events_path(path).unlink(missing_ok=True)  # of an archive that is no longer there
     try:
         os.link(part, path)  # fails where the name was taken meanwhile
     except FileExistsError:
@@ -229,10 +264,10 @@ def _read_tables(path: Path) -> tuple[dict[str, Any], dict[str, Column], tuple[i
 
             def visit(name: str, item: Any) -> None:
                 if isinstance(item, h5py.Dataset) and name not in meta.get("fixed", ()):
-                    columns[name] = Column(name, item.dtype, item.shape[1:], item.id.get_offset() or 0)
+                    columns[name] = Column(name, item.dtype, item.shape[1:], item.id.get_offset() or 0, len(item))
 
             file.visititems(visit)
-            room = len(file["t"])  # pyright: ignore[reportArgumentType]
+            room = columns["t"].room
     except ArchiveError:
         raise
     except (OSError, KeyError, ValueError, RuntimeError) as error:
@@ -277,7 +312,17 @@ class Contents:
         return self.fixed()["seeds"] if self.meta["seed"] is None else self.meta["seed"]
 
     def writer(self) -> Writer:
-        return Writer(self.path, self.meta, self.columns, self.slots, self.count_offset, self.rows, self.sequence)
+        """To go on from here, if nobody else has since this was read."""
+        writer = Writer(self.path, self.meta, self.columns, self.slots, self.count_offset, self.rows, self.sequence)
+        try:
+            now, here = read(self.path), os.path.samestat(os.fstat(writer.file), self.path.stat())
+            if not here or (now.sequence, now.step, now.room) != (self.sequence, self.step, self.room):
+                raise ArchiveError(f"{self.path} was written by another process while this one opened it; try again.")
+            writer.lock()  # again: where locks are those of a process, reading has lost it
+        except BaseException:
+            writer.close()
+            raise
+        return writer
 
     def carry_like(self, template: Carry, share: slice | None = None) -> Carry:
         """The checkpoint's carry in the structure of `template`; of a share of the members where the template is."""
@@ -303,23 +348,36 @@ def read(path: str | Path) -> Contents:
                 best = (sequence, step, rows, body[_HEAD.size :])
     if best is None:
         return Contents(path, meta, columns, slots, count, room, 0, 0, 0, [])
+    sequence, step, rows, _ = best
+    rows = min(rows, step // meta["grid"][3] + 1)  # an interrupt once left rows that the step does not reach
     leaves, at = [], 0
     for dtype, shape in meta["carry"]:
         x = np.frombuffer(best[3], np.dtype(dtype), int(np.prod(shape)), at).reshape(shape)
         leaves, at = [*leaves, x], at + x.nbytes
-    return Contents(path, meta, columns, slots, count, room, *best[:3], leaves)
+    return Contents(path, meta, columns, slots, count, room, sequence, step, rows, leaves)
 
 
 def enlarged(old: Contents, meta: dict[str, Any], saves: int, carry: Carry) -> Writer:
-    """The archive with room for more rows: a copy beside it, renamed over it once it is complete."""
+    """The archive with room for more rows: a copy beside it, renamed over it once it is complete. Until then the old one is held: a
+    run that still writes to it would lose what it writes."""
     one_row = _nested({name: np.zeros(c.shape, c.dtype) for name, c in old.columns.items() if name != "t"})
-    new = create(old.path, meta, one_row, carry, saves, replace=True, fixed=old.fixed())
-    for begin in range(0, old.rows, 4096):
-        piece = slice(begin, min(begin + 4096, old.rows))
-        new.append_columns({n: old.array(n)[piece] for n in old.columns if n != "t"}, old.array("t")[piece])
-    new.sequence = old.sequence
-    new.checkpoint(carry, old.step, force=True)
-    new.path.replace(old.path)
+    held = old.writer()
+    try:
+        new = create(old.path, meta, one_row, carry, saves, replace=True, fixed=old.fixed())
+        try:
+            for begin in range(0, old.rows, 4096):
+                piece = slice(begin, min(begin + 4096, old.rows))
+                new.append_columns({n: old.array(n)[piece] for n in old.columns if n != "t"}, old.array("t")[piece])
+            new.sequence = old.sequence
+            new.checkpoint(carry, old.step, force=True)
+            held.lock()
+            new.path.replace(old.path)
+        except BaseException:
+            new.close()
+            new.path.unlink(missing_ok=True)
+            raise
+    finally:
+        held.close()
     new.path = old.path
     return new
 

@@ -35,16 +35,15 @@ class Sink(Protocol):
         """The next events (n, 3): time, level, kind."""
 
     def checkpoint(self, carry: Carry, step: int) -> None:
-        """All that a restart needs, after every chunk."""
+        """All that a restart needs, after every chunk. Rows and events count from now on; an interrupt takes back those after it."""
 
 
 @dataclasses.dataclass
 class Failure:
-    """The first step that went wrong, and the carry of the last good save before it."""
+    """The first step that went wrong."""
 
     step: int
     status: int
-    carry: Carry
     good: np.ndarray  # the row of the last good step
     bad: np.ndarray  # the row of the failing one
 
@@ -149,4 +148,4 @@ def _stop(engine: Engine, carry: Carry, grid: Grid, n: int, steps: int, good_blo
     status = statuses(engine.method, bare(engine.whole(after(bad)[0]))) if isinstance(engine, Reducing) else engine.layout.unpack(row).get("status")
     code = 0 if status is None else int(np.nan_to_num(np.max(status, initial=0)))
     code = team.agree("status", code, max)
-    return carry, n, Failure(n + bad, code, carry, last_row(good)[..., 0, :], row[..., 0, :])
+    return carry, n, Failure(n + bad, code, last_row(good)[..., 0, :], row[..., 0, :])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 
 from .. import methods
 from ..engines import Clock, choose
+from ..engines.straight import Straight
 from ..engines.tiles import Tiled
 from ..errors import ArchiveError, InputError
 from ..system import Stated
@@ -80,7 +82,7 @@ def _continued(contents: archive.Contents, system: Stated | None, t_end: float |
     old = Grid(*contents.meta["grid"])
     times = old if t_end is None else grid(old.dt, t_end, old.t0, old.save_every)
     if times.steps < contents.step:
-        raise InputError(f"{path} has already reached t = {old.t0 + contents.step * old.dt:g}, beyond t_end = {t_end:g}.")
+        raise InputError(f"{path} has already reached t = {old.t0 + contents.step * old.dt:g}, beyond t_end = {times.t_end:g}.")
     if method is None and not contents.meta.get("complete_name", True):
         raise InputError(f"{path}: {contents.meta['method']} was given functions (inside=...), which an archive can't hold; give it again: gm.resume(..., method=method).")
     if method is not None and method.name != contents.meta["method"]:
@@ -88,14 +90,18 @@ def _continued(contents: archive.Contents, system: Stated | None, t_end: float |
     meta = contents.meta
     reductions = again(path, meta["reduce"], contents.fixed(), reduce, system, tuple(meta["q_shape"]), meta["spread"]) if "reduce" in meta else None
     runner, carry = _template_filled(contents, system, times, method, devices, reductions, team)
-    if runner.logs:
-        archive.truncate_events(contents.path, int(runner.method.events(carry)))
+    if runner.described.split()[0] != meta["engine"]:
+        warnings.warn(f"{path} was run by the {meta['engine']} engine, which is not to be had here: {runner.described} goes on, and the last bits may differ from those of an uninterrupted run.", stacklevel=3)
+    events = int(runner.method.events(carry)) if runner.logs else None
+    if events is not None:
+        archive.check_events(path, events)
     about = {"seed": contents.seed, **{k: contents.meta[k] for k in ("compensated", "members")}}
 
     def writer() -> archive.Writer:
         if times.saves <= contents.room:
             return contents.writer()
-        meta = archive_meta(system, runner, times, about, tuple(contents.meta["q_shape"]))
+        # The engine of the file says what form its carry has, even where another one goes on.
+        meta = {**archive_meta(system, runner, times, about, tuple(contents.meta["q_shape"])), "engine": contents.meta["engine"]}
         return archive.enlarged(contents, meta, times.saves, contents.leaves)
 
     if isinstance(runner, Tiled):
@@ -103,6 +109,7 @@ def _continued(contents: archive.Contents, system: Stated | None, t_end: float |
         sink = Disk(opened(team, writer, runner.start, runner.stop, runner.members, alike=not plain), runner.layout, times, plain, runner.whole)
     else:
         sink = Disk(writer(), runner.layout, times, False)
+        sink.back_to(contents.rows, events)
     return drive(runner, carry, times, sink, progress, about, start=contents.step, team=team)
 
 
@@ -135,6 +142,8 @@ def _template_filled(contents: archive.Contents, system: Stated, times: Grid | N
     q, p = (jnp.asarray(held[f"start/{name}"] if "reduce" in meta else np.asarray(contents.array(name)[0])) for name in ("q", "p"))
     method = prepared(method or methods.named(meta["method"]), system, np.asarray(q), meta["spread"])
     make = choose(meta["engine"])
+    if issubclass(make, Straight):  # the carry on file has that form, whether or not the engine covers the run here too
+        method = method.for_straight_code()
     if not meta["members"]:
         runner = make(method, system, clock, meta["spread"])
         return runner, contents.carry_like(runner.begin(initial_state(q, p, times.t0, meta["seed"], meta["compensated"]))[0])
@@ -158,15 +167,16 @@ def save(run: Trajectory, path: str | Path) -> Path:
     q = run.q if run.summary is None else run.summary.start[0][:, None]
     shape = q.shape[2:] if run.members else q.shape[1:]
     about = {"seed": run.seed, "compensated": run.compensated, "members": run.members}
-    make = choose(run.engine.split()[0])
+    engine = archive.read(run.path).meta["engine"] if run.path and run.path.exists() else run.engine.split()[0]  # it says what form the carry has
+    make = choose(engine)
     runner = Tiled(make, run.method, run.system, clock, run.spread, len(q)) if run.members else make(run.method, run.system, clock, run.spread)
     columns = jax.tree.map(lambda x: np.moveaxis(np.asarray(x), 1, 0) if run.members else np.asarray(x), run.columns)
     meta, carry, fixed = {}, run.checkpoint.carry, {} if np.ndim(run.seed) == 0 else {"seeds": run.seed}
     if run.summary is not None:
         columns, meta, carry, fixed = {**columns, **run.summary.rows}, {"reduce": run.summary.stated}, Marked(carry, run.summary.failed_at), {**fixed, **run.summary.fixed}
-    done = Grid(run.grid.t0, run.grid.dt, (len(run) - 1) * run.grid.save_every, run.grid.save_every)
-    meta = {**archive_meta(run.system, runner, done, about, shape), "engine": run.engine.split()[0], **meta}
-    writer = archive.create(path, meta, jax.tree.map(lambda x: x[0], columns), carry, len(run), fixed=fixed)
+    # The whole grid of the run, with room for it: one that was interrupted goes on to its own end.
+    meta = {**archive_meta(run.system, runner, run.grid, about, shape), "engine": engine, **meta}
+    writer = archive.create(path, meta, jax.tree.map(lambda x: x[0], columns), carry, max(len(run), run.grid.saves), fixed=fixed)
     writer.append_columns(columns, np.asarray(run.t))
     if run.records is not None:
         writer.append_events(np.asarray(run.records))

@@ -46,6 +46,7 @@ class SharedWriter(Writer):
         if self.alike:
             self.rows += len(t)
             return None
+        self.check_room(len(t))
         for name, x in _flat(seen):
             column = self.columns[name]
             data = np.ascontiguousarray(x, column.dtype)

@@ -106,6 +106,13 @@ def archive_meta(system: Stated, runner: Engine, times: Grid, about: dict[str, A
 
 def drive(runner: Engine, carry: Any, times: Grid, sink: Any, progress: bool, about: dict[str, Any], start: int = 0, team: Alone = ALONE) -> Trajectory:
     """Run to the end, or as far as it goes; whatever happens, what was saved is in the Trajectory."""
+    try:
+        return _driven(runner, carry, times, sink, progress, about, start, team)
+    finally:
+        sink.close()  # whatever went wrong: an archive that stays open can't be resumed
+
+
+def _driven(runner: Engine, carry: Any, times: Grid, sink: Any, progress: bool, about: dict[str, Any], start: int, team: Alone) -> Trajectory:
     last: dict[str, Any] = {"carry": carry, "step": start}
     tap = _Tap(sink, last)
     failure, interrupted = None, False
@@ -115,6 +122,8 @@ def drive(runner: Engine, carry: Any, times: Grid, sink: Any, progress: bool, ab
         if team.count > 1 and AGREED not in stop.args:
             raise
         carry, step, interrupted = last["carry"], last["step"], True
+        # It may have come between the rows or events of a chunk and its carry: what belongs to no carry must not count.
+        sink.back_to(step // times.save_every + 1, int(runner.method.events(carry)) if runner.logs else None)
     except ProcessLost as lost:
         raise _lost(lost, sink, times) from None
     carry = runner.whole(carry)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..engines import Layout
 from ..methods import Carry
-from .archive import Writer
+from .archive import Writer, truncate_events
 from .grid import Grid
 
 
@@ -37,8 +37,15 @@ class Memory:
     def events(self) -> np.ndarray:
         return np.concatenate([np.zeros((0, 3)), *self.noted])
 
+    def back_to(self, rows: int, events: int | None) -> None:
+        """Only so many rows and events count; None where there are no events."""
+        self.count, self.noted = rows, [self.events[:events]]
+
     def checkpoint(self, carry: Carry, step: int) -> None:
         """A run in memory keeps no checkpoint but its last."""
+
+    def close(self) -> None:
+        """Nothing is open."""
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -66,6 +73,14 @@ class Disk:
     def note(self, events: np.ndarray) -> None:
         self.writer.append_events(events)
 
+    def back_to(self, rows: int, events: int | None) -> None:
+        self.writer.rows = rows
+        if events is not None:
+            truncate_events(self.writer.path, events)
+
     def checkpoint(self, carry: Carry, step: int) -> None:
         if self.writer.due():
             self.writer.checkpoint(self.whole(carry), step, force=True)
+
+    def close(self) -> None:
+        self.writer.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -60,8 +61,7 @@ class Summary:
     @property
     def fixed(self) -> dict[str, np.ndarray]:
         """What an archive has besides rows."""
-        settings = {f"reduced/{name}/{key}": x for name, r in self.reduced.items() for key, x in r.settings.items()}
-        return {**settings, "kept": self.kept, "start/q": self.start[0], "start/p": self.start[1]}
+        return fixed(self.reduced, self.kept, self.start)
 
 
 def stated(reductions: Reductions, system: Stated, q_shape: tuple[int, ...], spread: str) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def stated(reductions: Reductions, system: Stated, q_shape: tuple[int, ...], spr
     return {name: {"kind": type(r).__name__, **of(r)} for name, r in reductions.items()}
 
 
-def fixed(reductions: Reductions, kept: np.ndarray, start: tuple[Any, Any]) -> dict[str, np.ndarray]:
+def fixed(reductions: Mapping[str, Reduction | Reduced], kept: np.ndarray, start: tuple[Any, Any]) -> dict[str, np.ndarray]:
     """What an archive of a reduced run has besides rows, by its path there."""
     settings = {f"reduced/{name}/{key}": x for name, r in reductions.items() for key, x in r.settings.items()}
     return {**settings, "kept": kept, "start/q": np.asarray(start[0]), "start/p": np.asarray(start[1])}

@@ -16,6 +16,7 @@ from ..methods import Carry, Method
 from ..system import Stated
 from .events import Events
 from .grid import Grid
+from .reducing import statuses
 from .summary import Reduced, Summary
 
 
@@ -89,7 +90,7 @@ class Trajectory:
             return self.columns["status"]
         if self.summary is None or self.checkpoint is None:
             raise AttributeError("this run has no status: its method can't fail, or it was loaded without its system.")
-        found = jax.vmap(self.method.status)(self.checkpoint.carry)
+        found = statuses(self.method, self.checkpoint.carry)
         return np.zeros(len(self.failed_at), int) if found is None else np.asarray(found)
 
     @property
