@@ -118,6 +118,26 @@ def test_a_wrong_derivative_by_hand_is_caught():
     np.testing.assert_allclose(go(right).q, go(quartic).q, rtol=1e-14)
     with pytest.raises(gm.InputError, match="gradient.*differs from the automatic derivative"):
         go(wrong)
+    with pytest.raises(gm.InputError, match="gradient.*differs from the automatic derivative"):
+        gm.ensemble(wrong, np.ones((3, 2)), method=gm.Verlet(), dt=0.1, t_end=1.0)
+
+
+def test_a_wrong_derivative_by_hand_is_caught_where_members_have_their_own_params():
+    make = lambda factor: gm.System(lambda q, k: k * jnp.sum(q**4), params=1.0, overrides={"gradient": lambda q, k: factor * k * q**3})
+    own = lambda system: gm.ensemble(system, np.ones((3, 2)), params=np.array([1.0, 2.0, 3.0]), method=gm.Verlet(), dt=0.1, t_end=1.0)
+    own(make(4.0))
+    with pytest.raises(gm.InputError, match="gradient.*differs from the automatic derivative"):
+        own(make(3.0))
+
+
+def test_a_run_is_not_resumed_with_another_derivative_by_hand(tmp_path):
+    make = lambda factor: gm.System(lambda q: jnp.sum(q**4), overrides={"gradient": lambda q: factor * q**3})
+    for name, system in (("plain.h5", quartic), ("by_hand.h5", make(4.0))):
+        go(system, output=tmp_path / name)
+        with pytest.raises(gm.ArchiveError, match="the system given is not the one that was run"):
+            gm.resume(tmp_path / name, system=make(3.0), t_end=2.0)
+    run = gm.resume(tmp_path / "by_hand.h5", system=make(4.0), t_end=2.0)
+    assert np.array_equal(run.q, go(make(4.0), t_end=2.0).q)
 
 
 def test_a_run_that_turns_non_finite_keeps_what_it_has(tmp_path):

@@ -103,8 +103,8 @@ def _stated(system: Stated, q0s: Any, v0s: Any, p0s: Any, params: PyTree, method
     warn_of_lost_digits(system if spread == "states" else system.member(0), q.shape[1:])
     method.warn(system if spread == "states" else system.member(0), q[0], times.dt)
     method.check_start(system if spread == "states" else system.member(0), q, p, members=True)
-    if isinstance(system, System) and system.overrides and spread == "states":
-        check_overrides(system, q[0])
+    if isinstance(system, System) and system.overrides:
+        check_overrides(system if spread == "states" else system.member(0), q[0])
     return method, system, spread, q, p
 
 
