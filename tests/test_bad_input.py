@@ -197,3 +197,43 @@ def test_nothing_warns_on_good_input():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         go()
+
+
+def in_chunks_of(steps, monkeypatch):
+    monkeypatch.setattr("geomint.run.loop._chunk", lambda grid, n, rows, budget: (min(steps, grid.save_every - n % grid.save_every), 1))
+
+
+def test_a_watched_quantity_may_be_no_number():
+    watching = gm.System(lambda q: jnp.sum(q**2) / 2, watch={"log": lambda q, p: jnp.log(q[0])})
+    run = gm.simulate(watching, [1.0], method=gm.Verlet(), dt=0.1, t_end=10.0)
+    assert np.array_equal(run.q, gm.simulate(gm.System(watching.potential), [1.0], method=gm.Verlet(), dt=0.1, t_end=10.0).q)
+    assert np.array_equal(np.isnan(run.watched["log"]), run.q[:, 0] < 0)
+    assert run.failed_at == -1
+    for reduce in (None, {"energy": gm.Mean("energy"), "log": gm.Mean("log")}):
+        many = gm.ensemble(watching, [[1.0], [-2.0]], method=gm.Verlet(), dt=0.1, t_end=10.0, reduce=reduce)
+        assert np.array_equal(many.failed_at, [-1, -1])
+    assert np.all(many.members_left == 2)
+    assert many.reduced["log"].members.min() < 2
+
+
+@pytest.mark.parametrize("reduce", [None, {"q": gm.Mean("q")}], ids=["rows", "reduced"])
+def test_the_outcome_does_not_depend_on_the_chunks(monkeypatch, reduce):
+    """With an energy that has no value on the other side, where no save falls; and with one that overflows before q does."""
+    halved = gm.System(lambda q: jnp.sum(q**2) / 2 + 1e-30 * jnp.log(q[0]), watch={"log": lambda q, p: jnp.log(q[0])})
+    escape = gm.System(lambda q: -jnp.sum(q**4))
+    seen = []
+    for steps in (1000, 20, 19, 7, 1):
+        in_chunks_of(steps, monkeypatch)
+        with pytest.raises(gm.RunStopped) as stopped:
+            gm.ensemble(escape, [[1.0], [1.1]], method=gm.Verlet(), dt=0.01, t_end=10.0, save_every=500, reduce=reduce)
+        run = gm.ensemble(halved, [[1.0], [1.2]], method=gm.Verlet(), dt=0.1, t_end=63 * 0.5, save_every=63, reduce=reduce)
+        q = run.q if reduce is None else run.reduced["q"].mean
+        seen.append((stopped.value.step, len(stopped.value.run), q.tobytes(), run.failed_at.tolist()))
+    assert len(set(map(str, seen))) == 1
+    assert run.failed_at.tolist() == [-1, -1]
+
+
+def test_an_energy_without_a_value_is_named():
+    halved = gm.System(lambda q: jnp.sum(q**2) / 2 + 1e-30 * jnp.log(q[0]))
+    with pytest.raises(gm.RunStopped, match="energy there is not finite, although q and p are"):
+        gm.simulate(halved, [1.0], method=gm.Verlet(), dt=0.1, t_end=10.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 
 from ..errors import InputError, nearest
-from .block import Clock, Kept, Layout, advance, begin, march
+from .block import Clock, Kept, Layout, advance, begin, march, sound
 from .kernel import Kernel
 from .native import Native, NativeWhereItPays
 from .xla import Xla
@@ -23,4 +23,4 @@ def choose(engine: str, members: bool = False) -> type[Xla]:
     return ENGINES[engine]
 
 
-__all__ = ["ENGINES", "Clock", "Kept", "Kernel", "Layout", "Native", "Xla", "advance", "begin", "choose", "march"]
+__all__ = ["ENGINES", "Clock", "Kept", "Kernel", "Layout", "Native", "Xla", "advance", "begin", "choose", "march", "sound"]

@@ -188,13 +188,16 @@ def _stopped(runner: Engine, times: Grid, run: Trajectory, failure: Failure) -> 
             more = runner.method.explain(failure.status, derive(runner.system, there.shape), there, times.dt)
         message = f"{runner.method.name} stopped {when}: {what}{more} (dt = {times.dt:g})."
     else:
-        message = f"{runner.method.name} turned non-finite {when}. {_why(runner, times, good)}"
+        message = f"{runner.method.name} turned non-finite {when}. {_why(runner, times, good, runner.layout.unpack(failure.bad))}"
     kept = f"The run up to t = {float(run.t[-1]):g} ({len(run)} saved points) is kept in the exception's .run"
     return RunStopped(message, kept + (f" and in {run.path}." if run.path else "."), run=run, step=failure.step, time=times.t0 + failure.step * times.dt, q=good.get("q"), p=good.get("p"))
 
 
-def _why(runner: Engine, times: Grid, good: dict[str, Any]) -> str:
-    """A look at the last good state: is the force singular there, or did the step outgrow its stability limit?"""
+def _why(runner: Engine, times: Grid, good: dict[str, Any], bad: dict[str, Any]) -> str:
+    """A look at the last good state and at the first bad one: is the force singular, has the energy no value, or did the step outgrow its
+    stability limit?"""
+    if runner.spread == "one" and all(np.all(np.abs(bad[name]) < 1e50) for name in ("q", "p")):  # and not on the way to infinity
+        return "The energy there is not finite, although q and p are: the motion has left the region where potential has a value (log of a negative number)."
     mech = derive(runner.system, good["q"].shape) if runner.spread == "one" else None
     if isinstance(mech, Mechanics) and not np.all(np.isfinite(mech.force(jnp.asarray(good["q"])))):
         return "The force at the last good state is not finite: the gradient of potential has a singularity there (sqrt or a norm at zero, a collision)."
