@@ -47,7 +47,8 @@ def simulate(
                   rounding decides how near the way back is to the way there; or "stored", the state at every save, for all.
                   "auto" runs symmetric methods backwards where no force does work.
 
-    Inside jax.grad, jax.jit or jax.vmap the result holds traced arrays; q0, v0, p0, mass and params may be differentiated.
+    Inside jax.grad, jax.jit or jax.vmap the result holds traced arrays; q0, v0, p0, mass and params may be differentiated. No error can
+    leave there: what a run saves after it has failed is not finite, and its gradients are NaN.
     """
     check_way(gradient)
     method, times = _checked(system, method), grid(dt, t_end, t0, save_every)
@@ -212,4 +213,14 @@ def _traced(system: Stated, method: Method, times: Grid, q: Any, p: Any, seed: i
     carry, seen = begin(method, system, initial_state(q, p, times.t0, seed, compensated), clock)
     carry, rows = moved(gradient, method, system, carry, clock, times)
     columns = jax.tree.map(lambda first, rest: jnp.concatenate([first[None].astype(rest.dtype), rest]), seen, Layout.of(seen).unpack(rows))
-    return Trajectory(system, method, times, jnp.asarray(times.times()), columns, seed=seed, compensated=compensated, checkpoint=Checkpoint(carry, times.steps))
+    return Trajectory(system, method, times, jnp.asarray(times.times()), _failures_marked(columns), seed=seed, compensated=compensated, checkpoint=Checkpoint(carry, times.steps))
+
+
+def _failures_marked(columns: dict[str, Any]) -> dict[str, Any]:
+    """NaN for all numbers from the first save on whose status is not 0. Inside a transformation no error can be raised, and a callback
+    that warns would cost every call 50 µs and forbid jax.export. By a product, since a derivative is to be NaN as well."""
+    if "status" not in columns:
+        return columns
+    worth = jnp.where(columns["status"] == 0, 1.0, jnp.nan)
+    mark = lambda x: x * worth.reshape(worth.shape + (1,) * (x.ndim - 1)).astype(x.dtype) if jnp.issubdtype(x.dtype, jnp.inexact) else x
+    return {name: x if name == "status" else jax.tree.map(mark, x) for name, x in columns.items()}
