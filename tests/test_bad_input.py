@@ -50,12 +50,32 @@ def go(system=quartic, q0=(1.0, 0.5), v0=None, method=None, dt=0.1, t_end=1.0, *
         ({"method": gm.Verlet}, r"write Verlet\(\)"),
         ({"method": "verlet"}, r"gm\.methods"),
         ({"engine": "xls"}, "xla"),
+        ({"engine": 3}, "engine must be one of 'auto', 'xla', 'native', 'kernel', not 3"),
+        ({"engine": ["xla"]}, "engine must be one of"),
+        ({"seed": 1.9}, "seed must be an integer, not 1.9"),
+        ({"seed": "a"}, "seed must be an integer, not 'a'"),
+        ({"seed": None}, "seed must be an integer, not None"),
         ({"system": gm.System(lambda q: jnp.sum(q**2), constraint=lambda q: q[:1])}, "does not move constrained systems"),
     ],
 )
 def test_messages(arguments, words):
     with pytest.raises(gm.GeomintError, match=words):
         go(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"v0s": [[1.0, 0.0]]}, r"v0s has shape \(1, 2\), but q0s has shape \(3, 2\)"),
+        ({"v0s": np.ones((3, 2)), "p0s": np.ones((3, 2))}, "v0s or p0s, not both"),
+        ({"keep": 3}, "keep must list members by their numbers, 0 to 2, not 3"),
+        ({"seed": 1.9}, "seed must be an integer"),
+        ({"q0s": [[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0]], "system": gm.System(lambda q: jnp.sum(jnp.log(q)))}, r"the energy at q0 of member 1 is nan: potential"),
+    ],
+)
+def test_messages_of_ensembles(arguments, words):
+    with pytest.raises(gm.InputError, match=words):
+        gm.ensemble(**{"system": quartic, "q0s": np.ones((3, 2)), "method": gm.Verlet(), "dt": 0.1, "t_end": 1.0, **arguments})
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from . import archive
 from .fingerprint import fingerprint
 from .gradients import check_way, moved
 from .grid import Grid, grid
-from .inputs import check_energy, check_on_manifold, check_overrides, initial_state, is_traced, phase, warn_of_lost_digits
+from .inputs import check_energy, check_on_manifold, check_overrides, check_seed, initial_state, is_traced, phase, warn_of_lost_digits
 from .loop import AGREED, ALONE, Failure, Sink, run_to_end
 from .processes import Alone
 from .reducing import Reducing, bare
@@ -40,8 +40,9 @@ def simulate(
     dt, t_end:    t_end − t0 is a whole number of steps; for event-driven methods dt is the interval between looks.
     output:       stream to this file, with checkpoints; memory stays flat however long the run.
     compensated:  sum the updates of q and p with compensation for rounding.
-    engine:       "xla", the reference; "native", machine code for small systems, several times faster; "auto" takes the faster one.
-                  Where the native engine does not cover an operation or a size, it steps aside, and run.engine says why.
+    engine:       "xla", the reference; "native", machine code for small systems, several times faster; "kernel", for ensembles on a GPU;
+                  "auto" takes the faster one. Where an engine does not cover an operation or a size, it steps aside, and run.engine
+                  says why.
     seed:         of stochastic methods.
     gradient:     how jax.grad goes back through the run: "backwards", by steps of −dt, for symmetric methods: nothing is stored, and
                   rounding decides how near the way back is to the way there; or "stored", the state at every save, for all.
@@ -51,6 +52,7 @@ def simulate(
     leave there: what a run saves after it has failed is not finite, and its gradients are NaN.
     """
     check_way(gradient)
+    check_seed(seed)
     method, times = _checked(system, method), grid(dt, t_end, t0, save_every)
     q, p = phase(system, q0, v0, p0)
     traced = is_traced(system, q, p, method)
