@@ -50,12 +50,32 @@ def go(system=quartic, q0=(1.0, 0.5), v0=None, method=None, dt=0.1, t_end=1.0, *
         ({"method": gm.Verlet}, r"write Verlet\(\)"),
         ({"method": "verlet"}, r"gm\.methods"),
         ({"engine": "xls"}, "xla"),
+        ({"engine": 3}, "engine must be one of 'auto', 'xla', 'native', 'kernel', not 3"),
+        ({"engine": ["xla"]}, "engine must be one of"),
+        ({"seed": 1.9}, "seed must be an integer, not 1.9"),
+        ({"seed": "a"}, "seed must be an integer, not 'a'"),
+        ({"seed": None}, "seed must be an integer, not None"),
         ({"system": gm.System(lambda q: jnp.sum(q**2), constraint=lambda q: q[:1])}, "does not move constrained systems"),
     ],
 )
 def test_messages(arguments, words):
     with pytest.raises(gm.GeomintError, match=words):
         go(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"v0s": [[1.0, 0.0]]}, r"v0s has shape \(1, 2\), but q0s has shape \(3, 2\)"),
+        ({"v0s": np.ones((3, 2)), "p0s": np.ones((3, 2))}, "v0s or p0s, not both"),
+        ({"keep": 3}, "keep must list members by their numbers, 0 to 2, not 3"),
+        ({"seed": 1.9}, "seed must be an integer"),
+        ({"q0s": [[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0]], "system": gm.System(lambda q: jnp.sum(jnp.log(q)))}, r"the energy at q0 of member 1 is nan: potential"),
+    ],
+)
+def test_messages_of_ensembles(arguments, words):
+    with pytest.raises(gm.InputError, match=words):
+        gm.ensemble(**{"system": quartic, "q0s": np.ones((3, 2)), "method": gm.Verlet(), "dt": 0.1, "t_end": 1.0, **arguments})
 
 
 @pytest.mark.parametrize(
@@ -118,6 +138,26 @@ def test_a_wrong_derivative_by_hand_is_caught():
     np.testing.assert_allclose(go(right).q, go(quartic).q, rtol=1e-14)
     with pytest.raises(gm.InputError, match="gradient.*differs from the automatic derivative"):
         go(wrong)
+    with pytest.raises(gm.InputError, match="gradient.*differs from the automatic derivative"):
+        gm.ensemble(wrong, np.ones((3, 2)), method=gm.Verlet(), dt=0.1, t_end=1.0)
+
+
+def test_a_wrong_derivative_by_hand_is_caught_where_members_have_their_own_params():
+    make = lambda factor: gm.System(lambda q, k: k * jnp.sum(q**4), params=1.0, overrides={"gradient": lambda q, k: factor * k * q**3})
+    own = lambda system: gm.ensemble(system, np.ones((3, 2)), params=np.array([1.0, 2.0, 3.0]), method=gm.Verlet(), dt=0.1, t_end=1.0)
+    own(make(4.0))
+    with pytest.raises(gm.InputError, match="gradient.*differs from the automatic derivative"):
+        own(make(3.0))
+
+
+def test_a_run_is_not_resumed_with_another_derivative_by_hand(tmp_path):
+    make = lambda factor: gm.System(lambda q: jnp.sum(q**4), overrides={"gradient": lambda q: factor * q**3})
+    for name, system in (("plain.h5", quartic), ("by_hand.h5", make(4.0))):
+        go(system, output=tmp_path / name)
+        with pytest.raises(gm.ArchiveError, match="the system given is not the one that was run"):
+            gm.resume(tmp_path / name, system=make(3.0), t_end=2.0)
+    run = gm.resume(tmp_path / "by_hand.h5", system=make(4.0), t_end=2.0)
+    assert np.array_equal(run.q, go(make(4.0), t_end=2.0).q)
 
 
 def test_a_run_that_turns_non_finite_keeps_what_it_has(tmp_path):
@@ -177,3 +217,43 @@ def test_nothing_warns_on_good_input():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         go()
+
+
+def in_chunks_of(steps, monkeypatch):
+    monkeypatch.setattr("geomint.run.loop._chunk", lambda grid, n, rows, budget: (min(steps, grid.save_every - n % grid.save_every), 1))
+
+
+def test_a_watched_quantity_may_be_no_number():
+    watching = gm.System(lambda q: jnp.sum(q**2) / 2, watch={"log": lambda q, p: jnp.log(q[0])})
+    run = gm.simulate(watching, [1.0], method=gm.Verlet(), dt=0.1, t_end=10.0)
+    assert np.array_equal(run.q, gm.simulate(gm.System(watching.potential), [1.0], method=gm.Verlet(), dt=0.1, t_end=10.0).q)
+    assert np.array_equal(np.isnan(run.watched["log"]), run.q[:, 0] < 0)
+    assert run.failed_at == -1
+    for reduce in (None, {"energy": gm.Mean("energy"), "log": gm.Mean("log")}):
+        many = gm.ensemble(watching, [[1.0], [-2.0]], method=gm.Verlet(), dt=0.1, t_end=10.0, reduce=reduce)
+        assert np.array_equal(many.failed_at, [-1, -1])
+    assert np.all(many.members_left == 2)
+    assert many.reduced["log"].members.min() < 2
+
+
+@pytest.mark.parametrize("reduce", [None, {"q": gm.Mean("q")}], ids=["rows", "reduced"])
+def test_the_outcome_does_not_depend_on_the_chunks(monkeypatch, reduce):
+    """With an energy that has no value on the other side, where no save falls; and with one that overflows before q does."""
+    halved = gm.System(lambda q: jnp.sum(q**2) / 2 + 1e-30 * jnp.log(q[0]), watch={"log": lambda q, p: jnp.log(q[0])})
+    escape = gm.System(lambda q: -jnp.sum(q**4))
+    seen = []
+    for steps in (1000, 20, 19, 7, 1):
+        in_chunks_of(steps, monkeypatch)
+        with pytest.raises(gm.RunStopped) as stopped:
+            gm.ensemble(escape, [[1.0], [1.1]], method=gm.Verlet(), dt=0.01, t_end=10.0, save_every=500, reduce=reduce)
+        run = gm.ensemble(halved, [[1.0], [1.2]], method=gm.Verlet(), dt=0.1, t_end=63 * 0.5, save_every=63, reduce=reduce)
+        q = run.q if reduce is None else run.reduced["q"].mean
+        seen.append((stopped.value.step, len(stopped.value.run), q.tobytes(), run.failed_at.tolist()))
+    assert len(set(map(str, seen))) == 1
+    assert run.failed_at.tolist() == [-1, -1]
+
+
+def test_an_energy_without_a_value_is_named():
+    halved = gm.System(lambda q: jnp.sum(q**2) / 2 + 1e-30 * jnp.log(q[0]))
+    with pytest.raises(gm.RunStopped, match="energy there is not finite, although q and p are"):
+        gm.simulate(halved, [1.0], method=gm.Verlet(), dt=0.1, t_end=10.0)

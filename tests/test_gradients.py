@@ -192,3 +192,41 @@ def test_events_have_forward_derivatives_only():
     assert apart(there(at)[1], (there(at + 1e-6)[0] - there(at - 1e-6)[0]) / 2e-6) < 1e-6
     with pytest.raises(gm.GeomintError, match="use jax.jvp or jax.jacfwd"):
         jax.make_jaxpr(jax.grad(final))(at)
+
+
+# --- runs that fail -------------------------------------------------------------------------------------------------
+ESCAPE = gm.System(lambda q: -jnp.sum(q**4))
+
+
+def escaped(q, method, gradient="auto"):
+    return gm.simulate(ESCAPE, q, method=method, dt=0.05, t_end=2.0, save_every=4, gradient=gradient)
+
+
+@pytest.mark.parametrize("gradient", ["backwards", "stored"])
+def test_a_run_that_fails_is_not_a_number_from_there_on(gradient):
+    """Gauss(2) finds no solution near the pole, and then some number; it must not look like a result."""
+    method = gm.Gauss(2)
+    with pytest.raises(gm.RunStopped) as stopped:
+        gm.simulate(ESCAPE, np.ones(1), method=method, dt=0.05, t_end=2.0, save_every=4)
+    kept = stopped.value.run
+    traced = jax.jit(lambda q: (lambda run: (run.q, run.energy, run.status))(escaped(q, method, gradient)))
+    q, energy, status = traced(jnp.ones(1))
+    np.testing.assert_allclose(q[: len(kept)], kept.q, rtol=1e-12)
+    for x in (q, energy, jnp.where(status == 0, status, jnp.nan)):
+        assert np.isnan(x[len(kept) :]).all()
+    last = lambda q: escaped(q, method, gradient).q[-1, 0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the way back misses
+        assert np.isnan(jax.jit(jax.grad(last))(jnp.ones(1))).all()
+        found = jax.jit(jax.vmap(jax.value_and_grad(last)))(jnp.array([[0.1], [1.0]]))
+    assert np.isnan(found[0]).tolist() == [False, True]
+    assert apart(found[1][0], jax.jit(jax.grad(last))(jnp.array([0.1]))) < 1e-12
+
+
+def test_a_way_back_that_is_lost_is_told():
+    def go():
+        jax.block_until_ready(jax.jit(jax.grad(lambda q: escaped(q, gm.Verlet()).q[-1, 0]))(jnp.ones(1)))
+        jax.effects_barrier()
+
+    with pytest.warns(UserWarning, match="ran backwards for a gradient and met numbers that are not finite"):
+        go()

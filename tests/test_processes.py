@@ -32,7 +32,7 @@ from geomint.cli import app
 from geomint.engines.tiles import shares, tile_size
 from geomint.projection import perturbed
 from geomint.run import archive
-from geomint.run.processes import Alone
+from geomint.run.processes import Alone, _join
 from geomint.run.shared import _checksum
 
 # `python -m geomint`, in a process that hears Ctrl-C even where the tests run in the background of a shell, which ignores it.
@@ -224,6 +224,35 @@ def test_params_failures_and_memory_of_several_processes(tmp_path, capsys):
     assert all(each[-1].startswith(f"ProcessLost: process 0 of 3 stopped: {mistake}") for each in told[1:])
     for name in ("params.h5", "failed.h5", "stopped.h5"):
         assert same(tmp_path / "1" / name, tmp_path / "3" / name)
+
+
+GROUPS = """
+import numpy as np, geomint as gm
+import geomint.run.processes
+geomint.run.processes.JOIN_SECONDS = 20
+model = gm.models.fpu()
+for group in ([0, 1], [0, 2], [0, 1, 2], [1, 2]):
+    if index in group:
+        mesh = jax.sharding.Mesh(np.array([d for d in jax.devices() if d.process_index in group]), ("members",))
+        run = gm.ensemble(model.system, np.stack([model.q0] * 12), method=gm.Verlet(), dt=1e-2, t_end=0.1, mesh=mesh)
+        print(group, *run.member_range)
+"""
+
+
+def test_groups_of_processes_meet_whatever_else_each_has_shared():
+    told = [out.splitlines() for out in ends(start(GROUPS, 3))]
+    assert told[0] == ["[0, 1] 0 4", "[0, 2] 0 4", "[0, 1, 2] 0 4"]
+    assert [len(lines) for lines in told] == [3, 3, 3]
+
+
+@pytest.mark.parametrize(("error", "words"), [(TimeoutError("timed out"), "did not join this run within 300 s"), (OSError("no route"), r"could not be joined for this run \(no route\)")])
+def test_only_a_wait_is_called_one(monkeypatch, error, words):
+    def refuse(*_):
+        raise error
+
+    monkeypatch.setattr("geomint.run.processes._welcome", refuse)
+    with pytest.raises(gm.ProcessLost, match=words):
+        _join([0, 1])
 
 
 LOSING = """

@@ -113,9 +113,10 @@ class System(Stated):
     symmetries:  their momentum maps are watched in every run.
     params:      a pytree handed to potential, fast and constraint as second argument; traced, so that a sweep
                  over it does not recompile and a gradient reaches it.
-    watch:       {name: f(q, p)}, further quantities kept at every saved point, as run.watched[name].
+    watch:       {name: f(q, p)}, further quantities kept at every saved point, as run.watched[name]; they need not be finite.
     overrides:   derivatives by hand, {"gradient": ∇V, "fast_gradient": ∇W}; compared with automatic differentiation
-                 at q0 when a run starts.
+                 at q0 when a run starts (of an ensemble, at that of its first member). Inside jax.jit, jax.grad or jax.vmap
+                 there are no numbers to compare, and they are taken as they are.
     """
 
     potential: Any

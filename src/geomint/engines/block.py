@@ -56,6 +56,20 @@ def observe(method: Method, mech: Any, carry: Carry, t: Array) -> Observed:
     return seen
 
 
+def sound(seen: Observed, axes: int, energy: bool = True) -> Any:
+    """Which states are good, of arrays with that many leading axes (members, saves): q, p and the energy are finite and the status is 0.
+
+    Nothing else decides: a watched logarithm may well be no number, and is saved as it is. Without the energy, it is what never gets
+    well again: q and p that are not finite stay so, and a status stays what it is.
+    """
+    xp = jnp if isinstance(seen["q"], jax.Array) else np
+    good = xp.asarray(seen.get("status", 0)) == 0
+    for name in ("q", "p", "energy") if energy else ("q", "p"):
+        x = seen[name]
+        good = good & xp.all(xp.isfinite(x), axis=tuple(range(axes, x.ndim)))
+    return good
+
+
 class Log(eqx.Module):
     """The events of one call, as far as there is room for them."""
 

@@ -45,6 +45,8 @@ def ensemble(
              its name ("energy", "q", a momentum map, a watched quantity, …), or of a function f(q, p) of one member, f(q, p, params) where
              the system has params. Members that have failed do not count. The last states are in run.checkpoint.
     keep:    members whose rows are kept all the same, such as range(10): run.q is (kept, saved, …), in this order.
+    engine:  as for `simulate`; "kernel" moves all members in one kernel of a GPU, and "auto" takes it where JAX's default device is one.
+    progress, output: as for `simulate`; steps are counted once for all members, and one file has them all.
     mesh:    the devices that share the members: a jax.sharding.Mesh, or "all" for all devices of all processes. None: the default device
              of this process alone. Where a mesh spans processes of jax.distributed, each of them makes the same call; they write one
              `output` together, and each returns the whole run from there. Without output each returns its own members, whose numbers
@@ -62,7 +64,7 @@ def ensemble(
         plain = reduce is None and keep is None
         runner = Tiled(*stated) if plain else Reducing(checked({} if reduce is None else reduce), _kept(keep, len(q)), times.save_every, team, *stated)
         carry, seen = runner.begin(initial_state(q, p, times.t0, seed, compensated, len(q)))
-        check_energy(system, seen)
+        check_energy(system, seen, runner.start)
         seen = runner.first_row(seen) if isinstance(runner, Reducing) else seen
         about = {"seed": seed, "compensated": compensated, "members": True}
         if output is None:
@@ -84,7 +86,7 @@ def _seeds(seed: Any, members: int) -> Any:
 
 def _kept(keep: Iterable[int] | None, members: int) -> np.ndarray:
     """The members whose rows are kept although the others are reduced."""
-    kept = np.asarray([] if keep is None else list(keep))
+    kept = np.asarray([] if keep is None else list(keep) if isinstance(keep, Iterable) else keep)
     if kept.ndim != 1 or (kept.size and (kept.dtype.kind not in "iu" or kept.min() < -members or kept.max() >= members)):
         raise InputError(f"keep must list members by their numbers, 0 to {members - 1}, not {keep!r:.100}.")
     return kept.astype(np.int64) % members
@@ -103,8 +105,8 @@ def _stated(system: Stated, q0s: Any, v0s: Any, p0s: Any, params: PyTree, method
     warn_of_lost_digits(system if spread == "states" else system.member(0), q.shape[1:])
     method.warn(system if spread == "states" else system.member(0), q[0], times.dt)
     method.check_start(system if spread == "states" else system.member(0), q, p, members=True)
-    if isinstance(system, System) and system.overrides and spread == "states":
-        check_overrides(system, q[0])
+    if isinstance(system, System) and system.overrides:
+        check_overrides(system if spread == "states" else system.member(0), q[0])
     return method, system, spread, q, p
 
 

@@ -82,20 +82,24 @@ def of_function(function: Any, system: Stated, q_shape: tuple[int, ...], spread:
 
 
 def fingerprint(system: Stated, q_shape: tuple[int, ...], spread: str = "one") -> str:
-    """sha256 of the energy and constraint as programs, of mass, params (of all members) and symmetries."""
+    """sha256 of the energy, the constraint and derivatives by hand as programs, of mass, params (of all members) and symmetries."""
     walker = _Walker()
     q = jax.ShapeDtypeStruct(q_shape, jax.numpy.asarray(0.0).dtype)
     leaves = jax.tree.leaves(system)
 
     traced = system.member(0) if spread == "states and params" else system
+    overrides = getattr(traced, "overrides", {})
 
     def stated(q: Any, leaves: list) -> Any:
         mech = derive(traced, q_shape)
         kinds = (mech.potential(q), mech.fast_potential(q)) if isinstance(mech, Mechanics) else (mech.lagrangian(q, 2 * q), mech.outer_force(q, 2 * q, 3.0))
-        return *kinds, mech.constraint(q), mech.momentum_maps(q, q), mech.watched(q, q)
+        by_hand = [traced.call(f, q) for f in overrides.values()]  # the steps follow these, and not the energy
+        return *kinds, mech.constraint(q), mech.momentum_maps(q, q), mech.watched(q, q), by_hand
 
     closed = jax.make_jaxpr(stated)(q, leaves)
     walker.program(closed.jaxpr, closed.consts)
+    for name in overrides:
+        walker.text(name)
     for leaf in leaves:
         walker.array(leaf)
     return walker.hash.hexdigest()

@@ -247,8 +247,10 @@ class Backwards:
 
 
 def _warn_of_a_miss(name: str, missed: Any) -> None:
-    if np.any(missed > MISSED * np.sqrt(np.finfo(missed.dtype).eps)):
-        warnings.warn(f"{name} ran backwards for a gradient and missed the start by {np.max(missed):.1e} of the size of q: rounding grows that much on the way, and the gradient is that of a motion so near. gradient='stored' does without.", stacklevel=2)
+    if not np.all(missed <= MISSED * np.sqrt(np.finfo(missed.dtype).eps)):  # no number is a miss too
+        far = f"missed the start by {np.max(missed):.1e} of the size of q: rounding grows that much on the way, and the gradient is that of a motion so near"
+        lost = "met numbers that are not finite, so that the gradient is of no use"
+        warnings.warn(f"{name} ran backwards for a gradient and {far if np.all(np.isfinite(missed)) else lost}. gradient='stored' does without.", stacklevel=2)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))

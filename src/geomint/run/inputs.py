@@ -45,18 +45,19 @@ def as_array(name: str, x: Any) -> Any:
 
 def phase(system: Stated, q0: Any, v0: Any, p0: Any, members: bool = False, own_params: bool = False) -> tuple[Array, Array]:
     """(q, p) at the start, from v0 or p0; at rest with neither."""
-    q = as_array("q0s" if members else "q0", q0)
+    s = "s" if members else ""  # as the arguments of ensemble are called
+    q = as_array("q0" + s, q0)
     shape = q.shape[1:] if members else q.shape
     if members and q.ndim == 0:
         raise InputError("q0s needs a leading axis that counts the members.")
     if isinstance(system, System):
         check_mass(system, shape)
     if v0 is not None and p0 is not None:
-        raise InputError("give v0 or p0, not both.")
-    name = "v0" if p0 is None else "p0"
+        raise InputError(f"give v0{s} or p0{s}, not both.")
+    name = ("v0" if p0 is None else "p0") + s
     x = as_array(name, v0 if p0 is None else p0) if v0 is not None or p0 is not None else 0 * q  # at rest
     if x.shape != q.shape:
-        raise InputError(f"{name} has shape {x.shape}, but q0 has shape {q.shape}; they must be the same.")
+        raise InputError(f"{name} has shape {x.shape}, but q0{s} has shape {q.shape}; they must be the same.")
     if p0 is not None:
         return q, x
     return q, _momenta(members, own_params, system, q, x)
@@ -69,6 +70,12 @@ def _momenta(members: bool, own_params: bool, system: Stated, q: Array, v: Array
         return jax.vmap(lambda k, a, b: derive(system.with_params(k), a.shape).momentum_at(a, b))(system.params, q, v)
     momentum = derive(system, q.shape[1:] if members else q.shape).momentum_at
     return jax.vmap(momentum)(q, v) if members else momentum(q, v)
+
+
+def check_seed(seed: Any) -> None:
+    """That it is an integer: another number would be cut to one in silence."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
+        raise InputError(f"seed must be an integer, not {seed!r:.100}.")
 
 
 def initial_state(q: Any, p: Any, t0: float, seed: Any, compensated: bool, members: int | None = None) -> State:
@@ -131,11 +138,14 @@ def check_overrides(system: System, q: Array) -> None:
             raise InputError(f"overrides[{name!r}] differs from the automatic derivative at q0 by {error:.3g}; correct it or leave it out.")
 
 
-def check_energy(system: Stated, seen: dict[str, Any]) -> None:
-    """The energy at the start is finite."""
-    if not np.all(np.isfinite(seen["energy"])):
+def check_energy(system: Stated, seen: dict[str, Any], start: int = 0) -> None:
+    """The energy at the start is finite; `start` is the number of the first member that is seen."""
+    finite = np.isfinite(seen["energy"])
+    if not np.all(finite):
+        first = int(np.argmin(finite))  # of the members
+        whose = f" of member {start + first}" if np.ndim(finite) else ""
         what = "potential(q0) is not finite. Check the potential there" if isinstance(system, System) else "lagrangian(q0, v0) is not finite, or ∂²L/∂v² is singular there. Check the Lagrangian"
-        raise InputError(f"the energy at q0 is {np.asarray(seen['energy'])}: {what} (a singularity, log or sqrt of a negative number) or q0.")
+        raise InputError(f"the energy at q0{whose} is {float(np.ravel(seen['energy'])[first])}: {what} (a singularity, log or sqrt of a negative number) or q0.")
 
 
 def check_on_manifold(system: Stated, q: Any, p: Any, spread: str) -> None:

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 from tqdm.auto import tqdm
 
+from ..engines import sound
 from ..engines.tiles import Engine
 from ..methods import Carry
 from .grid import Grid
@@ -54,6 +55,7 @@ def run_to_end(engine: Engine, carry: Carry, grid: Grid, sink: Sink, start: int 
     The processes of a team take the same chunks, as long as the first of them says, and stop after the same step.
     """
     n, buffer = start, engine.buffer()
+    good = carry, n  # where all was well for the last time
     warm = engine.key in _pace
     if not warm and n < grid.steps:
         carry_unused, buffer = engine.advance(carry, n, 0, 0, buffer)  # compile, so that the first chunk can be timed
@@ -81,10 +83,13 @@ def run_to_end(engine: Engine, carry: Carry, grid: Grid, sink: Sink, start: int 
                     buffer = engine.buffer()
                 continue
             failed = None if rows is None else _first_bad(engine, rows, team)
-            if failed is not None:
-                return _stop(engine, carry, grid, n, steps, failed, sink, team)
+            # Where a look between two saves falls depends on the chunk. So nothing counts there that may be well again at the save.
+            passing = failed is not None and (n + steps * blocks) % grid.save_every != 0 and not team.agree("lost", _lost(engine, rows, buffer), all)
+            if failed is not None and not passing:
+                return _stop(engine, carry, grid, n, steps, failed, sink, team, good)
             n += steps * blocks
             carry = moved
+            good = good if passing else (carry, n)
             if rows is not None and n % grid.save_every == 0:
                 sink.append(rows)
             if len(events):
@@ -109,13 +114,20 @@ def _chunk(grid: Grid, n: int, rows: int, budget: int) -> tuple[int, int]:
 
 
 def _bad(engine: Engine, rows: np.ndarray) -> np.ndarray:
-    """Which rows are not finite or carry a failed status."""
+    """Which rows are not `sound`."""
+    seen = engine.layout.unpack(rows)
     if isinstance(engine, Reducing):  # it has looked at the rows where they are
-        return np.asarray(engine.layout.unpack(rows)["members_left"] == 0)
-    finite = np.isfinite(rows)
-    bad = np.zeros(rows.shape[:-1], bool) if finite.all() else np.any(~finite, axis=-1)  # the second costs ten times the first
-    status = engine.layout.unpack(rows).get("status")
-    return np.asarray(bad) if status is None else np.asarray(bad | (status != 0))
+        return np.asarray(seen["members_left"] == 0)
+    if np.isfinite(rows).all() and not np.any(seen.get("status", 0)):  # a look at each row costs ten times as much
+        return np.zeros(rows.shape[:-1], bool)
+    return ~sound(seen, rows.ndim - 1)
+
+
+def _lost(engine: Engine, rows: Any, buffer: Any) -> bool:
+    """Whether no member gets well again, as seen in the first row."""
+    if isinstance(engine, Reducing):
+        return not any(np.any(sound(engine.member_layout.unpack(x), 1, energy=False)) for x in engine.first_of_members(buffer))
+    return not np.any(sound(engine.layout.unpack(rows[..., 0, :]), rows.ndim - 2, energy=False))
 
 
 def _first_bad(engine: Engine, rows: np.ndarray, team: Alone) -> int | None:
@@ -127,9 +139,9 @@ def _first_bad(engine: Engine, rows: np.ndarray, team: Alone) -> int | None:
     return int(np.argmax(bad)) if bad.any() else None
 
 
-def _stop(engine: Engine, carry: Carry, grid: Grid, n: int, steps: int, good_blocks: int, sink: Sink, team: Alone) -> tuple[Carry, int, Failure]:
+def _stop(engine: Engine, carry: Carry, grid: Grid, n: int, steps: int, good_blocks: int, sink: Sink, team: Alone, sought_from: tuple[Carry, int]) -> tuple[Carry, int, Failure]:
     """Replay from the last good chunk to keep its good rows, and find the failing step by bisection: the same program,
-    so the same numbers."""
+    so the same numbers. It may lie before this chunk, where a look between two saves was passed over."""
     carry, buffer = engine.advance(carry, n, steps, good_blocks, engine.buffer())
     n += steps * good_blocks
     if good_blocks and n % grid.save_every == 0:
@@ -138,9 +150,10 @@ def _stop(engine: Engine, carry: Carry, grid: Grid, n: int, steps: int, good_blo
     if events is not None and len(events):
         sink.note(events)
     sink.checkpoint(carry, n)
-    after = lambda k: engine.advance(carry, n, k, 1, engine.buffer())
+    origin, first = (carry, n) if good_blocks else sought_from
+    after = lambda k: engine.advance(origin, first, k, 1, engine.buffer())
     last_row = lambda k: engine.kept(after(k)[1], 1)
-    good, bad = 0, steps
+    good, bad = 0, n + steps - first
     while bad - good > 1:
         middle = (good + bad) // 2
         good, bad = (good, middle) if _first_bad(engine, last_row(middle), team) is not None else (middle, bad)
@@ -148,4 +161,4 @@ def _stop(engine: Engine, carry: Carry, grid: Grid, n: int, steps: int, good_blo
     status = statuses(engine.method, bare(engine.whole(after(bad)[0]))) if isinstance(engine, Reducing) else engine.layout.unpack(row).get("status")
     code = 0 if status is None else int(np.nan_to_num(np.max(status, initial=0)))
     code = team.agree("status", code, max)
-    return carry, n, Failure(n + bad, code, last_row(good)[..., 0, :], row[..., 0, :])
+    return carry, n, Failure(first + bad, code, last_row(good)[..., 0, :], row[..., 0, :])

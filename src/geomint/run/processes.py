@@ -23,6 +23,7 @@ import struct
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -33,7 +34,7 @@ from ..errors import InputError, ProcessLost
 JOIN_SECONDS = 300
 LEAVE_SECONDS = 10
 _SIZE = struct.Struct("<I")
-_joined = 0  # runs that this process has shared so far: they are numbered, the same on all processes
+_joined: Counter[tuple[int, ...]] = Counter()  # runs so far that these processes have shared: each group numbers its own, the same on all of them
 
 
 def first(words: Sequence[Any]) -> Any:
@@ -219,17 +220,18 @@ def chosen(mesh: Any) -> tuple[Sequence[Any], Alone]:
 
 def _join(processes: Sequence[int]) -> Team:
     """Connect to the first process, or wait there for the others."""
-    global _joined
-    _joined += 1
+    _joined[tuple(processes)] += 1
     index = processes.index(jax.process_index())
-    where = f"geomint/{_joined}/{'-'.join(map(str, processes))}"
+    where = f"geomint/{_joined[tuple(processes)]}/{'-'.join(map(str, processes))}"
     try:
         if index == 0:
             return Team(0, processes, _welcome(where, len(processes)))
         return Team(index, processes, {0: _knock(where, index)})
     except Exception as error:
         who = f"process {processes[0]}" if index else "the other processes"
-        raise ProcessLost(f"{who} did not join this run within {JOIN_SECONDS} s: all processes of the mesh must make the same call ({error}).", process=processes[0]) from error
+        late = isinstance(error, TimeoutError) or "DEADLINE_EXCEEDED" in str(error)  # the second is how jax.distributed says it
+        why = f"did not join this run within {JOIN_SECONDS} s: all processes of the mesh must make the same call" if late else "could not be joined for this run"
+        raise ProcessLost(f"{who} {why} ({error}).", process=processes[0]) from error
 
 
 def _job() -> Any:

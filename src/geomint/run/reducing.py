@@ -166,6 +166,10 @@ class Reducing(Tiled):
         """Rows are looked at as they are reduced."""
         return False
 
+    def first_of_members(self, buffer: Room) -> list[np.ndarray]:
+        """The first row of each of this process's members, part by part."""
+        return [np.asarray(held.rows[: part.count, 0]) for part, held in zip(self.parts, buffer.buffers, strict=True)]
+
     def kept(self, buffer: Room, blocks: int) -> np.ndarray:
         """The first `blocks` rows of what is left of all members, on every process the same."""
         places, sample = [], []

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..engines import Layout
+from ..engines import Layout, sound
 from ..engines.xla import Spread, spread_over
 from ..errors import InputError, nearest
 from ..system import Stated, as_function
@@ -237,15 +237,13 @@ def _reduce_tile(spread: Spread, layout: Layout, reductions: Reductions, system:
 
     count:  members of the tile; behind them it is filled up.
     save:   number of the first row among all saves, or −1 where it is no save but a look between two.
-    A member has failed from the first save on at which one of its numbers is not finite or its status is not 0.
+    A member has failed from the first save on at which it is not `sound`.
     """
     real = jnp.arange(rows.shape[0]) < count
 
     def at(i: Any, failed: Array) -> tuple[dict[str, Any], Array]:
         row = jax.lax.dynamic_index_in_dim(rows, i, axis=1, keepdims=False)
-        good = jnp.all(jnp.isfinite(row), axis=1)
-        status = layout.unpack(row).get("status")
-        good = good if status is None else good & (status == 0)
+        good = sound(layout.unpack(row), 1)
         well = good & (failed < 0) & real
         failed = jnp.where((failed < 0) & ~good & (save >= 0), save + i, failed).astype(failed.dtype)
         return {"reduced": _look(spread, layout, reductions, system, row, well), "members_left": jnp.sum(well)}, failed

@@ -130,7 +130,7 @@ def _check_match(contents: archive.Contents, system: Stated) -> None:
     here = archive._versions()
     differing = [f"{name} {meta['versions'][name]} → {here[name]}" for name in ("jax", "numpy") if meta["versions"].get(name) != here[name]]
     hint = f" The versions differ too ({', '.join(differing)}), which may change the traced program." if differing else ""
-    raise ArchiveError(f"{contents.path}: the system given is not the one that was run (its energy, constraint, mass, params or symmetries differ).{hint}")
+    raise ArchiveError(f"{contents.path}: the system given is not the one that was run (its energy, constraint, mass, params, symmetries or derivatives by hand differ).{hint}")
 
 
 def _template_filled(contents: archive.Contents, system: Stated, times: Grid | None = None, method: methods.Method | None = None, devices: Any = (None,), reductions: Any = None, team: Alone = ALONE) -> Any:  # fmt: skip

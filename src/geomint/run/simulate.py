@@ -20,7 +20,7 @@ from . import archive
 from .fingerprint import fingerprint
 from .gradients import check_way, moved
 from .grid import Grid, grid
-from .inputs import check_energy, check_on_manifold, check_overrides, initial_state, is_traced, phase, warn_of_lost_digits
+from .inputs import check_energy, check_on_manifold, check_overrides, check_seed, initial_state, is_traced, phase, warn_of_lost_digits
 from .loop import AGREED, ALONE, Failure, Sink, run_to_end
 from .processes import Alone
 from .reducing import Reducing, bare
@@ -40,16 +40,19 @@ def simulate(
     dt, t_end:    t_end − t0 is a whole number of steps; for event-driven methods dt is the interval between looks.
     output:       stream to this file, with checkpoints; memory stays flat however long the run.
     compensated:  sum the updates of q and p with compensation for rounding.
-    engine:       "xla", the reference; "native", machine code for small systems, several times faster; "auto" takes the faster one.
-                  Where the native engine does not cover an operation or a size, it steps aside, and run.engine says why.
+    engine:       "xla", the reference; "native", machine code for small systems, several times faster; "kernel", for ensembles on a GPU;
+                  "auto" takes the faster one. Where an engine does not cover an operation or a size, it steps aside, and run.engine
+                  says why.
     seed:         of stochastic methods.
     gradient:     how jax.grad goes back through the run: "backwards", by steps of −dt, for symmetric methods: nothing is stored, and
                   rounding decides how near the way back is to the way there; or "stored", the state at every save, for all.
                   "auto" runs symmetric methods backwards where no force does work.
 
-    Inside jax.grad, jax.jit or jax.vmap the result holds traced arrays; q0, v0, p0, mass and params may be differentiated.
+    Inside jax.grad, jax.jit or jax.vmap the result holds traced arrays; q0, v0, p0, mass and params may be differentiated. No error can
+    leave there: what a run saves after it has failed is not finite, and its gradients are NaN.
     """
     check_way(gradient)
+    check_seed(seed)
     method, times = _checked(system, method), grid(dt, t_end, t0, save_every)
     q, p = phase(system, q0, v0, p0)
     traced = is_traced(system, q, p, method)
@@ -197,13 +200,16 @@ def _stopped(runner: Engine, times: Grid, run: Trajectory, failure: Failure) -> 
             more = runner.method.explain(failure.status, derive(runner.system, there.shape), there, times.dt)
         message = f"{runner.method.name} stopped {when}: {what}{more} (dt = {times.dt:g})."
     else:
-        message = f"{runner.method.name} turned non-finite {when}. {_why(runner, times, good)}"
+        message = f"{runner.method.name} turned non-finite {when}. {_why(runner, times, good, runner.layout.unpack(failure.bad))}"
     kept = f"The run up to t = {float(run.t[-1]):g} ({len(run)} saved points) is kept in the exception's .run"
     return RunStopped(message, kept + (f" and in {run.path}." if run.path else "."), run=run, step=failure.step, time=times.t0 + failure.step * times.dt, q=good.get("q"), p=good.get("p"))
 
 
-def _why(runner: Engine, times: Grid, good: dict[str, Any]) -> str:
-    """A look at the last good state: is the force singular there, or did the step outgrow its stability limit?"""
+def _why(runner: Engine, times: Grid, good: dict[str, Any], bad: dict[str, Any]) -> str:
+    """A look at the last good state and at the first bad one: is the force singular, has the energy no value, or did the step outgrow its
+    stability limit?"""
+    if runner.spread == "one" and all(np.all(np.abs(bad[name]) < 1e50) for name in ("q", "p")):  # and not on the way to infinity
+        return "The energy there is not finite, although q and p are: the motion has left the region where potential has a value (log of a negative number)."
     mech = derive(runner.system, good["q"].shape) if runner.spread == "one" else None
     if isinstance(mech, Mechanics) and not np.all(np.isfinite(mech.force(jnp.asarray(good["q"])))):
         return "The force at the last good state is not finite: the gradient of potential has a singularity there (sqrt or a norm at zero, a collision)."
@@ -218,4 +224,14 @@ def _traced(system: Stated, method: Method, times: Grid, q: Any, p: Any, seed: i
     carry, seen = begin(method, system, initial_state(q, p, times.t0, seed, compensated), clock)
     carry, rows = moved(gradient, method, system, carry, clock, times)
     columns = jax.tree.map(lambda first, rest: jnp.concatenate([first[None].astype(rest.dtype), rest]), seen, Layout.of(seen).unpack(rows))
-    return Trajectory(system, method, times, jnp.asarray(times.times()), columns, seed=seed, compensated=compensated, checkpoint=Checkpoint(carry, times.steps))
+    return Trajectory(system, method, times, jnp.asarray(times.times()), _failures_marked(columns), seed=seed, compensated=compensated, checkpoint=Checkpoint(carry, times.steps))
+
+
+def _failures_marked(columns: dict[str, Any]) -> dict[str, Any]:
+    """NaN for all numbers from the first save on whose status is not 0. Inside a transformation no error can be raised, and a callback
+    that warns would cost every call 50 µs and forbid jax.export. By a product, since a derivative is to be NaN as well."""
+    if "status" not in columns:
+        return columns
+    worth = jnp.where(columns["status"] == 0, 1.0, jnp.nan)
+    mark = lambda x: x * worth.reshape(worth.shape + (1,) * (x.ndim - 1)).astype(x.dtype) if jnp.issubdtype(x.dtype, jnp.inexact) else x
+    return {name: x if name == "status" else jax.tree.map(mark, x) for name, x in columns.items()}

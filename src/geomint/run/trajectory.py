@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from ..engines import sound
 from ..errors import InputError
 from ..lagrange import derive
 from ..methods import Carry, Method
@@ -171,10 +171,7 @@ class Trajectory:
         """For each member of an ensemble the first saved index that is not good, or −1."""
         if self.summary is not None:
             return self.summary.failed_at
-        energy = np.atleast_2d(self.energy)
-        bad = ~np.isfinite(energy) | ~np.isfinite(np.reshape(self.q, (*energy.shape, math.prod(np.shape(self.q)[2 if self.members else 1 :])))).all(-1)
-        if "status" in self.columns:
-            bad |= np.reshape(self.columns["status"], energy.shape) != 0
+        bad = np.atleast_2d(~sound(self.columns, np.ndim(self.energy)))
         return np.where(bad.any(axis=1), bad.argmax(axis=1), -1)
 
     @property
