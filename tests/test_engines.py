@@ -364,6 +364,8 @@ EDGES = {  # what a rule may get wrong in silence; each has done so once
     "signed zeros": lambda q: jnp.arctan2(0.0, -1 - q[0] ** 2) * q[0] + 0.3 * jnp.arctan2(-0.0, -1 - q[0] ** 2) * q[1] + jnp.sum(jnp.arctan2(0.0 - jnp.maximum(q, 0.0), -1.0)),
     "small arguments of erfinv": lambda q: 1e7 * jnp.sum(jax.scipy.special.erfinv(q * 1e-7)),
     "loops that are known to begin": lambda q: _halvings(q, 1.0, 0.1) + _halvings(q, 1.0, jnp.abs(jax.lax.stop_gradient(q[2]))),
+    "a scan over single numbers": lambda q: jax.lax.scan(lambda c, y: (0.9 * c + y, c * y), 0.0, q)[0] * q[0],
+    "one number after another": lambda q: (lambda x, y, z: jnp.sin(x * y) + z * x)(*q),
     "loops that are known not to": lambda q: _halvings(q, 0.05, 0.1),
     "one of three": lambda q: jnp.sum(jax.vmap(lambda x: jax.lax.switch(jnp.clip(I(jnp.floor(3 * x)), 0, 2), [jnp.sin, jnp.cos, jnp.tanh], x))(q)),
 }  # fmt: skip

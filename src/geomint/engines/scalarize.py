@@ -221,7 +221,7 @@ class Reader(SmallMatrices, RandomNumbers):
         return self.each(ELEMENTWISE["min"], [self.each(ELEMENTWISE["max"], [low, x]), high])
 
     def rule_unstack(self, equation: Any, x: Values) -> list[Values]:
-        return [np.asarray(part, object) for part in np.moveaxis(x, equation.params.get("axis", 0), 0)]
+        return _rows(np.moveaxis(x, equation.params.get("axis", 0), 0))
 
     def rule_cumsum(self, equation: Any, x: Values) -> Values:
         axis, back = equation.params["axis"], equation.params["reverse"]
@@ -332,9 +332,9 @@ class Reader(SmallMatrices, RandomNumbers):
             raise NotCovered(f"a scan of {p['length']} steps")
         constants, carried = scan_sizes(equation)
         fixed, carry, xs = operands[:constants], list(operands[constants : constants + carried]), operands[constants + carried :]
-        kept: list[list[Values]] = []
+        each, kept = [_rows(x) for x in xs], []
         for i in reversed(range(p["length"])) if p["reverse"] else range(p["length"]):
-            results = self.read(p["jaxpr"], [*fixed, *carry, *(np.asarray(x[i], object) for x in xs)])
+            results = self.read(p["jaxpr"], [*fixed, *carry, *(rows[i] for rows in each)])
             carry = results[:carried]
             kept.append(results[carried:])
         kept = kept[::-1] if p["reverse"] else kept
@@ -375,6 +375,11 @@ def primitives(program: Any) -> set[str]:
     """The names of all operations of a program."""
     equations = getattr(program, "jaxpr", program).eqns
     return {e.primitive.name for e in equations}.union(*(primitives(part) for e in equations for _, part in _parts(e)))
+
+
+def _rows(x: Values) -> list[Values]:
+    """x[0], x[1], … as arrays, where a single value is one too: x[i] itself would be the value."""
+    return [x[i : i + 1].reshape(x.shape[1:]) for i in range(len(x))]
 
 
 def _flat(arrays: Sequence[Values]) -> list[Any]:
