@@ -114,12 +114,12 @@ class Manifold(eqx.Module):
             # It is at round-off; or the next one would be a tenth of the rounding of a single coordinate.
             return correction, size, (size <= 1) | ((before < far) & (lost * size * size <= before))
 
-        factored, length = matrix(guessed), unit(guessed)
+        factored, by = matrix(guessed), unit(guessed)
         carried = guessed.size > SMALL
 
         def chord(s):
             impulse, kept, before, _, _, rounds = s
-            correction, size, done = corrected(factored, kept[0] if kept else at(impulse), length, before)
+            correction, size, done = corrected(factored, kept[0] if kept else at(impulse), by, before)
             # Where a round gains less than a digit, it is not taken, and a new matrix pays; NaN compares false and ends it.
             gains = 100 * size <= before
             impulse = impulse + jnp.where(gains, correction, 0.0)

@@ -31,7 +31,7 @@ LONGEST = 10_000  # operations, above which compiling takes minutes
 LANES, WARPS = 32, 1  # members of one program of the grid, and the warps they are spread over
 INTERPRET = False  # the kernel without a GPU, for tests
 
-# Triton's 0 − x would take an addition, and make 0 of 0; a product with −1 is a sign.
+# JAX writes −x as 0 − x for Triton: an addition, and 0 where it should be −0. A product with −1 is a sign.
 _OPERATIONS: dict[str, Callable[..., Any]] = {
     "add": jnp.add, "sub": jnp.subtract, "mul": jnp.multiply, "neg": lambda x: x * -1, "max": jnp.maximum, "min": jnp.minimum, "abs": jnp.abs, "sign": jnp.sign, "pow": jnp.power,
     "atan2": jnp.arctan2, "cbrt": jnp.cbrt, "is_finite": jax.lax.is_finite, "not": jnp.logical_not, "lt": jnp.less, "le": jnp.less_equal, "gt": jnp.greater,
