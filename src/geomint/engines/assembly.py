@@ -37,5 +37,15 @@ def sealed(x: Any) -> Any:
     return _told("mov.f64 $0, $1;", x) if x.dtype == jnp.float64 else x
 
 
-def _told(text: str, x: Any) -> Any:
-    return triton.elementwise_inline_asm(text, args=[x], constraints="=d,d", pack=1, result_shape_dtypes=[jax.ShapeDtypeStruct(x.shape, x.dtype)])[0]
+def fused(form: str, x: Any, y: Any, z: Any) -> Any:
+    """xy + z, z − xy or xy − z, rounded once. Triton as XLA calls it leaves products and sums apart."""
+    kind = "f64" if x.dtype == jnp.float64 else "f32"
+    changed, kept = {"xy+z": ("", "$1, $2, $3"), "z-xy": ("$1", "minus, $2, $3"), "xy-z": ("$3", "$1, $2, minus")}[form]
+    minus = f".reg .{kind} minus; neg.{kind} minus, {changed}; " if changed else ""
+    return _told(f"{{ {minus}fma.rn.{kind} $0, {kept}; }}", x, y, z)
+
+
+def _told(text: str, *x: Any) -> Any:
+    letter = "d" if x[0].dtype == jnp.float64 else "f"
+    constraints = ",".join([f"={letter}", *letter * len(x)])
+    return triton.elementwise_inline_asm(text, args=list(x), constraints=constraints, pack=1, result_shape_dtypes=[jax.ShapeDtypeStruct(x[0].shape, x[0].dtype)])[0]

@@ -70,7 +70,15 @@ class Lanes(Remembering):
             return jax.lax.bitcast_convert_type(jnp.asarray(x[0]), self.real)
         if operation not in _OPERATIONS:
             raise NotCovered(f"the operation {operation}")
-        return _OPERATIONS[operation](*x)
+        fused = self.sum(operation, *x) if operation in ("add", "sub") else None
+        made = _OPERATIONS[operation](*x) if fused is None else fused
+        return self.product(*x, made) if operation == "mul" and made.dtype == self.real else made
+
+    def fused(self, form: str, x: Any, y: Any, z: Any) -> Any:
+        x, y, z = (self.spread(v) for v in (x, y, z))
+        if self.interpret:
+            return {"xy+z": x * y + z, "z-xy": z - x * y, "xy-z": x * y - z}[form]
+        return assembly.fused(form, x, y, z)
 
     def sealed(self, x: Any) -> Any:
         """What goes round a loop."""

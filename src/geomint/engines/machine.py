@@ -1,8 +1,7 @@
 """Straight-line code as instructions of LLVM: what `scalarize` reads becomes a function of machine code.
 
 numba could compile the same from text, but spends a minute on the types of seven thousand lines; LLVM itself, which numba brings along,
-takes a second or two. A product that is added to something becomes one instruction with the sum, here and not at LLVM's discretion:
-it decides anew for every copy that it makes of a loop's body, and a run would depend on where its chunks end.
+takes a second or two.
 
 With lanes, a value is a vector: the same number of that many members of an ensemble, moved by one instruction. Members part ways in
 loops and branches; a mask says which of them a loop or a branch still concerns, the others keep what they had.
@@ -42,7 +41,6 @@ class Machine(Remembering):
         super().__init__()
         self.module, self.builder, self.lanes = function.module, ir.IRBuilder(function.append_basic_block("entry")), lanes
         self.masks: list[Any] = []  # which lanes the present loops and branches concern
-        self.products: dict[int, tuple[Any, Any, Any]] = {}  # by the id of a value: what it is the product of, and itself to keep the id
 
     # --- values -----------------------------------------------------------------------------------------------------
     def instruction(self, x: Any) -> Any:
@@ -87,11 +85,10 @@ class Machine(Remembering):
         if operation in ("max", "min"):
             return self.extreme(operation, *x)
         if real and operation == "mul":
-            made = b.fmul(*x)
-            self.products[id(made)] = (*x, made)
-            return made
+            return self.product(*x, b.fmul(*x))
         if real and operation in ("add", "sub"):
-            return self.sum(operation, *x)
+            fused = self.sum(operation, *x) if has_fused() else None
+            return fused if fused is not None else b.fadd(*x) if operation == "add" else b.fsub(*x)
         if not real and operation in ("div", "rem"):
             return self.whole_division(operation, *x)
         rule = _REAL.get(operation) if real else _WHOLE.get(operation) if _element(kind) == WHOLE else None
@@ -115,16 +112,9 @@ class Machine(Remembering):
             return b.bitcast(x[0], self.kind_like(kind, REAL))
         raise NotCovered(f"the operation {operation} on {kind}")
 
-    def sum(self, operation: str, x: Any, y: Any) -> Any:
-        """x ± y, in one instruction with a product that is one of them."""
-        b, fused = self.builder, has_fused()
-        if fused and id(y) in self.products:
-            first, second, _ = self.products[id(y)]
-            return self.intrinsic("llvm.fma", b.fneg(first) if operation == "sub" else first, second, x)
-        if fused and id(x) in self.products:
-            first, second, _ = self.products[id(x)]
-            return self.intrinsic("llvm.fma", first, second, b.fneg(y) if operation == "sub" else y)
-        return b.fadd(x, y) if operation == "add" else b.fsub(x, y)
+    def fused(self, form: str, x: Any, y: Any, z: Any) -> Any:
+        minus = self.builder.fneg
+        return self.intrinsic("llvm.fma", minus(x) if form == "z-xy" else x, y, minus(z) if form == "xy-z" else z)
 
     def whole_division(self, operation: str, x: Any, y: Any) -> Any:
         """As XLA: x/0 = −1 and x rem 0 = x; and no trap for the least number over −1, nor in lanes that do not count."""

@@ -41,12 +41,14 @@ class Code(Protocol):
 
 
 class Remembering(abc.ABC):
-    """What the codes share: within a scope and those inside it nothing is computed twice, and no program grows beyond a length."""
+    """What the codes share: within a scope and those inside it nothing is computed twice, a product that is added to something becomes one
+    operation with the sum, and no program grows beyond a length."""
 
     longest: int
 
     def __init__(self) -> None:
         self.seen: list[dict[Any, Any]] = [{}]
+        self.products: dict[int, tuple[Any, Any, Any]] = {}  # by the id of a value: what it is the product of, and itself to keep the id
         self.count = 0
 
     def value(self, operation: str, *arguments: Any) -> Any:
@@ -64,6 +66,23 @@ class Remembering(abc.ABC):
     @abc.abstractmethod
     def written(self, operation: str, x: list[Any]) -> Any:
         """The operation, carried out."""
+
+    @abc.abstractmethod
+    def fused(self, form: str, x: Any, y: Any, z: Any) -> Any:
+        """xy + z, z − xy or xy − z, rounded once. Written out here and not left to a compiler: that decides anew for every copy that it makes of
+        a loop's body, and a run would depend on where its chunks end."""
+
+    def product(self, x: Any, y: Any, made: Any) -> Any:
+        """What was made is xy."""
+        self.products[id(made)] = x, y, made
+        return made
+
+    def sum(self, operation: str, x: Any, y: Any) -> Any:
+        """x ± y in one operation with a product that is one of them; None if neither is."""
+        for whole, other, subtracted in ((y, x, "z-xy"), (x, y, "xy-z")):
+            if id(whole) in self.products:
+                return self.fused("xy+z" if operation == "add" else subtracted, *self.products[id(whole)][:2], other)
+        return None
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
