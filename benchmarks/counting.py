@@ -11,7 +11,8 @@ import jax
 import numpy as np
 
 from geomint.engines.program import Loop, Numbers, Plan
-from geomint.engines.scalar_values import Remembering, constant
+from geomint.engines.remembering import Remembering
+from geomint.engines.scalar_values import constant
 
 OPERATIONS: dict[str, Any] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "neg": operator.neg, "div": lambda x, y: x / y if isinstance(x, float) else int(x / y),
@@ -24,35 +25,54 @@ OPERATIONS: dict[str, Any] = {
 
 
 class Number:
-    """A value that is not known beforehand, so that nothing is folded away."""
+    """A value that is not known beforehand, so that nothing is folded away; and how it came about."""
 
-    def __init__(self, x: Any):
-        self.x = x
+    def __init__(self, x: Any, operation: str = "", arguments: tuple[Any, ...] = ()):
+        self.x, self.operation, self.arguments = x, operation, arguments
 
 
 class Counted(Remembering):
-    """The `Code` that computes, one member at a time, and counts what it does; nothing is computed twice, as in a compiled program."""
+    """The `Code` that computes, one member at a time, and counts what was done for something; nothing is computed twice, as in a compiled program."""
 
     longest = 10**9
 
     def __init__(self) -> None:
         super().__init__()
-        self.counts: collections.Counter[str] = collections.Counter()
+        self.decided: list[Any] = []  # the values that loops and branches depended on
 
     def written(self, operation: str, x: list[Any]) -> Number:
-        x = [_plain(a) for a in x]
-        if any(isinstance(a, float) for a in x) and operation != "select" and not operation.startswith("to "):
-            self.counts[operation] += 1
         try:
-            return Number(OPERATIONS[operation](*x))
+            return Number(OPERATIONS[operation](*map(_plain, x)), operation, tuple(x))
         except (ZeroDivisionError, OverflowError, ValueError):
-            return Number(math.nan)
+            return Number(math.nan, operation, tuple(x))
+
+    def fused(self, form: str, x: Any, y: Any, z: Any) -> Number:
+        product, z_ = _plain(x) * _plain(y), _plain(z)
+        return Number({"xy+z": product + z_, "z-xy": z_ - product, "xy-z": product - z_}[form], "fused", (x, y, z))
+
+    def real(self, x: Any) -> bool:
+        return isinstance(x.x, float)
+
+    def counts(self, results: list[Any]) -> collections.Counter[str]:
+        """The operations on reals that these results, and all decisions, took."""
+        counts: collections.Counter[str] = collections.Counter()
+        open_, done = [*results, *self.decided], set()
+        while open_:
+            x = open_.pop()
+            if constant(x) or id(x) in done:
+                continue
+            done.add(id(x))
+            open_ += x.arguments
+            if any(isinstance(_plain(a), float) for a in x.arguments) and x.operation != "select" and not x.operation.startswith("to "):
+                counts[x.operation] += 1
+        return counts
 
     def loop(self, begin, test, body):
         state = list(begin)
         while True:
             with self.scope():
-                if not _plain(test(state)):
+                self.decided.append(test(state))
+                if not _plain(self.decided[-1]):
                     return state
                 state = body(state)
 
@@ -64,6 +84,7 @@ class Counted(Remembering):
         return state
 
     def branch(self, which, cases):
+        self.decided.append(which)
         with self.scope():
             return cases[min(int(_plain(which)), len(cases) - 1)]()
 
@@ -72,11 +93,11 @@ def _plain(x: Any) -> Any:
     return x if constant(x) else x.x
 
 
-ARITHMETIC = ("add", "sub", "mul", "div", "sqrt", "exp", "log", "sin", "cos", "pow")
+ARITHMETIC = {"add": 1, "sub": 1, "mul": 1, "fused": 2, "div": 1, "sqrt": 1, "exp": 1, "log": 1, "sin": 1, "cos": 1, "pow": 1}
 
 
 def flops(method: Any, system: Any, carry: Any, dt: float, steps: int) -> tuple[float, collections.Counter[str]]:
-    """Additions, multiplications, divisions, roots and elementary functions of a step, each counted as one, on average over some steps of one member; and all counts."""
+    """Additions, multiplications, divisions, roots and elementary functions of a step, each counted as one (a product with a sum as two), on average over some steps of one member; and all counts."""
     plan = Plan(method, system, carry)
     numbers = lambda packed, tree: [Number(x.item()) for leaf in jax.tree.leaves(tree) for x in np.ravel(np.asarray(leaf))]
     code = Counted()
@@ -84,7 +105,8 @@ def flops(method: Any, system: Any, carry: Any, dt: float, steps: int) -> tuple[
     loop = Loop(code, plan, given, params, Numbers(Number(0), Number(steps), Number(1), Number(0.0), Number(float(dt))), lambda i, row: None)
     state = numbers(plan.carry, carry)
     if plan.event_driven:
-        loop.events([*state, Number(0)], Number(steps * float(dt)))
+        results = loop.events([*state, Number(0)], Number(steps * float(dt)))
     else:
-        code.repeat(Number(steps), state, lambda _, s: loop.step(s))
-    return sum(code.counts[name] for name in ARITHMETIC) / steps, code.counts
+        results = code.repeat(Number(steps), state, lambda _, s: loop.step(s))
+    counts = code.counts(results)
+    return sum(counts[name] * size for name, size in ARITHMETIC.items()) / steps, counts

@@ -142,7 +142,7 @@ def test_kernels_are_written_for_a_gpu(method):
     problem = fitting(method)[0]
     q, p = members(problem)
     system, clock = problem.system, Clock.of(0.0, problem.dt)
-    method = method.prepare([(system, q[0])]).for_straight_code()
+    method = method.prepare([(system, q[0])]).for_straight_code(many=True)
     engine = kernel.Kernel(method, system, clock, "states")
     carry, _ = Xla.begin(engine, initial_state(q, p, 0.0, 0, False, len(q)))
     program = kernel.compiled(Plan(method, system, carry, "states"), kernel.Shape(engine.layout.width, 2, len(q), 32, 1, interpret=False))

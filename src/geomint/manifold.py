@@ -52,6 +52,14 @@ class Placed(NamedTuple):
     rounds: Any  # iterations or sweeps it took
 
 
+class Sizes(NamedTuple):
+    """How corrections are measured."""
+
+    unit: Any
+    rounding: Any  # of positions
+    whole: Any  # of positions themselves
+
+
 class Manifold(eqx.Module):
     """How one system's constraint is solved. `way` is "newton", "sweep", "sphere" or "rotation"."""
 
@@ -90,10 +98,16 @@ class Manifold(eqx.Module):
     def _chords(self, mech: Any, q: Array, at: Any, shift: Any, h: Array, start: Array) -> Placed:
         """Newton's method: with the matrix of the guess as long as that serves, then with a new one in every round.
 
-        Sizes are squares of lengths of displacements, in units of the rounding of Q, which is that of q and Q together."""
-        number, guessed = jnp.finfo(start.dtype), at(start)
-        far, lost = jnp.asarray(number.eps**-2, start.dtype), 100.0 * q.size
-        unit = lambda there: 1 / (number.eps**2 * (inner(q, q) + inner(there, there)) + number.tiny)
+        Sizes are squares of lengths of displacements. The rounding of Q is that of q and Q together; for the matrix of the guess that of q does,
+        which at worst is too small, so that a new matrix is asked for a last time."""
+        number, guessed, lost = jnp.finfo(start.dtype), at(start), 100.0 * q.size
+        double = start.dtype == jnp.float64
+
+        def lengths(*positions: Array) -> Sizes:
+            whole = sum(inner(x, x) for x in positions) * (2 / len(positions)) + number.tiny / number.eps**2
+            if double:
+                return Sizes(1.0, number.eps**2 * whole, whole)
+            return Sizes(1 / (number.eps**2 * whole), 1.0, jnp.asarray(number.eps**-2, start.dtype))  # whose range does not hold fourth powers of lengths
 
         def matrix(there: Array) -> Any:
             return self._matrix(lambda d: jax.jvp(mech.constraint, (there,), (shift(d),))[1], h, start.dtype)
@@ -101,45 +115,47 @@ class Manifold(eqx.Module):
         def squared(correction: Array, g: Array) -> Array:
             """|ΔQ|² of a correction c of g. ΔQᵀM ΔQ = h c·g: with one mass for all that is enough (not in single precision, where
             it might underflow)."""
-            if mech.one_mass and start.dtype == jnp.float64:
-                return jnp.abs(jnp.reshape(h * mech.mass_inverse, ()) * inner(correction, g))
+            if mech.one_mass and double:
+                return jnp.abs(jnp.reshape(h * mech.mass_inverse, ())) * jnp.abs(inner(correction, g))
             moved = shift(correction)
             return inner(moved, moved)
 
-        def corrected(factored: Any, there: Array, unit: Array, before: Array) -> tuple[Array, Array, Array]:
+        def corrected(factored: Any, there: Array, sizes: Sizes, before: Array, first: Any) -> tuple[Array, Array, Array]:
             """The correction, its size, and whether it is the last one needed, after one of the size given."""
             g = mech.constraint(there)
             correction = factored.solve(g)
-            size = unit * squared(correction, g)
+            size = sizes.unit * squared(correction, g)
             # It is at round-off; or the next one would be a tenth of the rounding of a single coordinate.
-            return correction, size, (size <= 1) | ((before < far) & (lost * size * size <= before))
+            return correction, size, (size <= sizes.rounding) | (~first & (lost * size * size <= before * sizes.rounding))
 
-        factored, by = matrix(guessed), unit(guessed)
+        factored, sizes = matrix(guessed), lengths(q)
         carried = guessed.size > SMALL
 
         def chord(s):
-            impulse, kept, before, _, _, rounds = s
-            correction, size, done = corrected(factored, kept[0] if kept else at(impulse), by, before)
+            impulse, kept, before, first, _, _, rounds = s
+            correction, size, done = corrected(factored, kept[0] if kept else at(impulse), sizes, before, first)
             # Where a round gains less than a digit, it is not taken, and a new matrix pays; NaN compares false and ends it.
             gains = 100 * size <= before
             impulse = impulse + jnp.where(gains, correction, 0.0)
-            return impulse, (at(impulse),) if carried else (), size, done, done | ~gains, rounds + 1
+            return impulse, (at(impulse),) if carried else (), size, no, done, done | ~gains, rounds + 1
 
         no = jnp.zeros((), bool)
-        impulse, _, _, done, _, rounds = jax.lax.while_loop(lambda s: ~s[4], chord, (start, (guessed,) if carried else (), far, no, no, 0))
+        begin = (start, (guessed,) if carried else (), sizes.whole, ~no, no, no, 0)
+        impulse, _, _, _, done, _, rounds = jax.lax.while_loop(lambda s: ~s[5], chord, begin)
 
         def newton(s):
             impulse, before, _, count = s
             # A guess that led nowhere is given up for none at all.
             again = count == MATRICES // 2
-            impulse, before = jnp.where(again, 0.0, impulse), jnp.where(again, far, before)
+            impulse = jnp.where(again, 0.0, impulse)
             there = at(impulse)
-            correction, size, done = corrected(matrix(there), there, unit(there), before)
-            stalled = (4 * size >= before) & (size <= 1e6)  # as small as rounding lets it become
-            return impulse + correction, size, done | stalled, count + 1
+            sizes = lengths(q, there)
+            correction, size, done = corrected(matrix(there), there, sizes, before, (count == 0) | again)
+            stalled = (4 * size >= before) & (size <= 1e6 * sizes.rounding)  # as small as rounding lets it become
+            return impulse + correction, size, done | (stalled & (count != 0) & ~again), count + 1
 
         unfinished = lambda s: ~s[2] & (s[3] < MATRICES)
-        impulse, _, done, more = jax.lax.while_loop(unfinished, newton, (impulse, far, done, 0))
+        impulse, _, done, more = jax.lax.while_loop(unfinished, newton, (impulse, sizes.whole, done, 0))
         return Placed(impulse, done, rounds + more)
 
     def _sweeps(self, mech: Mechanics, q: Array, at: Any, shift: Any, h: Array, start: Array) -> Placed:

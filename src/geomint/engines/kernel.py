@@ -24,7 +24,8 @@ from ..methods import Carry
 from . import assembly
 from .block import Kept
 from .program import KEPT, Loop, Numbers, Packed, Plan
-from .scalar_values import NotCovered, Remembering, constant
+from .remembering import Remembering
+from .scalar_values import NotCovered, constant
 from .straight import Straight
 
 LONGEST = 10_000  # operations, above which compiling takes minutes
@@ -49,7 +50,7 @@ class Lanes(Remembering):
 
     def __init__(self, lanes: int, real: Any, interpret: bool):
         super().__init__()
-        self.lanes, self.real, self.whole, self.interpret = lanes, real, jax.dtypes.canonicalize_dtype(int), interpret
+        self.lanes, self.kind, self.whole, self.interpret = lanes, real, jax.dtypes.canonicalize_dtype(int), interpret
         self.masks: list[Any] = []
 
     def written(self, operation: str, x: list[Any]) -> Any:
@@ -62,17 +63,18 @@ class Lanes(Remembering):
         if operation == "rem":
             return jax.lax.rem(*jnp.broadcast_arrays(*(jnp.asarray(y) for y in x)))
         if operation.startswith("to "):
-            return jnp.asarray(x[0]).astype({"f": self.real, "i": self.whole, "b": bool}[operation[-1]])
+            return jnp.asarray(x[0]).astype({"f": self.kind, "i": self.whole, "b": bool}[operation[-1]])
         if operation == "select":
             # Known numbers beside a truth value that all lanes share would be taken for truth values.
             x = [x[0], *(self.spread(y) if constant(y) else y for y in x[1:])]
         if operation == "bits to real":
-            return jax.lax.bitcast_convert_type(jnp.asarray(x[0]), self.real)
+            return jax.lax.bitcast_convert_type(jnp.asarray(x[0]), self.kind)
         if operation not in _OPERATIONS:
             raise NotCovered(f"the operation {operation}")
-        fused = self.sum(operation, *x) if operation in ("add", "sub") else None
-        made = _OPERATIONS[operation](*x) if fused is None else fused
-        return self.product(*x, made) if operation == "mul" and made.dtype == self.real else made
+        return _OPERATIONS[operation](*x)
+
+    def real(self, x: Any) -> bool:
+        return x.dtype == self.kind
 
     def fused(self, form: str, x: Any, y: Any, z: Any) -> Any:
         x, y, z = (self.spread(v) for v in (x, y, z))
@@ -87,7 +89,7 @@ class Lanes(Remembering):
     def spread(self, x: Any) -> Any:
         """The same in every lane."""
         if constant(x):
-            return jnp.full((self.lanes,), x, bool if isinstance(x, bool) else self.whole if isinstance(x, int) else self.real)
+            return jnp.full((self.lanes,), x, bool if isinstance(x, bool) else self.whole if isinstance(x, int) else self.kind)
         return jnp.broadcast_to(x, (self.lanes,))
 
     def within(self, mask: Any) -> Any:

@@ -19,7 +19,8 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from .scalar_values import NotCovered, Remembering, constant
+from .remembering import Remembering
+from .scalar_values import NotCovered, constant
 
 LONGEST = 15_000  # instructions, above which compiling takes longer than ten seconds
 REAL, WHOLE, TRUTH = ir.DoubleType(), ir.IntType(64), ir.IntType(1)
@@ -40,6 +41,7 @@ class Machine(Remembering):
     def __init__(self, function: ir.Function, lanes: int = 1):
         super().__init__()
         self.module, self.builder, self.lanes = function.module, ir.IRBuilder(function.append_basic_block("entry")), lanes
+        self.can_fuse = has_fused()
         self.masks: list[Any] = []  # which lanes the present loops and branches concern
 
     # --- values -----------------------------------------------------------------------------------------------------
@@ -85,10 +87,9 @@ class Machine(Remembering):
         if operation in ("max", "min"):
             return self.extreme(operation, *x)
         if real and operation == "mul":
-            return self.product(*x, b.fmul(*x))
+            return b.fmul(*x)
         if real and operation in ("add", "sub"):
-            fused = self.sum(operation, *x) if has_fused() else None
-            return fused if fused is not None else b.fadd(*x) if operation == "add" else b.fsub(*x)
+            return b.fadd(*x) if operation == "add" else b.fsub(*x)
         if not real and operation in ("div", "rem"):
             return self.whole_division(operation, *x)
         rule = _REAL.get(operation) if real else _WHOLE.get(operation) if _element(kind) == WHOLE else None
@@ -112,7 +113,11 @@ class Machine(Remembering):
             return b.bitcast(x[0], self.kind_like(kind, REAL))
         raise NotCovered(f"the operation {operation} on {kind}")
 
+    def real(self, x: Any) -> bool:
+        return _element(x.type) == REAL
+
     def fused(self, form: str, x: Any, y: Any, z: Any) -> Any:
+        x, y, z = self.alike([x, y, z])
         minus = self.builder.fneg
         return self.intrinsic("llvm.fma", minus(x) if form == "z-xy" else x, y, minus(z) if form == "xy-z" else z)
 

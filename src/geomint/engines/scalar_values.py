@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import abc
-import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -40,65 +38,11 @@ class Code(Protocol):
         ...
 
 
-class Remembering(abc.ABC):
-    """What the codes share: within a scope and those inside it nothing is computed twice, a product that is added to something becomes one
-    operation with the sum, and no program grows beyond a length."""
-
-    longest: int
-
-    def __init__(self) -> None:
-        self.seen: list[dict[Any, Any]] = [{}]
-        self.products: dict[int, tuple[Any, Any, Any]] = {}  # by the id of a value: what it is the product of, and itself to keep the id
-        self.count = 0
-
-    def value(self, operation: str, *arguments: Any) -> Any:
-        key = (operation, *(_itself(x) if constant(x) else id(x) for x in arguments))
-        for scope in reversed(self.seen):
-            if key in scope:
-                return scope[key][0]
-        self.count += 1
-        if self.count > self.longest:
-            raise NotCovered(f"more than {self.longest} operations a step")
-        made = self.written(operation, list(arguments))
-        self.seen[-1][key] = made, arguments  # which keeps their ids alive
-        return made
-
-    @abc.abstractmethod
-    def written(self, operation: str, x: list[Any]) -> Any:
-        """The operation, carried out."""
-
-    @abc.abstractmethod
-    def fused(self, form: str, x: Any, y: Any, z: Any) -> Any:
-        """xy + z, z − xy or xy − z, rounded once. Written out here and not left to a compiler: that decides anew for every copy that it makes of
-        a loop's body, and a run would depend on where its chunks end."""
-
-    def product(self, x: Any, y: Any, made: Any) -> Any:
-        """What was made is xy."""
-        self.products[id(made)] = x, y, made
-        return made
-
-    def sum(self, operation: str, x: Any, y: Any) -> Any:
-        """x ± y in one operation with a product that is one of them; None if neither is."""
-        for whole, other, subtracted in ((y, x, "z-xy"), (x, y, "xy-z")):
-            if id(whole) in self.products:
-                return self.fused("xy+z" if operation == "add" else subtracted, *self.products[id(whole)][:2], other)
-        return None
-
-    @contextlib.contextmanager
-    def scope(self) -> Iterator[None]:
-        """What is computed here is not known outside."""
-        self.seen.append({})
-        try:
-            yield
-        finally:
-            self.seen.pop()
-
-
 def constant(x: Any) -> bool:
     return isinstance(x, (bool, int, float))
 
 
-def _itself(x: Any) -> tuple[Any, ...]:
+def itself(x: Any) -> tuple[Any, ...]:
     """What tells a known number from others: also 0 from −0."""
     return type(x), x, math.copysign(1.0, x)
 
@@ -166,7 +110,7 @@ def select(code: Code, which: Any, *cases: Any) -> Any:
         return cases[int(which)]
     if len(cases) != 2:
         raise NotCovered("select_n with more than two cases")
-    same = cases[0] is cases[1] or (constant(cases[0]) and constant(cases[1]) and _itself(cases[0]) == _itself(cases[1]))
+    same = cases[0] is cases[1] or (constant(cases[0]) and constant(cases[1]) and itself(cases[0]) == itself(cases[1]))
     return cases[0] if same else code.value("select", which, cases[1], cases[0])
 
 

@@ -21,7 +21,7 @@ class Straight(Xla):
     program: Any = None
 
     def begin(self, state: State) -> tuple[Carry, Observed]:
-        plain, self.method = self.method, self.method.for_straight_code()
+        plain, self.method = self.method, self.method.for_straight_code(self.spread != "one")
         carry, seen = super().begin(state)
         if self.attempt(carry):
             return carry, seen

@@ -28,9 +28,9 @@ from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from ..errors import InputError, nearest
 from . import native
-from .cholesky import block_tridiagonal_solve, factor_solve
+from .cholesky import UNROLLED, block_tridiagonal_solve, factor_solve
 from .conjugate import conjugate_gradients
-from .elimination import Blocks, Factored, Reduction, Tridiagonal
+from .elimination import Blocks, Factored, Reduction, Triangles, Tridiagonal
 from .sparsity import Pattern, Products, column_colours, pattern
 
 KINDS = ("auto", "blocks", "banded", "dense", "matrix-free", "least-squares")
@@ -58,9 +58,10 @@ class Plan:
     order: np.ndarray | None = None  # (count, size): which unknown stands in which row of which block; n for padding
     diagonal: np.ndarray | None = None  # (count, size, size): mask of the entries K_ii that exist
     lower: np.ndarray | None = None  # likewise K_{i+1,i}, for bands
+    fewest: bool = False  # operations, rather than the shortest chain of them, matter: other systems are solved at the same time
 
     def __post_init__(self):
-        digest = hashlib.sha256(f"{self.kind} {self.n}".encode())
+        digest = hashlib.sha256(f"{self.kind} {self.n} {self.fewest}".encode())
         for x in (self.colours, self.order, self.diagonal, self.lower):
             digest.update(b"-" if x is None else np.ascontiguousarray(x).tobytes())
         object.__setattr__(self, "digest", digest.hexdigest())
@@ -101,13 +102,16 @@ class Plan:
         if self.kind == "least-squares":
             return _Planned(self, Blocks(jnp.linalg.pinv(self._matrix(apply, dtype).T, rtol=RANK)[None]))
         if self.kind == "dense":
-            return _Planned(self, Blocks.of(self._matrix(apply, dtype).T[None]))
+            return _Planned(self, self._blocks(self._matrix(apply, dtype).T[None]))
         if self.kind == "banded" and self._tridiagonal and native.available():
             return Tridiagonal.of(*self._rows(apply, dtype))
         products, diagonal = self._assembled(apply, dtype)
         if self.kind == "blocks":
-            return _Planned(self, Blocks.of(diagonal))
+            return _Planned(self, self._blocks(diagonal))
         return _Planned(self, Reduction.of(diagonal, self._lower(products), self._upper(products)))
+
+    def _blocks(self, matrices: Array) -> Factored:
+        return (Triangles if self.fewest and matrices.shape[-1] <= UNROLLED else Blocks).of(matrices)
 
     def _matrix(self, apply: Apply, dtype: Any) -> Array:
         """Kᵀ: row i is K e_i."""

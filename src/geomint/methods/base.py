@@ -127,8 +127,9 @@ class Method(eqx.Module):
         (system, q0): one, or a sample of an ensemble."""
         return self
 
-    def for_straight_code(self) -> Method:
-        """The method in its form for engines that write a step as straight-line code, where nothing is done to please XLA."""
+    def for_straight_code(self, many: bool) -> Method:
+        """The method in its form for engines that write a step as straight-line code, where nothing is done to please XLA; for many members
+        at once or for one trajectory."""
         return self
 
     def rescale(self, mech: Any, carry: Carry, dt: Array) -> Carry:

@@ -118,8 +118,8 @@ class Composition(Method):
     def prepare(self, starts: Sequence[tuple[Any, Any]]) -> Composition:
         return Composition(self.base.prepare(starts), self.order, self.scheme)
 
-    def for_straight_code(self) -> Composition:
-        return Composition(self.base.for_straight_code(), self.order, self.scheme)
+    def for_straight_code(self, many: bool) -> Composition:
+        return Composition(self.base.for_straight_code(many), self.order, self.scheme)
 
     def explain(self, status: int, mech: Any, q: Any, dt: float) -> str:
         return self.base.explain(status, mech, q, max(map(abs, self.coefficients)) * dt)

@@ -89,6 +89,12 @@ class Constrained(Method):
             return self
         return dataclasses.replace(self, manifold=find_manifold(self.solver, self.relaxation, starts))
 
+    def for_straight_code(self: C, many: bool) -> C:
+        if self.manifold is None or not many:
+            return self
+        plan = dataclasses.replace(self.manifold.plan, fewest=True)
+        return dataclasses.replace(self, manifold=dataclasses.replace(self.manifold, plan=plan))
+
     @property
     def linear_solver(self) -> str | None:
         return None if self.manifold is None else self.manifold.plan.description

@@ -54,7 +54,7 @@ class KickDrift(Method):
 
     small: int = eqx.field(static=True, default=SMALL, kw_only=True, metadata={"found": True})  # see above
 
-    def for_straight_code(self) -> Method:
+    def for_straight_code(self, many: bool) -> Method:
         return dataclasses.replace(self, small=0)
 
     @property

@@ -143,7 +143,7 @@ def _template_filled(contents: archive.Contents, system: Stated, times: Grid | N
     method = prepared(method or methods.named(meta["method"]), system, np.asarray(q), meta["spread"])
     make = choose(meta["engine"])
     if issubclass(make, Straight):  # the carry on file has that form, whether or not the engine covers the run here too
-        method = method.for_straight_code()
+        method = method.for_straight_code(bool(meta["members"]))
     if not meta["members"]:
         runner = make(method, system, clock, meta["spread"])
         return runner, contents.carry_like(runner.begin(initial_state(q, p, times.t0, meta["seed"], meta["compensated"]))[0])
