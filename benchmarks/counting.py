@@ -16,7 +16,7 @@ from geomint.engines.scalar_values import constant
 
 OPERATIONS: dict[str, Any] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "neg": operator.neg, "div": lambda x, y: x / y if isinstance(x, float) else int(x / y),
-    "max": max, "min": min, "abs": abs, "sign": lambda x: (x > 0) - (x < 0), "pow": operator.pow, "rem": math.fmod, "is_finite": math.isfinite, "not": operator.not_,
+    "rough": lambda x: 1 / x, "max": max, "min": min, "abs": abs, "sign": lambda x: (x > 0) - (x < 0), "pow": operator.pow, "rem": math.fmod, "is_finite": math.isfinite, "not": operator.not_,
     "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge, "eq": operator.eq, "ne": operator.ne, "and": operator.and_, "or": operator.or_, "xor": operator.xor,
     "sqrt": math.sqrt, "exp": math.exp, "log": math.log, "log1p": math.log1p, "sin": math.sin, "cos": math.cos, "tan": math.tan, "tanh": math.tanh, "floor": math.floor, "atan2": math.atan2,
     "ceil": math.ceil, "cbrt": math.cbrt if hasattr(math, "cbrt") else lambda x: x ** (1 / 3), "select": lambda which, yes, no: yes if which else no,
@@ -93,7 +93,7 @@ def _plain(x: Any) -> Any:
     return x if constant(x) else x.x
 
 
-ARITHMETIC = {"add": 1, "sub": 1, "mul": 1, "fused": 2, "div": 1, "sqrt": 1, "exp": 1, "log": 1, "sin": 1, "cos": 1, "pow": 1}
+ARITHMETIC = {"add": 1, "sub": 1, "mul": 1, "fused": 2, "div": 1, "rough": 1, "sqrt": 1, "exp": 1, "log": 1, "sin": 1, "cos": 1, "pow": 1}
 
 
 def flops(method: Any, system: Any, carry: Any, dt: float, steps: int) -> tuple[float, collections.Counter[str]]:

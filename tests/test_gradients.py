@@ -207,7 +207,7 @@ def test_a_run_that_fails_is_not_a_number_from_there_on(gradient):
     """Gauss(2) finds no solution near the pole, and then some number; it must not look like a result."""
     method = gm.Gauss(2)
     with pytest.raises(gm.RunStopped) as stopped:
-        gm.simulate(ESCAPE, np.ones(1), method=method, dt=0.05, t_end=2.0, save_every=4)
+        gm.simulate(ESCAPE, np.ones(1), method=method, dt=0.05, t_end=2.0, save_every=4, engine="xla")  # whose rounding it is that the pole amplifies
     kept = stopped.value.run
     traced = jax.jit(lambda q: (lambda run: (run.q, run.energy, run.status))(escaped(q, method, gradient)))
     q, energy, status = traced(jnp.ones(1))

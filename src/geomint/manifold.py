@@ -3,8 +3,8 @@
     position:   g(Q) = 0,   Q = q + h M⁻¹(p − G(q)ᵀμ)   for the impulse μ of the constraint in a drift of length h
     momentum:   (G M⁻¹Gᵀ) ν = G M⁻¹p,   p ← p − Gᵀν
 
-Newton's matrix h G(Q) M⁻¹G(q)ᵀ has the structure of G M⁻¹Gᵀ (blocks for molecules, a band for chains), which is found before
-the run. It is formed at the first guess, which is extrapolated and so almost right: the iteration with that one matrix
+Newton's matrix is h K with K = G(Q) M⁻¹G(q)ᵀ, which has the structure of G M⁻¹Gᵀ (blocks for molecules, a band for chains), found
+before the run, and is close to that positive definite matrix, whatever the sign of h. It is formed at the first guess, which is extrapolated and so almost right: the iteration with that one matrix
 gains as many digits a round as the guess has. Only where it does not is the matrix formed again.
 
 The iteration goes on until the correction of Q is at round-off of |Q|: a looser tolerance would leave an error that
@@ -31,7 +31,6 @@ from scipy import sparse
 
 from .constraints import UPPER, WEIGHTS, OnSphere, Orthogonal
 from .linalg import Plan, newton
-from .linalg.elimination import Turned
 from .linalg.native import inner
 from .linalg.sparsity import greedy_colours
 from .linalg.structure import dense
@@ -74,29 +73,25 @@ class Manifold(eqx.Module):
             return _on_sphere(mech, q, q + mech.displacement(p, h), h)
         if self.way == "rotation":
             return _rotation(mech, q, q + mech.displacement(p, h), h)
-        pull = jax.vjp(mech.constraint, q)[1]
-        at = lambda impulse: q + mech.displacement(p - pull(impulse)[0], h)
-        shift = lambda impulse: mech.displacement(pull(impulse)[0], h)
+        transposed = jax.vjp(mech.constraint, q)[1]
+        pull = lambda impulse: transposed(impulse)[0]
+        at = lambda impulse: q + mech.displacement(p - pull(impulse), h)
         iterate = self._sweeps if self.way == "sweep" else self._chords
 
         def solve(_: Any, start: Array) -> tuple[Array, tuple[Array, Array]]:
-            found = iterate(mech, q, at, shift, h, start)
+            found = iterate(mech, q, at, pull, h, start)
             return found.impulse, (found.converged.astype(start.dtype), found.rounds.astype(start.dtype))  # JAX wants floats
 
-        # The sign makes the operator close to a positive definite one.
-        tangent = lambda linear, right: -self._matrix(lambda d: -linear(d), h, right.dtype).solve(right)
+        # The operator is −h K.
+        tangent = lambda linear, right: self.plan.factor(lambda d: linear(d) * (-1 / h), right.dtype).solve(right) * (-1 / h)
         residual = lambda impulse: mech.constraint(at(impulse))
         root, (converged, rounds) = jax.lax.custom_root(residual, guess, solve, tangent, has_aux=True)
         return Placed(root, converged > 0, rounds)
 
-    def _matrix(self, apply: Any, h: Array, dtype: Any) -> Any:
-        """Newton's matrix, made ready: positive for h > 0. What wants a positive one for h < 0 too is told of the sign."""
-        if self.plan.kind != "matrix-free":
-            return self.plan.factor(apply, dtype)
-        return Turned(jnp.sign(h), self.plan.factor(lambda d: jnp.sign(h) * apply(d), dtype))
-
-    def _chords(self, mech: Any, q: Array, at: Any, shift: Any, h: Array, start: Array) -> Placed:
+    def _chords(self, mech: Any, q: Array, at: Any, pull: Any, h: Array, start: Array) -> Placed:
         """Newton's method: with the matrix of the guess as long as that serves, then with a new one in every round.
+
+        K x = g(Q) says how Q moves, ΔQ = −M⁻¹G(q)ᵀx, and Δμ = x/h. A mass that is one number goes with h instead of M⁻¹.
 
         Sizes are squares of lengths of displacements. The rounding of Q is that of q and Q together; for the matrix of the guess that of q does,
         which at worst is too small, so that a new matrix is asked for a last time."""
@@ -109,34 +104,35 @@ class Manifold(eqx.Module):
                 return Sizes(1.0, number.eps**2 * whole, whole)
             return Sizes(1 / (number.eps**2 * whole), 1.0, jnp.asarray(number.eps**-2, start.dtype))  # whose range does not hold fourth powers of lengths
 
-        def matrix(there: Array) -> Any:
-            return self._matrix(lambda d: jax.jvp(mech.constraint, (there,), (shift(d),))[1], h, start.dtype)
+        push, stride = (pull, jnp.reshape(h * mech.mass_inverse, ())) if mech.one_mass else (lambda x: mech.velocity(pull(x)), h)
 
-        def squared(correction: Array, g: Array) -> Array:
-            """|ΔQ|² of a correction c of g. ΔQᵀM ΔQ = h c·g: with one mass for all that is enough (not in single precision, where
-            it might underflow)."""
+        def matrix(there: Array) -> Any:
+            return self.plan.factor(lambda x: jax.jvp(mech.constraint, (there,), (push(x),))[1], start.dtype, rough=True)
+
+        def squared(x: Array, g: Array) -> Array:
+            """|ΔQ|². ΔQᵀM ΔQ = x·g: with one mass for all that is enough (not in single precision, where it might underflow)."""
             if mech.one_mass and double:
-                return jnp.abs(jnp.reshape(h * mech.mass_inverse, ())) * jnp.abs(inner(correction, g))
-            moved = shift(correction)
+                return jnp.abs(inner(x, g))
+            moved = push(x)
             return inner(moved, moved)
 
         def corrected(factored: Any, there: Array, sizes: Sizes, before: Array, first: Any) -> tuple[Array, Array, Array]:
-            """The correction, its size, and whether it is the last one needed, after one of the size given."""
+            """x, the size of the correction, and whether it is the last one needed, after one of the size given."""
             g = mech.constraint(there)
-            correction = factored.solve(g)
-            size = sizes.unit * squared(correction, g)
+            x = factored.solve(g)
+            size = sizes.unit * squared(x, g)
             # It is at round-off; or the next one would be a tenth of the rounding of a single coordinate.
-            return correction, size, (size <= sizes.rounding) | (~first & (lost * size * size <= before * sizes.rounding))
+            return x, size, (size <= sizes.rounding) | (~first & (lost * (size * size) <= before * sizes.rounding))
 
-        factored, sizes = matrix(guessed), lengths(q)
+        factored, sizes, back = matrix(guessed), lengths(q), 1 / stride
         carried = guessed.size > SMALL
 
         def chord(s):
             impulse, kept, before, first, _, _, rounds = s
-            correction, size, done = corrected(factored, kept[0] if kept else at(impulse), sizes, before, first)
+            x, size, done = corrected(factored, kept[0] if kept else at(impulse), sizes, before, first)
             # Where a round gains less than a digit, it is not taken, and a new matrix pays; NaN compares false and ends it.
             gains = 100 * size <= before
-            impulse = impulse + jnp.where(gains, correction, 0.0)
+            impulse = impulse + back * jnp.where(gains, x, 0.0)
             return impulse, (at(impulse),) if carried else (), size, no, done, done | ~gains, rounds + 1
 
         no = jnp.zeros((), bool)
@@ -150,21 +146,22 @@ class Manifold(eqx.Module):
             impulse = jnp.where(again, 0.0, impulse)
             there = at(impulse)
             sizes = lengths(q, there)
-            correction, size, done = corrected(matrix(there), there, sizes, before, (count == 0) | again)
+            x, size, done = corrected(matrix(there), there, sizes, before, (count == 0) | again)
             stalled = (4 * size >= before) & (size <= 1e6 * sizes.rounding)  # as small as rounding lets it become
-            return impulse + correction, size, done | (stalled & (count != 0) & ~again), count + 1
+            return impulse + back * x, size, done | (stalled & (count != 0) & ~again), count + 1
 
         unfinished = lambda s: ~s[2] & (s[3] < MATRICES)
         impulse, _, done, more = jax.lax.while_loop(unfinished, newton, (impulse, sizes.whole, done, 0))
         return Placed(impulse, done, rounds + more)
 
-    def _sweeps(self, mech: Mechanics, q: Array, at: Any, shift: Any, h: Array, start: Array) -> Placed:
+    def _sweeps(self, mech: Mechanics, q: Array, at: Any, pull: Any, h: Array, start: Array) -> Placed:
         """Δμ_i = ω g_i(Q)/(h G_i(Q) M⁻¹G_i(q)ᵀ), one constraint after another until all are at round-off. Constraints that
         share no coordinate are done together, which changes nothing but the order."""
         colours = _sweep_colours(self.plan)
         groups = jnp.asarray(colours[None, :] == np.arange(colours.max() + 1)[:, None])
         free = at(jnp.zeros_like(start))
         tiny = jnp.finfo(free.dtype).eps * jnp.max(jnp.abs(free))
+        shift = lambda impulse: mech.displacement(pull(impulse), h)
         lightest = jnp.sqrt(jnp.max(mech.velocity(jnp.ones_like(free))) * jnp.abs(h))
 
         def correct(q_and_impulse, group):

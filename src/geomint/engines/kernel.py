@@ -56,6 +56,8 @@ class Lanes(Remembering):
     def written(self, operation: str, x: list[Any]) -> Any:
         if operation == "div" and isinstance(x[0], float) and x[0] == 1 and jnp.shape(x[1]) and not self.interpret:
             return assembly.reciprocal(x[1])
+        if operation == "rough":
+            return 1 / x[0] if self.interpret else assembly.rough_reciprocal(x[0])
         if operation == "div":
             # Whole numbers are divided toward zero, as in lax.
             x = [jnp.asarray(y, other.dtype) if constant(y) and not constant(other) else jnp.asarray(y) for y, other in (x, x[::-1])]

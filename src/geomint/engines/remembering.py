@@ -31,14 +31,14 @@ class Remembering(abc.ABC):
 
     def __init__(self) -> None:
         self.seen: list[dict[Any, Any]] = [{}]
-        # By the id of a value, with the value itself to keep the id: what it is the product of, and of what which multiple.
+        # By the id of a value, with the value itself to keep the id: what it is the product of, of what which multiple, …
         self.products: dict[int, tuple[Any, Any, Any]] = {}
         self.multiples: dict[int, tuple[float, Any, Any]] = {}
-        self.depths: dict[int, int] = {}  # how many scopes were open when a value was made
+        self.depths: dict[int, tuple[int, Any]] = {}  # how many scopes were open when it was made
         self.count = 0
         self._rules: dict[str, Callable[..., Any]] = {
             "add": self._sum, "sub": lambda x, y: self._sum(x, y, -1.0), "mul": self._product, "neg": lambda x: self._times(-1.0, x), "div": self._quotient,
-            "select": self._choice,
+            "abs": self._size, "rough": self._rough_reciprocal, "select": self._choice,
         }  # fmt: skip
 
     # --- what a code says of itself -----------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ class Remembering(abc.ABC):
         else:
             made = self.written(operation, list(arguments))
         self.seen[-1][key] = made, arguments  # which keeps their ids alive
-        self.depths[id(made)] = len(self.seen)
+        self.depths[id(made)] = len(self.seen), made
         return made
 
     @contextlib.contextmanager
@@ -115,7 +115,7 @@ class Remembering(abc.ABC):
 
     def _from_outside(self, x: Any) -> bool:
         """Whether a value was there before the present loop or branch: what is made of such values only is made before it, once."""
-        return not constant(x) and self.depths.get(id(x), len(self.seen)) < len(self.seen)
+        return not constant(x) and self.depths.get(id(x), (len(self.seen), x))[0] < len(self.seen)
 
     def _product(self, x: Any, y: Any) -> Any:
         if constant(x):
@@ -134,6 +134,14 @@ class Remembering(abc.ABC):
     def _quotient(self, x: Any, y: Any) -> Any:
         (first, base), (second, other) = self._parts(x), self._parts(y)
         return self._times(first / second, self._once("div", base, other))
+
+    def _size(self, x: Any) -> Any:
+        factor, x = self._parts(x)
+        return self._times(abs(factor), self._once("abs", x))
+
+    def _rough_reciprocal(self, x: Any) -> Any:
+        factor, x = self._parts(x)
+        return self._times(1 / factor, self._once("rough", x))
 
     def _choice(self, which: Any, yes: Any, no: Any) -> Any:
         (f, yes), (g, no) = self._parts(yes), self._parts(no)
@@ -162,7 +170,7 @@ class Remembering(abc.ABC):
         # Of two different factors 1 or the smaller is put off further, and what is left of the other goes into the sum.
         if abs(g) == 1 or (abs(f) != 1 and abs(g) < abs(f)):
             f, x, g, y = g, y, f, x
-        return self._times(f, self._scaled_sum(x, g / f, y))
+        return self._times(abs(f), self._scaled_sum(f < 0, x, g / abs(f), y))
 
     def _plain_sum(self, operation: str, x: Any, y: Any) -> Any:
         """x ± y in one operation with a product that is one of them."""
@@ -171,11 +179,10 @@ class Remembering(abc.ABC):
                 return self._once("fused", "xy+z" if operation == "add" else subtracted, *self.products[id(whole)][:2], other)
         return self._once(operation, x, y)
 
-    def _scaled_sum(self, x: Any, factor: float, y: Any) -> Any:
-        """x + factor · y."""
+    def _scaled_sum(self, minus: bool, x: Any, factor: float, y: Any) -> Any:
+        """±x + factor · y."""
         if not self.can_fuse:
-            return self._once("add", x, self._times(factor, y))
-        if id(y) not in self.products:
-            return self._once("fused", "xy+z", y, factor, x)
-        first, second, _ = self.products[id(y)]
-        return self._once("fused", "xy+z", self._times(factor, first), second, x)
+            return self._once("sub" if minus else "add", self._times(factor, y), x)
+        first, second, _ = self.products.get(id(y), (factor, y, y))
+        first = factor if second is y else self._times(factor, first)
+        return self._once("fused", "xy-z" if minus else "xy+z", first, second, x)

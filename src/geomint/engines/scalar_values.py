@@ -127,5 +127,6 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
 } | {
     "add": add, "add_any": add, "sub": subtract, "mul": multiply, "div": divide, "neg": negate, "select_n": select,
     "square": lambda code, x: multiply(code, x, x), "one_minus_square": lambda code, x: subtract(code, 1.0, multiply(code, x, x)), "rsqrt": lambda code, x: divide(code, 1.0, code.value("sqrt", x)), "copy": lambda _, x: x, "copy_p": lambda _, x: x, "stop_gradient": lambda _, x: x,
+    "rough_reciprocal": lambda code, x: code.value("rough", x),
     "logistic": lambda code, x: divide(code, 1.0, add(code, 1.0, code.value("exp", negate(code, x)))),
 }  # fmt: skip

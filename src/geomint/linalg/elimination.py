@@ -16,6 +16,7 @@ from jaxtyping import Array
 
 from . import native
 from .cholesky import UNROLLED, small_apply, small_product
+from .rough import rough_reciprocal
 
 
 class Factored(eqx.Module):
@@ -24,16 +25,6 @@ class Factored(eqx.Module):
     @abc.abstractmethod
     def solve(self, right: Array) -> Array:
         """x with K x = right."""
-
-
-class Turned(Factored):
-    """sign · K for a K made ready."""
-
-    sign: Array
-    factored: Factored
-
-    def solve(self, right: Array) -> Array:
-        return self.sign * self.factored.solve(right)
 
 
 def invert(matrix: Array) -> Array:
@@ -71,11 +62,11 @@ class Triangles(Factored):
     factors: Array  # L below the diagonal, 1/U on it, U above
 
     @classmethod
-    def of(cls, matrix: Array) -> Triangles:
-        b = matrix.shape[-1]
+    def of(cls, matrix: Array, rough: bool = False) -> Triangles:
+        b, reciprocal = matrix.shape[-1], rough_reciprocal if rough else lambda x: 1 / x
         a = [[matrix[..., i, j] for j in range(b)] for i in range(b)]
         for k in range(b):
-            a[k][k] = 1 / a[k][k]
+            a[k][k] = reciprocal(a[k][k])
             for i in range(k + 1, b):
                 a[i][k] = a[i][k] * a[k][k]
                 for j in range(k + 1, b):

@@ -95,23 +95,24 @@ class Plan:
             x, pivot = block_tridiagonal_solve(diagonal, self._lower(products), r)
         return Solved(self._flat(x), pivot)
 
-    def factor(self, apply: Apply, dtype: Any) -> Factored:
-        """K made ready for many solves, where apply(v) = K v and K need not be symmetric, only close to positive definite."""
+    def factor(self, apply: Apply, dtype: Any, rough: bool = False) -> Factored:
+        """K made ready for many solves, where apply(v) = K v and K need not be symmetric, only close to positive definite. If rough, ten digits
+        will do."""
         if self.kind == "matrix-free":
             return _Iterated(jax.tree_util.Partial(apply))
         if self.kind == "least-squares":
             return _Planned(self, Blocks(jnp.linalg.pinv(self._matrix(apply, dtype).T, rtol=RANK)[None]))
         if self.kind == "dense":
-            return _Planned(self, self._blocks(self._matrix(apply, dtype).T[None]))
+            return _Planned(self, self._blocks(self._matrix(apply, dtype).T[None], rough))
         if self.kind == "banded" and self._tridiagonal and native.available():
             return Tridiagonal.of(*self._rows(apply, dtype))
         products, diagonal = self._assembled(apply, dtype)
         if self.kind == "blocks":
-            return _Planned(self, self._blocks(diagonal))
+            return _Planned(self, self._blocks(diagonal, rough))
         return _Planned(self, Reduction.of(diagonal, self._lower(products), self._upper(products)))
 
-    def _blocks(self, matrices: Array) -> Factored:
-        return (Triangles if self.fewest and matrices.shape[-1] <= UNROLLED else Blocks).of(matrices)
+    def _blocks(self, matrices: Array, rough: bool) -> Factored:
+        return Triangles.of(matrices, rough) if self.fewest and matrices.shape[-1] <= UNROLLED else Blocks.of(matrices)
 
     def _matrix(self, apply: Apply, dtype: Any) -> Array:
         """Kᵀ: row i is K e_i."""
