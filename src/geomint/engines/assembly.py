@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.experimental.pallas import triton
+from jax.extend.core import Primitive
 
 _RECIPROCAL = """{
 .reg .f64 guess, minus, error, better; .reg .b32 low, high; .reg .pred usual;
@@ -49,6 +52,37 @@ def sealed(x: Any) -> Any:
     """x itself, which the compiler takes for something new. LLVM pairs the doubles that go round a loop, and keeps those that belong to two
     pairs twice; what is sealed it leaves alone."""
     return _told("mov.f64 $0, $1;", x) if x.dtype == jnp.float64 else x
+
+
+_limited = Primitive("limited_registers")
+_limited.def_abstract_eval(lambda x, registers: x)
+
+
+def limited(x: Any, registers: int) -> Any:
+    """x itself, in a kernel of at most so many registers. With fewer of them more programs share a processor, and hide each other's waiting.
+    Triton takes the number from an attribute of the module, for which Pallas has no setting: another version of JAX may do without."""
+    return _limited.bind(x, registers=registers) if _can_limit() else x
+
+
+@functools.cache
+def _can_limit() -> bool:
+    try:
+        from jax._src.lib.mlir import ir
+        from jax._src.pallas.triton.lowering import register_lowering
+    except ImportError:
+        return False
+
+    @register_lowering(_limited)
+    def _rule(_: Any, x: Any, *, registers: int) -> Any:
+        with contextlib.suppress(Exception):
+            module = ir.InsertionPoint.current.block.owner
+            while module.operation.parent is not None:
+                module = module.operation.parent
+            module.operation.context.allow_unregistered_dialects = True
+            module.operation.attributes["ttg.maxnreg"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), registers)
+        return x
+
+    return True
 
 
 def fused(form: str, x: Any, y: Any, z: Any) -> Any:

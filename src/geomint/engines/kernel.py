@@ -29,6 +29,7 @@ from .scalar_values import NotCovered, constant
 from .straight import Straight
 
 LONGEST = 10_000  # operations, above which compiling takes minutes
+SMALL, REGISTERS = 24, 128  # with so few numbers carried, registers of a lane: four programs on each quarter of a processor
 LANES, WARPS = 32, 1  # members of one program of the grid, and the warps they are spread over
 INTERPRET = False  # the kernel without a GPU, for tests
 
@@ -267,7 +268,10 @@ def _kernel(plan: Plan, shape: Shape, moving: Columns, own: Columns, *refs: Any)
     numbers = Numbers(counts[0], counts[1], counts[2], times[0], times[1])
     shared = plan.given.arrays(_shared(given, plan.given))
     theirs = plan.params.arrays(own.read(params, mine) if plan.own_params else _shared(params, plan.params))
-    *state, _ = Loop(code, plan, shared, theirs, numbers, keep).run(moving.read(carry, mine))
+    state = moving.read(carry, mine)
+    if not shape.interpret and sum(moving.packed.sizes) <= SMALL:
+        state[0] = assembly.limited(state[0], REGISTERS)
+    *state, _ = Loop(code, plan, shared, theirs, numbers, keep).run(state)
     moving.write(out, mine, state)
 
 

@@ -1,0 +1,115 @@
+"""How operations are put together before they are written: exactly the same numbers, by fewer operations."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from geomint.engines.remembering import Remembering
+from geomint.engines.scalar_values import constant
+
+
+class Rational:
+    """An exact number, and the operations that led to it."""
+
+    def __init__(self, x, cost=0, parents=()):
+        self.x, self.cost, self.parents = x, cost, parents
+
+    def live(self, seen=None):
+        """How many operations it took."""
+        seen = set() if seen is None else seen
+        if id(self) in seen:
+            return 0
+        seen.add(id(self))
+        return self.cost + sum(x.live(seen) for x in self.parents if isinstance(x, Rational))
+
+
+PLAIN = {
+    "add": lambda x, y: x + y, "sub": lambda x, y: x - y, "mul": lambda x, y: x * y, "neg": lambda x: -x, "div": lambda x, y: x / y, "abs": abs,
+    "rough": lambda x: 1 / x, "select": lambda which, yes, no: yes if which else no,
+}  # fmt: skip
+
+
+class Exact(Remembering):
+    longest = 10**6
+
+    def number(self, x):
+        return Fraction(x) if constant(x) else x.x
+
+    def written(self, operation, x):
+        which = x[:1] if operation == "select" else []
+        return Rational(PLAIN[operation](*which, *map(self.number, x[len(which) :])), int(operation not in ("select", "neg", "abs")), tuple(x))
+
+    def fused(self, form, x, y, z):
+        a, b, c = map(self.number, (x, y, z))
+        return Rational({"xy+z": a * b + c, "z-xy": c - a * b, "xy-z": a * b - c}[form], 1, (x, y, z))
+
+    def real(self, x):
+        return True
+
+
+class Unfused(Exact):
+    can_fuse = False
+
+
+CONSTANTS = (1.0, -1.0, 2.0, -2.0, 0.5, 4.0, -0.25, 3.0, 1250.0, 0.0)
+
+
+def operations(random, count):
+    """A program: operations on the results of earlier ones, and on constants."""
+    out = []
+    for k in range(count):
+        operation = random.choice(["add", "sub", "mul", "neg", "div", "abs", "rough", "select", "mul", "add", "sub"])
+        operands = 1 if operation in ("neg", "abs", "rough") else 2
+        chosen = [int(random.integers(k + 4)) if random.random() < 0.75 else float(random.choice(CONSTANTS)) for _ in range(operands)]
+        if all(isinstance(x, float) for x in chosen):
+            chosen[0] = int(random.integers(k + 4))
+        out.append((str(operation), chosen, bool(random.random() < 0.5)))
+    return out
+
+
+@pytest.mark.parametrize("code", [Exact, Unfused])
+@pytest.mark.parametrize("seed", range(40))
+def test_the_same_numbers(seed, code):
+    random = np.random.default_rng(seed)
+    code, values = code(), [Rational(Fraction(int(random.integers(-9, 10)), 7)) for _ in range(4)]
+    expected = [x.x for x in values]
+    for operation, chosen, which in operations(random, 60):
+        plain = [Fraction(x) if isinstance(x, float) else expected[x] for x in chosen]
+        if (operation == "div" and plain[1] == 0) or (operation == "rough" and plain[0] == 0):
+            operation, chosen, plain = "mul", [chosen[0], 2.0], [plain[0], Fraction(2)]  # nothing is divided by zero
+        first = [which] if operation == "select" else []
+        values.append(code.value(operation, *first, *(x if isinstance(x, float) else values[x] for x in chosen)))
+        expected.append(PLAIN[operation](*first, *plain))
+        if expected[-1].denominator > 10**40 or abs(expected[-1].numerator) > 10**40:  # numbers that grow tell no more
+            values[-1], expected[-1] = Rational(Fraction(1, 3)), Fraction(1, 3)
+    for value, number in zip(values, expected, strict=True):
+        assert (Fraction(value) if constant(value) else value.x) == number
+
+
+def test_fewer_operations():
+    code = Exact()
+    value = code.value
+    a, b, c, d = (Rational(Fraction(k)) for k in (3, 5, 7, 11))
+    times = lambda factor, x: value("mul", x, factor)
+    assert value("mul", times(2.0, a), times(4.0, b)).live() == 2  # 8(ab)
+    assert value("sub", times(2.0, value("mul", a, b)), times(2.0, value("mul", c, d))).live() == 3  # 2(ab − cd)
+    assert value("sub", a, value("neg", a)).live() == 1  # 2a
+    assert value("add", c, times(-2.0, value("sub", a, b))).live() == 2  # c − 2(a − b)
+    assert times(0.25, times(4.0, value("mul", a, b))).live() == 1
+    assert times(1250.0, times(2.0, a)).live() == 1
+    assert value("sub", times(2.0, a), b).live() == 1
+    assert value("select", True, times(2.0, value("mul", a, b)), 0.0).live() == 2
+
+
+def test_products_leave_loops():
+    """A factor of a product goes to the operand that was there before the loop: it is applied once, not in every round."""
+    code = Exact()
+    a, b = Rational(Fraction(3)), Rational(Fraction(5))
+    outside = code.value("add", a, b)
+    with code.scope():
+        inside = Rational(Fraction(7))
+        made = code.value("mul", code.value("mul", inside, outside), 2.0)
+        doubled = code.value("mul", outside, 2.0)
+        assert made.x == 112
+        assert any(x is doubled for x in made.parents)
