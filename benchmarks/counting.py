@@ -74,19 +74,19 @@ class Counted(Remembering):
                 self.decided.append(test(state))
                 if not _plain(self.decided[-1]):
                     return state
-                state = body(state)
+                state = [self.settled(x) for x in body(state)]
 
     def repeat(self, count, begin, body):
         state = list(begin)
         for i in range(_plain(count)):
             with self.scope():
-                state = body(Number(i), state)
+                state = [self.settled(x) for x in body(Number(i), state)]
         return state
 
     def branch(self, which, cases):
         self.decided.append(which)
         with self.scope():
-            return cases[min(int(_plain(which)), len(cases) - 1)]()
+            return [self.settled(x) for x in cases[min(int(_plain(which)), len(cases) - 1)]()]
 
 
 def _plain(x: Any) -> Any:

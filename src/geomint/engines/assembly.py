@@ -67,7 +67,7 @@ def limited(x: Any, registers: int) -> Any:
 @functools.cache
 def _can_limit() -> bool:
     try:
-        from jax._src.lib.mlir import ir
+        from jax._src.lib.mlir import ir  # pyright: ignore[reportPrivateImportUsage]
         from jax._src.pallas.triton.lowering import register_lowering
     except ImportError:
         return False
@@ -75,7 +75,7 @@ def _can_limit() -> bool:
     @register_lowering(_limited)
     def _rule(_: Any, x: Any, *, registers: int) -> Any:
         with contextlib.suppress(Exception):
-            module = ir.InsertionPoint.current.block.owner
+            module: Any = ir.InsertionPoint.current.block.owner  # pyright: ignore[reportAttributeAccessIssue]
             while module.operation.parent is not None:
                 module = module.operation.parent
             module.operation.context.allow_unregistered_dialects = True

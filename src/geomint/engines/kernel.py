@@ -91,6 +91,7 @@ class Lanes(Remembering):
 
     def spread(self, x: Any) -> Any:
         """The same in every lane."""
+        x = self.settled(x)
         if constant(x):
             return jnp.full((self.lanes,), x, bool if isinstance(x, bool) else self.whole if isinstance(x, int) else self.kind)
         return jnp.broadcast_to(x, (self.lanes,))

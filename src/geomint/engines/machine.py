@@ -46,9 +46,9 @@ class Machine(Remembering):
 
     # --- values -----------------------------------------------------------------------------------------------------
     def instruction(self, x: Any) -> Any:
-        """A known number as an operand."""
+        """A known number, or one put off, as an operand."""
         if not constant(x):
-            return x
+            return self.settled(x)
         return TRUTH(int(x)) if isinstance(x, bool) else WHOLE(x) if isinstance(x, int) else REAL(x)
 
     def spread(self, x: Any) -> Any:

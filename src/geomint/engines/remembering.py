@@ -1,9 +1,8 @@
 """What the codes share: how an operation is written with the fewest others, before any of them is written.
 
-Within a scope and those inside it nothing is computed twice. A product that is added to something becomes one operation with the sum.
-Signs and powers of two are put off: they multiply exactly, so that (2a)(4b) is 8(ab) and 2a − 2b is 2(a − b) to the last bit, and in the
-end most of them are part of a sum, or cancel. What is put off is written out nevertheless, for whoever asks for it, and what nobody
-asked for the compiler removes.
+Within a scope and those inside it nothing is computed twice. A product is put off: if all it is for is to be added to something, it becomes
+one operation with the sum. Signs and powers of two are put off too: they multiply exactly, so that (2a)(4b) is 8(ab) and 2a − 2b is
+2(a − b) to the last bit, and in the end most of them are part of a sum, or cancel. What is put off is written when it is asked for.
 """
 
 from __future__ import annotations
@@ -24,18 +23,30 @@ def _exact(x: float) -> bool:
     return x != 0 and math.isfinite(x) and abs(math.frexp(x)[0]) == 0.5 and 1 / WIDEST <= abs(x) <= WIDEST
 
 
+class Product:
+    """xy, put off. Where one of the two was there before the present loop, it is x."""
+
+    def __init__(self, x: Any, y: Any):
+        self.x, self.y = x, y
+
+
+class Multiple:
+    """factor · rest, put off; the factor is exact, and the rest no multiple."""
+
+    def __init__(self, factor: float, rest: Any, written: Any = None):
+        self.factor, self.rest, self.written = factor, rest, written
+
+
 class Remembering(abc.ABC):
     """Carries operations out, each once, and together where one does for two; up to so many."""
 
     longest: int
+    can_fuse: bool = True
 
     def __init__(self) -> None:
         self.seen: list[dict[Any, Any]] = [{}]
-        # By the id of a value, with the value itself to keep the id: what it is the product of, of what which multiple, …
-        self.products: dict[int, tuple[Any, Any, Any]] = {}
-        self.multiples: dict[int, tuple[float, Any, Any]] = {}
-        self.depths: dict[int, tuple[int, Any]] = {}  # how many scopes were open when it was made
-        self.count = 0
+        self.depths: dict[int, tuple[int, Any]] = {}  # by the id of a value: how many scopes were open when it was made; and it, to keep the id
+        self.count = 0  # operations written
         self._rules: dict[str, Callable[..., Any]] = {
             "add": self._sum, "sub": lambda x, y: self._sum(x, y, -1.0), "mul": self._product, "neg": lambda x: self._times(-1.0, x), "div": self._quotient,
             "abs": self._size, "rough": self._rough_reciprocal, "select": self._choice,
@@ -55,34 +66,52 @@ class Remembering(abc.ABC):
     def real(self, x: Any) -> bool:
         """Whether a value is a real number."""
 
-    can_fuse: bool = True
-
     # --- operations ---------------------------------------------------------------------------------------------------
     def value(self, operation: str, *arguments: Any) -> Any:
         rule = self._rules.get(operation)
-        numbers = arguments[1:] if operation == "select" else arguments
-        known = [constant(x) for x in numbers]
-        if rule is None or all(known) or not all(isinstance(x, float) if k else self.real(x) for x, k in zip(numbers, known, strict=True)):
-            return self._once(operation, *arguments)
-        return rule(*arguments)
+        return rule(*arguments) if rule is not None and self._reals(arguments[operation == "select" :]) else self._once(operation, *arguments)
+
+    def _reals(self, numbers: tuple[Any, ...]) -> bool:
+        """Whether these are real numbers, and not all of them known."""
+        kinds = [isinstance(x, float) if constant(x) else isinstance(x, (Product, Multiple)) or self.real(x) for x in numbers]
+        return all(kinds) and not all(constant(x) for x in numbers)
+
+    def settled(self, x: Any) -> Any:
+        """What was put off, written."""
+        if isinstance(x, Product):
+            return self._once("mul", x.x, x.y)
+        if not isinstance(x, Multiple):
+            return x
+        if x.written is not None:
+            return x.written
+        if isinstance(x.rest, Product) and self._from_outside(x.rest.x):
+            return self._once("mul", self._times(x.factor, x.rest.x), x.rest.y)
+        return self._once("multiple", x.factor, x.rest)
 
     def _once(self, operation: str, *arguments: Any) -> Any:
-        key = (operation, *(itself(x) if constant(x) else id(x) for x in arguments))
+        arguments = tuple(map(self.settled, arguments))
+        return self._remembered((operation, *arguments), lambda: self._carried_out(operation, arguments))
+
+    def _remembered(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """What the key stands for, made if need be. The key is kept with it, and the ids in it alive."""
+        found = tuple(itself(x) if constant(x) else x if isinstance(x, str) else id(x) for x in key)
         for scope in reversed(self.seen):
-            if key in scope:
-                return scope[key][0]
-        self.count += operation != "multiple"
+            if found in scope:
+                return scope[found][0]
+        made = make()
+        self.seen[-1][found] = made, key
+        self.depths[id(made)] = len(self.seen), made
+        return made
+
+    def _carried_out(self, operation: str, x: tuple[Any, ...]) -> Any:
+        self.count += 1
         if self.count > self.longest:
             raise NotCovered(f"more than {self.longest} operations a step")
         if operation == "fused":
-            made = self.fused(*arguments)
-        elif operation == "multiple":
-            made = self.written("neg", [arguments[1]]) if arguments[0] == -1 else self.written("mul", [arguments[1], arguments[0]])
-        else:
-            made = self.written(operation, list(arguments))
-        self.seen[-1][key] = made, arguments  # which keeps their ids alive
-        self.depths[id(made)] = len(self.seen), made
-        return made
+            return self.fused(*x)
+        if operation == "multiple":
+            return self.written("neg", [x[1]]) if x[0] == -1 else self.written("mul", [x[1], x[0]])
+        return self.written(operation, list(x))
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
@@ -93,47 +122,39 @@ class Remembering(abc.ABC):
         finally:
             self.seen.pop()
 
-    # --- exact multiples ----------------------------------------------------------------------------------------------
-    def _parts(self, x: Any) -> tuple[float, Any]:
-        """x as a factor and the rest."""
-        return self.multiples.get(id(x), (1.0, x))[:2]
-
-    def _times(self, factor: float, x: Any) -> Any:
-        """factor · x, put off."""
-        first, x = self._parts(x)
-        factor *= first
-        if factor == 1:
-            return x
-        first, second, _ = self.products.get(id(x), (None, None, None))
-        if first is not None and self._from_outside(first):
-            made = self._once("mul", self._times(factor, first), second)
-        else:
-            made = self._once("multiple", factor, x)
-        if _exact(factor):
-            self.multiples[id(made)] = factor, x, made
-        return made
-
+    # --- products and multiples ---------------------------------------------------------------------------------------
     def _from_outside(self, x: Any) -> bool:
         """Whether a value was there before the present loop or branch: what is made of such values only is made before it, once."""
         return not constant(x) and self.depths.get(id(x), (len(self.seen), x))[0] < len(self.seen)
 
+    @staticmethod
+    def _parts(x: Any) -> tuple[float, Any]:
+        """x as a factor and the rest."""
+        return (x.factor, x.rest) if isinstance(x, Multiple) else (1.0, x)
+
+    def _times(self, factor: float, x: Any) -> Any:
+        first, x = self._parts(x)
+        factor *= first
+        if factor == 1:
+            return x
+        return Multiple(factor, x) if _exact(factor) else self._once("multiple", factor, x)
+
     def _product(self, x: Any, y: Any) -> Any:
         if constant(x):
             x, y = y, x
-        (first, base), (second, other) = self._parts(x), self._parts(y)
+        (first, x), (second, y) = self._parts(x), self._parts(y)
         if constant(y):
-            return self._times(y, x) if _exact(y) else self._multiplied(base, first * y)
-        return self._times(first * second, self._multiplied(base, other))
+            return self._times(first * y, x) if _exact(y) else self._put_off(x, first * y)
+        return self._times(first * second, self._put_off(x, y))
 
-    def _multiplied(self, x: Any, y: Any) -> Any:
-        made = self._once("mul", x, y)
+    def _put_off(self, x: Any, y: Any) -> Product:
+        x, y = self.settled(x), self.settled(y)
         x, y = (y, x) if self._from_outside(y) else (x, y)
-        self.products[id(made)] = x, y, made
-        return made
+        return self._remembered(("product", x, y), lambda: Product(x, y))
 
     def _quotient(self, x: Any, y: Any) -> Any:
-        (first, base), (second, other) = self._parts(x), self._parts(y)
-        return self._times(first / second, self._once("div", base, other))
+        (first, x), (second, y) = self._parts(x), self._parts(y)
+        return self._times(first / second, self._once("div", x, y))
 
     def _size(self, x: Any) -> Any:
         factor, x = self._parts(x)
@@ -153,12 +174,12 @@ class Remembering(abc.ABC):
             return self._times(f, self._once("select", which, yes, no))
         return self._once("select", which, self._times(f, yes), self._times(g, no))
 
+    # --- sums ---------------------------------------------------------------------------------------------------------
     def _sum(self, x: Any, y: Any, sign: float = 1.0) -> Any:
         """x ± y = fx + gy, with f and g exact."""
         if constant(x) and x == 0:  # 0 − 0 is not −0, but in sums and products no zero is told from the other
-            made, (g, base) = self._once("add" if sign > 0 else "sub", x, y), self._parts(y)
-            self.multiples[id(made)] = sign * g, base, made
-            return made
+            g, rest = self._parts(y)
+            return Multiple(sign * g, rest, self._once("add" if sign > 0 else "sub", x, y))
         (f, x), (g, y) = self._parts(x), self._parts(y)
         g *= sign
         if x is y and _exact(f + g):
@@ -175,14 +196,13 @@ class Remembering(abc.ABC):
     def _plain_sum(self, operation: str, x: Any, y: Any) -> Any:
         """x ± y in one operation with a product that is one of them."""
         for whole, other, subtracted in ((y, x, "z-xy"), (x, y, "xy-z")):
-            if self.can_fuse and id(whole) in self.products:
-                return self._once("fused", "xy+z" if operation == "add" else subtracted, *self.products[id(whole)][:2], other)
+            if self.can_fuse and isinstance(whole, Product):
+                return self._once("fused", "xy+z" if operation == "add" else subtracted, whole.x, whole.y, other)
         return self._once(operation, x, y)
 
     def _scaled_sum(self, minus: bool, x: Any, factor: float, y: Any) -> Any:
         """±x + factor · y."""
         if not self.can_fuse:
             return self._once("sub" if minus else "add", self._times(factor, y), x)
-        first, second, _ = self.products.get(id(y), (factor, y, y))
-        first = factor if second is y else self._times(factor, first)
+        first, second = (self._times(factor, y.x), y.y) if isinstance(y, Product) else (factor, y)
         return self._once("fused", "xy-z" if minus else "xy+z", first, second, x)
