@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +13,10 @@ from scipy.sparse.linalg import spsolve
 
 import geomint as gm
 from geomint.linalg import find
+from geomint.linalg.elimination import Blocks, Triangles
+from geomint.linalg.rough import rough_reciprocal
 from geomint.linalg.sparsity import pattern
+from geomint.linalg.structure import dense
 
 random = np.random.default_rng(5)
 
@@ -104,3 +109,26 @@ def test_a_plan_can_be_asked_for():
         find(products_of(matrix), 80, "blocks")
     with pytest.raises(gm.InputError, match="dense"):
         find(products_of(matrix), 80, "dens")
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 6])
+@pytest.mark.parametrize("rough", [False, True])
+def test_small_systems_by_triangles(size, rough):
+    """As with the inverse, for matrices close to positive definite ones, not symmetric."""
+    roots = random.normal(size=(20, size, size))
+    matrices = roots @ roots.swapaxes(1, 2) + np.eye(size) + 0.05 * random.normal(size=roots.shape)
+    right = random.normal(size=(20, size))
+    found = jax.jit(lambda a, r: Triangles.of(a, rough).solve(r))(matrices, right)
+    np.testing.assert_allclose(found, np.linalg.solve(matrices, right[..., None])[..., 0], rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(found, Blocks.of(jnp.asarray(matrices)).solve(jnp.asarray(right)), rtol=1e-9, atol=1e-11)
+
+
+def test_rough_reciprocals_are_exact_where_nobody_knows_better():
+    x = random.normal(size=(5, 7))
+    for way in (rough_reciprocal, jax.jit(rough_reciprocal), jax.vmap(rough_reciprocal), jax.jit(jax.vmap(jax.vmap(rough_reciprocal)))):
+        np.testing.assert_allclose(way(jnp.asarray(x)), 1 / x, rtol=1e-15)
+
+
+def test_plans_for_many_members_differ_from_those_for_one():
+    plan = dense(3)
+    assert dataclasses.replace(plan, fewest=True) != plan
