@@ -132,7 +132,7 @@ class Manifold(eqx.Module):
             x, size, done = corrected(factored, kept[0] if kept else at(impulse), sizes, before, first)
             # Where a round gains less than a digit, it is not taken, and a new matrix pays; NaN compares false and ends it.
             gains = 100 * size <= before
-            impulse = impulse + back * jnp.where(gains, x, 0.0)
+            impulse = jnp.where(gains, impulse + back * x, impulse)
             return impulse, (at(impulse),) if carried else (), size, no, done, done | ~gains, rounds + 1
 
         no = jnp.zeros((), bool)
