@@ -95,15 +95,7 @@ class Manifold(eqx.Module):
 
         Sizes are squares of lengths of displacements. The rounding of Q is that of q and Q together; for the matrix of the guess that of q does,
         which at worst is too small, so that a new matrix is asked for a last time."""
-        number, guessed, lost = jnp.finfo(start.dtype), at(start), 100.0 * q.size
-        double = start.dtype == jnp.float64
-
-        def lengths(*positions: Array) -> Sizes:
-            whole = sum(inner(x, x) for x in positions) * (2 / len(positions)) + number.tiny / number.eps**2
-            if double:
-                return Sizes(1.0, number.eps**2 * whole, whole)
-            return Sizes(1 / (number.eps**2 * whole), 1.0, jnp.asarray(number.eps**-2, start.dtype))  # whose range does not hold fourth powers of lengths
-
+        guessed, lost = at(start), 100.0 * q.size
         push, stride = (pull, jnp.reshape(h * mech.mass_inverse, ())) if mech.one_mass else (lambda x: mech.velocity(pull(x)), h)
 
         def matrix(there: Array) -> Any:
@@ -111,7 +103,7 @@ class Manifold(eqx.Module):
 
         def squared(x: Array, g: Array) -> Array:
             """|ΔQ|². ΔQᵀM ΔQ = x·g: with one mass for all that is enough (not in single precision, where it might underflow)."""
-            if mech.one_mass and double:
+            if mech.one_mass and start.dtype == jnp.float64:
                 return jnp.abs(inner(x, g))
             moved = push(x)
             return inner(moved, moved)
@@ -124,7 +116,7 @@ class Manifold(eqx.Module):
             # It is at round-off; or the next one would be a tenth of the rounding of a single coordinate.
             return x, size, (size <= sizes.rounding) | (~first & (lost * (size * size) <= before * sizes.rounding))
 
-        factored, sizes, back = matrix(guessed), lengths(q), 1 / stride
+        factored, sizes, back = matrix(guessed), _sizes(q), 1 / stride
         carried = guessed.size > SMALL
 
         def chord(s):
@@ -145,7 +137,7 @@ class Manifold(eqx.Module):
             again = count == MATRICES // 2
             impulse = jnp.where(again, 0.0, impulse)
             there = at(impulse)
-            sizes = lengths(q, there)
+            sizes = _sizes(q, there)
             x, size, done = corrected(matrix(there), there, sizes, before, (count == 0) | again)
             stalled = (4 * size >= before) & (size <= 1e6 * sizes.rounding)  # as small as rounding lets it become
             return impulse + back * x, size, done | (stalled & (count != 0) & ~again), count + 1
@@ -212,6 +204,15 @@ class Manifold(eqx.Module):
         if self.plan.kind in ("matrix-free", "least-squares"):
             return self.plan.solve(apply, right).x
         return self.plan.factor(apply, q.dtype).solve(right)
+
+
+def _sizes(*positions: Array) -> Sizes:
+    """The sizes of corrections of positions like these."""
+    number = jnp.finfo(positions[0].dtype)
+    whole = sum(inner(x, x) for x in positions) * (2 / len(positions)) + number.tiny / number.eps**2
+    if number.bits == 64:
+        return Sizes(1.0, number.eps**2 * whole, whole)
+    return Sizes(1 / (number.eps**2 * whole), 1.0, jnp.asarray(number.eps**-2, number.dtype))  # whose range does not hold fourth powers of lengths
 
 
 def _sweep_colours(plan: Plan) -> np.ndarray:

@@ -327,7 +327,7 @@ class Machine(Remembering):
 _REAL: dict[str, Callable[..., Any]] = {
     "div": lambda b, x, y: b.fdiv(x, y),
     "neg": lambda b, x: b.fneg(x),
-    "rough": lambda b, x: b.fdiv(Machine.number(x.type, 1), x),  # exact: a division takes its time, but nobody waits for it
+    "rough": lambda b, x: b.fdiv(Machine.number(x.type, 1), x),  # exactly
 }
 _WHOLE: dict[str, Callable[..., Any]] = {
     "add": lambda b, x, y: b.add(x, y), "sub": lambda b, x, y: b.sub(x, y), "mul": lambda b, x, y: b.mul(x, y),
