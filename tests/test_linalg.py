@@ -12,9 +12,9 @@ from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
 import geomint as gm
+from geomint.hints import rough_reciprocal
 from geomint.linalg import find
 from geomint.linalg.elimination import Blocks, Triangles
-from geomint.linalg.rough import rough_reciprocal
 from geomint.linalg.sparsity import pattern
 from geomint.linalg.structure import dense
 

@@ -6,6 +6,7 @@ ones; everything is evaluated at the value.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -15,6 +16,7 @@ from jaxtyping import Array
 
 from .arithmetic import Compensated, value
 from .errors import InputError
+from .hints import often
 from .system import System, mass_is_matrix
 
 Position = Array | Compensated
@@ -30,6 +32,12 @@ def scalar(name: str, energy: Any, q: Array) -> Array:
     if energy.dtype != q.dtype and jnp.issubdtype(energy.dtype, jnp.floating):
         raise InputError(f"{name}(q) returns {energy.dtype} although q is {q.dtype}: something inside lowers the precision (a cast, or dtype=jnp.float32).")
     return energy.astype(q.dtype)
+
+
+def transposed(function: Callable[[Array], Array], q: Array) -> Callable[[Array], Array]:
+    """Derivative(q)ᵀ."""
+    pull = jax.tree.map(often, jax.vjp(function, q)[1])
+    return lambda cotangent: pull(cotangent)[0]
 
 
 class Derived(eqx.Module):
@@ -54,7 +62,7 @@ class Derived(eqx.Module):
 
     def constraint_force(self, q: Position, multipliers: Array) -> Array:
         """G(q)ᵀλ."""
-        return jax.vjp(self.constraint, value(q))[1](multipliers)[0]
+        return transposed(self.constraint, value(q))(multipliers)
 
     def constraint_curvature(self, q: Position, v: Array) -> Array:
         """g''(q)(v, v)."""

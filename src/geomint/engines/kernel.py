@@ -29,7 +29,8 @@ from .scalar_values import NotCovered, constant
 from .straight import Straight
 
 LONGEST = 10_000  # operations, above which compiling takes minutes
-SMALL, REGISTERS = 24, 128  # with so few numbers carried, registers of a lane: four programs on each quarter of a processor
+SMALL = 24  # numbers carried, up to which it is tried to have more programs on a processor:
+REGISTERS = {150: 72, 500: 96}  # of a lane, by the most operations; seven programs on each quarter of a processor, or five
 LANES, WARPS = 32, 1  # members of one program of the grid, and the warps they are spread over
 INTERPRET = False  # the kernel without a GPU, for tests
 
@@ -270,9 +271,10 @@ def _kernel(plan: Plan, shape: Shape, moving: Columns, own: Columns, *refs: Any)
     shared = plan.given.arrays(_shared(given, plan.given))
     theirs = plan.params.arrays(own.read(params, mine) if plan.own_params else _shared(params, plan.params))
     state = moving.read(carry, mine)
-    if not shape.interpret and sum(moving.packed.sizes) <= SMALL:
-        state[0] = assembly.limited(state[0], REGISTERS)
     *state, _ = Loop(code, plan, shared, theirs, numbers, keep).run(state)
+    limit = next((registers for most, registers in REGISTERS.items() if code.count <= most), None)
+    if limit is not None and len(state) <= SMALL and not shape.interpret:
+        state[0] = assembly.limited(state[0], limit)
     moving.write(out, mine, state)
 
 

@@ -148,6 +148,8 @@ class Loop:
     def __init__(self, code: Code, plan: Plan, given: list[Values], params: list[Values], numbers: Numbers,
                  keep: Callable[[Any, Values], None], note: Callable[[Any, Values], None] | None = None):  # fmt: skip
         self.code, self.plan, self.given, self.params, self.numbers, self.keep, self.note = code, plan, given, params, numbers, keep, note
+        for x in (numbers.dt, *(x for array in (*given, *params) for x in array.ravel())):
+            code.given(x)
 
     def read(self, state: list[Any], function: Any, *more: Any) -> list[Values]:
         """function(method, system, carry, …) on values, with floats `more` behind."""

@@ -1,7 +1,7 @@
 """What the codes share: how an operation is written with the fewest others, before any of them is written.
 
 Within a scope and those inside it nothing is computed twice. A product is put off: if all it is for is to be added to something, it becomes
-one operation with the sum. Signs and powers of two are put off too: they multiply exactly, so that (2a)(4b) is 8(ab) and 2a − 2b is
+one operation with the sum; and so is a sum of two products, to be added to something one after the other. Signs and powers of two are put off too: they multiply exactly, so that (2a)(4b) is 8(ab) and 2a − 2b is
 2(a − b) to the last bit, and in the end most of them are part of a sum, or cancel. What is put off is written when it is asked for.
 """
 
@@ -23,11 +23,22 @@ def _exact(x: float) -> bool:
     return x != 0 and math.isfinite(x) and abs(math.frexp(x)[0]) == 0.5 and 1 / WIDEST <= abs(x) <= WIDEST
 
 
+def _opposite(operation: str) -> str:
+    return "sub" if operation == "add" else "add"
+
+
 class Product:
     """xy, put off. Where one of the two was there before the present loop, it is x."""
 
     def __init__(self, x: Any, y: Any):
         self.x, self.y = x, y
+
+
+class Pair:
+    """A sum of two products or their difference, put off."""
+
+    def __init__(self, operation: str, first: Product, second: Product):
+        self.operation, self.first, self.second = operation, first, second
 
 
 class Multiple:
@@ -45,7 +56,7 @@ class Remembering(abc.ABC):
 
     def __init__(self) -> None:
         self.seen: list[dict[Any, Any]] = [{}]
-        self.depths: dict[int, tuple[int, Any]] = {}  # by the id of a value: how many scopes were open when it was made; and it, to keep the id
+        self.depths: dict[int, tuple[int, Any]] = {}  # by the id of a value: how many scopes must be open to make it; and it, to keep the id
         self.count = 0  # operations written
         self._rules: dict[str, Callable[..., Any]] = {
             "add": self._sum, "sub": lambda x, y: self._sum(x, y, -1.0), "mul": self._product, "neg": lambda x: self._times(-1.0, x), "div": self._quotient,
@@ -73,13 +84,15 @@ class Remembering(abc.ABC):
 
     def _reals(self, numbers: tuple[Any, ...]) -> bool:
         """Whether these are real numbers, and not all of them known."""
-        kinds = [isinstance(x, float) if constant(x) else isinstance(x, (Product, Multiple)) or self.real(x) for x in numbers]
+        kinds = [isinstance(x, float) if constant(x) else isinstance(x, (Product, Pair, Multiple)) or self.real(x) for x in numbers]
         return all(kinds) and not all(constant(x) for x in numbers)
 
     def settled(self, x: Any) -> Any:
         """What was put off, written."""
         if isinstance(x, Product):
             return self._once("mul", x.x, x.y)
+        if isinstance(x, Pair):
+            return self._added(self.settled(x.first), x.operation, x.second)
         if not isinstance(x, Multiple):
             return x
         if x.written is not None:
@@ -100,8 +113,15 @@ class Remembering(abc.ABC):
                 return scope[found][0]
         made = make()
         self.seen[-1][found] = made, key
-        self.depths[id(made)] = len(self.seen), made
+        self.depths[id(made)] = max((self._depth(x) for x in key if not constant(x) and not isinstance(x, str)), default=0), made
         return made
+
+    def given(self, x: Any) -> None:
+        """Says of a value that it is there before all: what is made of such values only costs nothing in a loop."""
+        self.depths[id(x)] = 0, x
+
+    def _depth(self, x: Any) -> int:
+        return self.depths.get(id(x), (len(self.seen), x))[0]
 
     def _carried_out(self, operation: str, x: tuple[Any, ...]) -> Any:
         self.count += 1
@@ -125,7 +145,10 @@ class Remembering(abc.ABC):
     # --- products and multiples ---------------------------------------------------------------------------------------
     def _from_outside(self, x: Any) -> bool:
         """Whether a value was there before the present loop or branch: what is made of such values only is made before it, once."""
-        return not constant(x) and self.depths.get(id(x), (len(self.seen), x))[0] < len(self.seen)
+        return not constant(x) and self._depth(x) < len(self.seen)
+
+    def _given(self, x: Any) -> bool:
+        return constant(x) or self._depth(x) == 0
 
     @staticmethod
     def _parts(x: Any) -> tuple[float, Any]:
@@ -147,8 +170,10 @@ class Remembering(abc.ABC):
             return self._times(first * y, x) if _exact(y) else self._put_off(x, first * y)
         return self._times(first * second, self._put_off(x, y))
 
-    def _put_off(self, x: Any, y: Any) -> Product:
+    def _put_off(self, x: Any, y: Any) -> Any:
         x, y = self.settled(x), self.settled(y)
+        if self._given(x) and self._given(y):
+            return self._once("mul", x, y)
         x, y = (y, x) if self._from_outside(y) else (x, y)
         return self._remembered(("product", x, y), lambda: Product(x, y))
 
@@ -194,15 +219,28 @@ class Remembering(abc.ABC):
         return self._times(abs(f), self._scaled_sum(f < 0, x, g / abs(f), y))
 
     def _plain_sum(self, operation: str, x: Any, y: Any) -> Any:
-        """x ± y in one operation with a product that is one of them."""
-        for whole, other, subtracted in ((y, x, "z-xy"), (x, y, "xy-z")):
-            if self.can_fuse and isinstance(whole, Product):
-                return self._once("fused", "xy+z" if operation == "add" else subtracted, whole.x, whole.y, other)
+        """x ± y in one operation with a product that is one of them, in two with a pair."""
+        if self.can_fuse and isinstance(x, Product) and isinstance(y, Product):
+            return self._remembered((operation, x, y), lambda: Pair(operation, x, y))
+        if self.can_fuse and isinstance(y, Pair) and not isinstance(x, Product):
+            return self._added(self._added(x, operation, y.first), operation if y.operation == "add" else _opposite(operation), y.second)
+        if self.can_fuse and isinstance(x, Pair) and not isinstance(y, Product):
+            return self._added(self._plain_sum(operation, x.first, self.settled(y)), x.operation, x.second)
+        if self.can_fuse and isinstance(x, Product):
+            return self._once("fused", "xy+z" if operation == "add" else "xy-z", x.x, x.y, y)
+        return self._added(x, operation, y)
+
+    def _added(self, x: Any, operation: str, y: Any) -> Any:
+        """x ± y, in one operation with a product y."""
+        if self.can_fuse and isinstance(y, Product):
+            return self._once("fused", "xy+z" if operation == "add" else "z-xy", y.x, y.y, x)
         return self._once(operation, x, y)
 
     def _scaled_sum(self, minus: bool, x: Any, factor: float, y: Any) -> Any:
         """±x + factor · y."""
         if not self.can_fuse:
+            return self._once("sub" if minus else "add", self._times(factor, y), x)
+        if not isinstance(y, (Product, Pair)) and self._given(y):
             return self._once("sub" if minus else "add", self._times(factor, y), x)
         first, second = (self._times(factor, y.x), y.y) if isinstance(y, Product) else (factor, y)
         return self._once("fused", "xy-z" if minus else "xy+z", first, second, x)

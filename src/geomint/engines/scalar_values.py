@@ -25,6 +25,14 @@ class Code(Protocol):
         """An operation on single values; its name is JAX's, or "select" (which, yes, no), "to f", "to i", "to b"."""
         ...
 
+    def settled(self, x: Any) -> Any:
+        """A value that is asked for."""
+        ...
+
+    def given(self, x: Any) -> None:
+        """Says of a value that it is there before all loops."""
+        ...
+
     def loop(self, begin: list[Any], test: Callable[[list[Any]], Any], body: Callable[[list[Any]], list[Any]]) -> list[Any]:
         """While the test holds, the body; the values at the end."""
         ...
@@ -127,6 +135,7 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
 } | {
     "add": add, "add_any": add, "sub": subtract, "mul": multiply, "div": divide, "neg": negate, "select_n": select,
     "square": lambda code, x: multiply(code, x, x), "one_minus_square": lambda code, x: subtract(code, 1.0, multiply(code, x, x)), "rsqrt": lambda code, x: divide(code, 1.0, code.value("sqrt", x)), "copy": lambda _, x: x, "copy_p": lambda _, x: x, "stop_gradient": lambda _, x: x,
+    "name": lambda code, x: code.settled(x),  # see hints.often
     "rough_reciprocal": lambda code, x: code.value("rough", x),
     "logistic": lambda code, x: divide(code, 1.0, add(code, 1.0, code.value("exp", negate(code, x)))),
 }  # fmt: skip

@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from ..hints import rough_reciprocal
 from . import native
 from .cholesky import UNROLLED, small_apply, small_product
-from .rough import rough_reciprocal
 
 
 class Factored(eqx.Module):

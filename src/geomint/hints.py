@@ -1,4 +1,4 @@
-"""A reciprocal that need not be exact: for matrices of iterations that correct what they do themselves."""
+"""What a formula says to engines that write single operations. To the reference it says nothing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 from jaxtyping import Array
@@ -13,8 +14,13 @@ from jaxtyping import Array
 _rough = Primitive("rough_reciprocal")
 
 
+def often(x: Array) -> Array:
+    """x, which is used often: factors such as the 2 in a derivative of squares are better in it than in all that is made of it."""
+    return checkpoint_name(x, "often")
+
+
 def rough_reciprocal(x: Array) -> Array:
-    """1/x to ten digits at least. Engines that can be quicker with no more than that are; the reference is exact."""
+    """1/x to ten digits at least: for matrices of iterations that correct what they do themselves. The reference is exact."""
     return _rough.bind(jnp.asarray(x))
 
 
