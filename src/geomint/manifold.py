@@ -34,7 +34,7 @@ from .linalg import Plan, newton
 from .linalg.native import inner
 from .linalg.sparsity import greedy_colours
 from .linalg.structure import dense
-from .mechanics import Mechanics, transposed
+from .mechanics import Mechanics
 from .system import mass_is_matrix
 
 MATRICES = 20  # in one solve that the first does not do for, half of them from the guess
@@ -73,7 +73,7 @@ class Manifold(eqx.Module):
             return _on_sphere(mech, q, q + mech.displacement(p, h), h)
         if self.way == "rotation":
             return _rotation(mech, q, q + mech.displacement(p, h), h)
-        pull = transposed(mech.constraint, q)
+        pull = mech.constraint_pull(q)
         at = lambda impulse: q + mech.displacement(p - pull(impulse), h)
         iterate = self._sweeps if self.way == "sweep" else self._chords
 

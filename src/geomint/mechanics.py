@@ -34,12 +34,6 @@ def scalar(name: str, energy: Any, q: Array) -> Array:
     return energy.astype(q.dtype)
 
 
-def transposed(function: Callable[[Array], Array], q: Array) -> Callable[[Array], Array]:
-    """Derivative(q)ᵀ."""
-    pull = jax.tree.map(often, jax.vjp(function, q)[1])
-    return lambda cotangent: pull(cotangent)[0]
-
-
 class Derived(eqx.Module):
     """What follows from a constraint and from symmetries, whatever the energy is."""
 
@@ -62,7 +56,12 @@ class Derived(eqx.Module):
 
     def constraint_force(self, q: Position, multipliers: Array) -> Array:
         """G(q)ᵀλ."""
-        return transposed(self.constraint, value(q))(multipliers)
+        return jax.vjp(self.constraint, value(q))[1](multipliers)[0]
+
+    def constraint_pull(self, q: Position) -> Callable[[Array], Array]:
+        """G(q)ᵀ, for many λ."""
+        pull = jax.tree.map(often, jax.vjp(self.constraint, value(q))[1])
+        return lambda multipliers: pull(multipliers)[0]
 
     def constraint_curvature(self, q: Position, v: Array) -> Array:
         """g''(q)(v, v)."""

@@ -273,7 +273,7 @@ class Rattle(Constrained):
             q, p, impulses, i, status, force = moving
             here = value(q)
             placed = manifold.place(moved, here, value(p), h, impulses[i])
-            p = p - mech.constraint_force(here, placed.impulse)
+            p = p - mech.constraint_pull(here)(placed.impulse)
             q = q + moved.displacement(p, h)
             q = q + manifold.polish(value(q)) if manifold.way == "rotation" else q
             impulses = placed.impulse[None] if self._drifts == 1 else jax.lax.dynamic_update_index_in_dim(impulses, placed.impulse, i, 0)
@@ -312,7 +312,7 @@ class Shake(Constrained):
         here = value(q)
         p = p + kick * mech.force(here)
         placed = self.held(mech, q).place(mech, here, value(p), h, guess * kick)
-        return p - mech.constraint_force(here, placed.impulse), placed.impulse * (1 / kick), placed.converged
+        return p - mech.constraint_pull(here)(placed.impulse), placed.impulse * (1 / kick), placed.converged
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
         q = state.q

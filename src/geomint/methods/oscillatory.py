@@ -119,6 +119,9 @@ class Heavier(eqx.Module):
     def constraint(self, q: Any) -> Array:
         return self.mech.constraint(q)
 
+    def constraint_pull(self, q: Any) -> Callable[[Array], Array]:
+        return self.mech.constraint_pull(q)
+
 
 @register()
 class IMEX(Oscillatory):
