@@ -73,6 +73,8 @@ def operations(random, count):
 def test_the_same_numbers(seed, code):
     random = np.random.default_rng(seed)
     code, values = code(), [Rational(Fraction(int(random.integers(-9, 10)), 7)) for _ in range(4)]
+    for x in values[: seed % 4]:
+        code.given(x)
     expected = [x.x for x in values]
     for operation, chosen, which in operations(random, 60):
         plain = [Fraction(x) if isinstance(x, float) else expected[x] for x in chosen]
@@ -100,6 +102,39 @@ def test_fewer_operations():
     assert took(times(1250.0, times(2.0, a))) == 1
     assert took(value("sub", times(2.0, a), b)) == 1
     assert took(value("select", True, times(2.0, value("mul", a, b)), 0.0)) == 2
+    for first in ("add", "sub"):
+        pair = value(first, value("mul", a, b), value("mul", c, d))
+        assert took(pair) == 2
+        for second in ("add", "sub"):
+            assert took(value(second, b, pair)) == took(value(second, pair, b)) == 2  # b ± ab ± cd
+            assert took(value(second, value("mul", b, c), pair)) == 3
+            assert took(value(second, pair, value("sub", value("mul", a, c), value("mul", b, d)))) == 4
+
+
+def test_what_is_given_costs_nothing_in_a_loop():
+    """x² + y² − L², and p − ½hg: L² and ½hg are there before."""
+    code = Exact()
+    length, h, gravity = (Rational(Fraction(k)) for k in (3, 5, 7))
+    for x in (length, h, gravity):
+        code.given(x)
+    value = code.value
+    with code.scope():
+        x, y, p = (Rational(Fraction(k)) for k in (11, 13, 17))
+        moving = lambda made: code.settled(made).live({i for i, (depth, _) in code.depths.items() if depth == 0})
+        assert moving(value("sub", value("add", value("mul", x, x), value("mul", y, y)), value("mul", length, length))) == 2
+        assert moving(value("sub", p, value("mul", 0.5, value("mul", h, gravity)))) == 1
+
+
+def test_what_is_used_often_is_whole():
+    """p − (2a)x + (2b)y with 2a and 2b computed once: two operations for every x and y, not three."""
+    code = Exact()
+    a, b, p = (Rational(Fraction(k)) for k in (3, 5, 7))
+    doubled = [code.settled(code.value("mul", 2.0, x)) for x in (a, b)]
+    for k in range(3):
+        products = [code.value("mul", x, Rational(Fraction(k + i))) for i, x in enumerate(doubled)]
+        made = code.value("sub", p, code.value("sub", *products))
+        assert code.settled(made).live({id(x) for x in doubled}) == 2
+        assert code.number(code.settled(made)) == 7 - 6 * k + 10 * (k + 1)
 
 
 def test_products_leave_loops():
