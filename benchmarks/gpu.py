@@ -40,14 +40,15 @@ class Row:
     members: int
     steps: int
     target: float = 0.0
+    in_single: float = 0.0  # the target in float32
     ratio: float = 0.0
 
 
 ARGON = gm.models.argon_cluster()
 ENERGY = 10.519254 * float(ARGON.system.params["epsilon"])
 ROWS: dict[str, Callable[[], Row]] = {
-    "fpu": lambda: Row(gm.models.fpu(), gm.Verlet(form="drift"), 1e-3, 2**20, 40_000, 1e11),
-    "rattle": lambda: Row(gm.models.triple_pendulum(), gm.Rattle(), 0.01, 2**18, 40_000, 1e10, 80),
+    "fpu": lambda: Row(gm.models.fpu(), gm.Verlet(form="drift"), 1e-3, 2**20, 40_000, 1e11, 2e11),
+    "rattle": lambda: Row(gm.models.triple_pendulum(), gm.Rattle(), 0.01, 2**18, 40_000, 1e10, ratio=80),
     "zhang-skeel": lambda: Row(gm.models.stiff_double_pendulum(), gm.ZhangSkeel(), 0.01, 2**18, 20_000),
     "multistep": lambda: Row(gm.models.sphere_bodies(), gm.SymmetricMultistep(8), 0.0125, 2**18, 2000),
     "imex": lambda: Row(gm.models.fpu(), gm.IMEX(), 0.01, 2**20, 20_000),
@@ -119,7 +120,8 @@ def measure(name: str, row: Row) -> None:
     seconds, after = timed(engine, carry, row.steps, 3)
     rate = work(engine, carry, after, row, row.members, row.steps) / seconds
     unit = "events" if row.method.traits.event_driven else "member-steps"
-    print(f"  kernel {rate:.3e} {unit}/s ({seconds:.3f} s)" + (f"; target {row.target:.0e}" if row.target else ""), flush=True)
+    target = row.target if real == "float64" else row.in_single
+    print(f"  kernel {rate:.3e} {unit}/s ({seconds:.3f} s)" + (f"; target {target:.0e}" if target else ""), flush=True)
     print(f"  largest difference from the reference in float64 on the processor: {checked(name, row):.1e}", flush=True)
     one = jax.tree.map(lambda x: np.asarray(x)[0], carry)
     per_step, _ = flops(engine.method, row.model.system, one, row.dt, 1 if row.method.traits.event_driven else 20)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import warnings
@@ -128,7 +129,7 @@ def test_precision_is_the_users_where_they_set_it():
     code = "import geomint as gm, numpy as np; m = gm.models.kepler(); r = gm.simulate(m.system, m.q0, m.v0, method=gm.Verlet(), dt=.02, t_end=10.); " \
            "print(r.q.dtype, abs(r.energy_error).max() < 3e-3)"  # fmt: skip
     for setting, dtype in (("0", "float32"), ("1", "float64")):
-        out = subprocess.run([sys.executable, "-c", code], env={"JAX_ENABLE_X64": setting, "PATH": ""}, capture_output=True, text=True, check=True)
+        out = subprocess.run([sys.executable, "-c", code], env={**os.environ, "JAX_ENABLE_X64": setting}, capture_output=True, text=True, check=True)
         assert out.stdout.split() == [dtype, "True"]
 
 
