@@ -48,6 +48,14 @@ LOG_ROWS = 2**15  # events that one call can note
 _spare: dict[tuple[int, ...], Array] = {}
 
 
+def _fewer(rows: Any, blocks: int) -> Any:
+    """Rows on a card without those behind the first `blocks`, or most of them: what nobody wants is not brought here. A processor's are here
+    already. Powers of two, lest every number of blocks be compiled anew."""
+    if not isinstance(rows, jax.Array) or next(iter(rows.devices())).platform == "cpu":
+        return rows
+    return rows[..., : min(rows.shape[-2], 2 ** math.ceil(math.log2(max(blocks, 1)))), :]
+
+
 @dataclasses.dataclass
 class Xla:
     """One (method, system, shape) ready to run. `rows` is the number of saves one call can hold, the same for every
@@ -100,7 +108,7 @@ class Xla:
 
     def kept(self, buffer: Kept, blocks: int) -> np.ndarray:
         """The first `blocks` rows: a view, good until the next call."""
-        return np.asarray(buffer.rows)[..., :blocks, :]
+        return np.asarray(_fewer(buffer.rows, blocks))[..., :blocks, :]
 
     def well(self, buffer: Kept) -> bool:
         """Whether the first row of every member is good, where that can be told without bringing it here."""
