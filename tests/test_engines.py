@@ -238,6 +238,14 @@ class Kicked(Method):
         return q + dt * mech.velocity(p), p, key, n + 1
 
 
+@pytest.mark.parametrize("area", [lambda q: q[0] * q[3] - q[1] * q[2], lambda q: q[0] * q[3]], ids=["two products", "one"])
+def test_what_is_compared_is_what_is_subtracted(area):
+    """(x − min(x, 2))^1.5 is 0 below 2, and never a root of less: x is rounded in the difference as it is in the minimum."""
+    system = gm.System(lambda q: 0.5 * jnp.sum(q**2) + (area(q) - jnp.minimum(area(q), 2.0)) ** 1.5)
+    go = lambda engine: gm.simulate(system, [1.0, 0.3, 0.2, 0.9], [0.1, 0.2, -0.3, 0.4], method=gm.Verlet(), dt=0.01, t_end=5.0, engine=engine)
+    close(go("xla"), go("native"))
+
+
 def test_random_numbers_are_the_same():
     system = gm.System(lambda q: jnp.sum(q**2) / 2)
     expected, got = (gm.simulate(system, [0.1, 0.2, 0.3], method=Kicked(), dt=0.01, t_end=5.0, save_every=10, engine=e) for e in ("xla", "native"))

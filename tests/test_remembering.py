@@ -1,5 +1,6 @@
 """How operations are put together before they are written: exactly the same numbers, by fewer operations."""
 
+import contextlib
 from fractions import Fraction
 
 import numpy as np
@@ -102,13 +103,40 @@ def test_fewer_operations():
     assert took(times(1250.0, times(2.0, a))) == 1
     assert took(value("sub", times(2.0, a), b)) == 1
     assert took(value("select", True, times(2.0, value("mul", a, b)), 0.0)) == 2
-    for first in ("add", "sub"):
-        pair = value(first, value("mul", a, b), value("mul", c, d))
-        assert took(pair) == 2
-        for second in ("add", "sub"):
-            assert took(value(second, b, pair)) == took(value(second, pair, b)) == 2  # b ± ab ± cd
-            assert took(value(second, value("mul", b, c), pair)) == 3
-            assert took(value(second, pair, value("sub", value("mul", a, c), value("mul", b, d)))) == 4
+
+
+@pytest.mark.parametrize("first", ["add", "sub"])
+@pytest.mark.parametrize("second", ["add", "sub"])
+def test_sums_of_two_products(first, second):
+    for whole, other, cost in (
+        (lambda v, pair, a, b, c, d: v(second, b, pair), "b ± (ab ± cd)", 2),
+        (lambda v, pair, a, b, c, d: v(second, pair, b), "(ab ± cd) ± b", 2),
+        (lambda v, pair, a, b, c, d: v(second, v("mul", b, c), pair), "bc ± (ab ± cd)", 3),
+        (lambda v, pair, a, b, c, d: v(second, pair, v("sub", v("mul", a, c), v("mul", b, d))), "(ab ± cd) ± (ac − bd)", 4),
+    ):
+        code, numbers = Exact(), [Rational(Fraction(k)) for k in (3, 5, 7, 11)]
+        value = code.value
+        pair = value(first, value("mul", numbers[0], numbers[1]), value("mul", numbers[2], numbers[3]))
+        assert code.settled(whole(value, pair, *numbers)).live() == cost, other
+
+
+def test_what_was_asked_for_is_one_number():
+    """A product or a pair that was written, for a comparison say, is the same number in a sum: not one that was never rounded."""
+    for factor in (1.0, -2.0):
+        for outside in (False, True):
+            for make in (lambda v, a, b, c: v("mul", a, b), lambda v, a, b, c: v("sub", v("mul", a, b), v("mul", b, c))):
+                code = Exact()
+                a, b, c = (Rational(Fraction(k)) for k in (3, 5, 7))
+                if outside:
+                    a, b = code.settled(code.value("add", a, c)), code.settled(code.value("add", b, c))
+                with code.scope() if outside else contextlib.nullcontext():
+                    x = make(code.value, a, b, Rational(Fraction(2)))
+                    written = code.settled(code.value("mul", factor, x))
+                    for operation, expected in (("add", written.x + 7), ("sub", written.x - 7)):
+                        made = code.settled(code.value(operation, code.value("mul", factor, x), c))
+                        assert made.x == expected
+                        assert made.live({id(written), *map(id, written.parents)}) == 1  # and −2x is −2 times what x was written as
+                    assert code.number(code.settled(code.value("sub", x, x))) == 0
 
 
 def test_what_is_given_costs_nothing_in_a_loop():

@@ -1,8 +1,9 @@
 """What the codes share: how an operation is written with the fewest others, before any of them is written.
 
 Within a scope and those inside it nothing is computed twice. A product is put off: if all it is for is to be added to something, it becomes
-one operation with the sum; and so is a sum of two products, to be added to something one after the other. Signs and powers of two are put off too: they multiply exactly, so that (2a)(4b) is 8(ab) and 2a − 2b is
-2(a − b) to the last bit, and in the end most of them are part of a sum, or cancel. What is put off is written when it is asked for.
+one operation with the sum; and so is a sum of two products, to be added to something one after the other. Both are rounded less often than
+the formula says. Signs and powers of two are put off too: they multiply exactly, so that (2a)(4b) is 8(ab) and 2a − 2b is 2(a − b) to the
+last bit, and in the end most of them are part of a sum, or cancel. What is put off is written when it is asked for.
 """
 
 from __future__ import annotations
@@ -89,17 +90,33 @@ class Remembering(abc.ABC):
 
     def settled(self, x: Any) -> Any:
         """What was put off, written."""
-        if isinstance(x, Product):
-            return self._once("mul", x.x, x.y)
-        if isinstance(x, Pair):
-            return self._added(self.settled(x.first), x.operation, x.second)
-        if not isinstance(x, Multiple):
-            return x
-        if x.written is not None:
+        if isinstance(x, Multiple) and x.written is not None:
             return x.written
-        if isinstance(x.rest, Product) and self._from_outside(x.rest.x):
-            return self._once("mul", self._times(x.factor, x.rest.x), x.rest.y)
-        return self._once("multiple", x.factor, x.rest)
+        factor, rest = self._parts(x)
+        if not isinstance(rest, (Product, Pair)):
+            return self._once("multiple", factor, rest) if isinstance(x, Multiple) else x
+        whole = self._whole(rest)
+        if whole is not rest:
+            return self.settled(self._times(factor, whole))
+        if isinstance(rest, Product) and factor != 1 and self._from_outside(rest.x):
+            made = self._once("mul", self._times(factor, rest.x), rest.y)
+            whole = self._times(1 / factor, made)
+        else:
+            product = rest if isinstance(rest, Product) else rest.first
+            whole = self._once("mul", product.x, product.y)
+            whole = whole if product is rest else self._added(whole, rest.operation, rest.second)
+            made = self.settled(self._times(factor, whole))
+        self.seen[-1][("whole", id(rest))] = whole, rest
+        return made
+
+    def _whole(self, x: Any) -> Any:
+        """A product or a pair as the number it was written as, if it was: from then on it is that number in sums too. Were it rounded in a
+        comparison and not in a difference, a root might be taken of less than nothing: where(x > c, √(x − c), 0)."""
+        if isinstance(x, (Product, Pair)):
+            for scope in reversed(self.seen):
+                if ("whole", id(x)) in scope:
+                    return scope["whole", id(x)][0]
+        return x
 
     def _once(self, operation: str, *arguments: Any) -> Any:
         arguments = tuple(map(self.settled, arguments))
@@ -200,15 +217,23 @@ class Remembering(abc.ABC):
         return self._once("select", which, self._times(f, yes), self._times(g, no))
 
     # --- sums ---------------------------------------------------------------------------------------------------------
+    def _term(self, x: Any) -> tuple[float, Any]:
+        """What is added, as a factor and the rest."""
+        factor, rest = self._parts(x)
+        more, rest = self._parts(self._whole(rest))
+        return factor * more, rest
+
     def _sum(self, x: Any, y: Any, sign: float = 1.0) -> Any:
         """x ± y = fx + gy, with f and g exact."""
         if constant(x) and x == 0:  # 0 − 0 is not −0, but in sums and products no zero is told from the other
             g, rest = self._parts(y)
             return Multiple(sign * g, rest, self._once("add" if sign > 0 else "sub", x, y))
-        (f, x), (g, y) = self._parts(x), self._parts(y)
+        (f, x), (g, y) = self._term(x), self._term(y)
         g *= sign
         if x is y and _exact(f + g):
             return self._times(f + g, x)
+        if x is y:
+            x = y = self.settled(x)
         if f == -g:
             return self._times(f, self._plain_sum("sub", x, y)) if f > 0 else self._times(g, self._plain_sum("sub", y, x))
         if f == g:
