@@ -59,6 +59,13 @@ def long_run(parts: int, ns: float) -> Trajectory:
     return terraced(cluster().system, cluster().q0, cluster().v0, height(parts), ns, 2000)
 
 
+@functools.cache
+def nanoseconds(parts: int) -> list[Trajectory]:
+    """A nanosecond from each of nine starts turned against each other: the same but for rounding, and soon unrelated."""
+    turns = [np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]) for angle in range(1, 9)]
+    return [long_run(parts, 1.0), *(terraced(cluster().system, cluster().q0 @ turn, cluster().v0 @ turn, height(parts), 1.0) for turn in turns)]
+
+
 def verlet(step: float, ns: float, save_every: int = 1) -> Trajectory:
     """Velocity Verlet, the step in femtoseconds, up to the last look before the time is over."""
     dt = step * FEMTOSECOND
@@ -68,15 +75,11 @@ def verlet(step: float, ns: float, save_every: int = 1) -> Trajectory:
 
 # --- energy -----------------------------------------------------------------------------------------------------------
 def mean_steps(parts: int, quick: bool) -> np.ndarray:
-    """In fs, over each nanosecond: of the run of 100 ns; of three starts turned against each other when it has to be quick. A nanosecond in a
-    trap is far from the others, which is why the median is looked at."""
+    """In fs, over each nanosecond: of the run of 100 ns, or of nine starts when it has to be quick. A nanosecond in a trap is far from the
+    others, which is why the median is looked at."""
     if not quick:
         return 1e6 / np.histogram(long_run(parts, 100.0).events.times, bins=100, range=(0.0, 100.0))[0]
-    runs = []
-    for angle in range(3):
-        turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-        runs.append(long_run(parts, 1.0) if angle == 0 else terraced(cluster().system, cluster().q0 @ turn, cluster().v0 @ turn, height(parts), 1.0))
-    return np.array([1e6 / len(run.events) for run in runs])
+    return np.array([1e6 / len(run.events) for run in nanoseconds(parts)])
 
 
 def kept(parts: int, ns: float) -> list[Check]:
