@@ -10,19 +10,25 @@ import numpy as np
 from jaxtyping import Array
 
 from .errors import InputError
-from .manifold import Manifold
+from .manifold import Manifold, scales, seeds, vanishing
 from .mechanics import Mechanics
 from .methods.constrained import find_manifold
 from .run.inputs import as_array
 from .system import System, check_mass
 
 
+AT_ROUNDING = 4.0  # units of rounding of g at which Newton's method ends
+FOUND = 100.0  # and up to which its last point counts as one with g = 0
+
+
 @jax.jit
-def _correction(manifold: Manifold, system: System, q: Array) -> tuple[Array, Array]:
-    """M⁻¹Gᵀ(G M⁻¹Gᵀ)⁻¹ g(q), and max |g|."""
+def _correction(manifold: Manifold, system: System, q: Array, groups: Array) -> tuple[Array, Array, Array]:
+    """M⁻¹Gᵀ(G M⁻¹Gᵀ)⁻¹ g(q), max |g|, and max |g_i| in units of the rounding of g_i."""
     mech = Mechanics(system, q.shape)
     g = mech.constraint(q)
-    return mech.velocity(mech.constraint_force(q, manifold.gram_solve(mech, q, g))), jnp.max(jnp.abs(g))
+    step = mech.velocity(mech.constraint_force(q, manifold.gram_solve(mech, q, g)))
+    rounding = jnp.finfo(q.dtype).eps * scales(mech, q, groups).rounding
+    return step, jnp.max(jnp.abs(g)), jnp.max(jnp.abs(g) / rounding)
 
 
 @jax.jit
@@ -42,17 +48,17 @@ def project(system: Any, q0: Any, v0: Any = None) -> tuple[np.ndarray, np.ndarra
         raise InputError(f"v0 has shape {v.shape}, but q0 has shape {q.shape}; they must be the same.")
     check_mass(system, q.shape)
     manifold = find_manifold("newton", 1.0, [(system, q)])
-    size = max(1.0, float(np.max(np.abs(q)))) ** 2
+    groups = seeds(manifold.plan.n, manifold.plan)
     for _ in range(50):
-        step, residual = _correction(manifold, system, q)
-        if not np.isfinite(residual):
+        step, residual, rounded = _correction(manifold, system, q, groups)
+        if not np.isfinite(residual) or rounded <= AT_ROUNDING:
             break
         q = q - np.asarray(step)
-        if residual < 1e-15 * size or np.max(np.abs(step)) < 1e-15 * size:
-            break
-    residual = float(_correction(manifold, system, q)[1])
-    if not residual < 1e-10 * size:
-        raise InputError(f"project found no point with g(q) = 0 near q0: |g| = {residual:.3g} after 50 Newton steps. Start nearer to the constraint.")
+    _, residual, rounded = _correction(manifold, system, q, groups)
+    if not rounded <= FOUND:
+        why = vanishing(system, q) if np.all(np.isfinite(q)) else None
+        why = f"{why[0].upper()}{why[1:]}" if why else "Start nearer to the constraint"
+        raise InputError(f"project found no point with g(q) = 0 near q0: |g| = {residual:.3g} after 50 Newton steps. {why}.")
     return q, np.asarray(_tangent(manifold, system, q, v))
 
 

@@ -144,6 +144,15 @@ class Method(eqx.Module):
         """The method with what it chose at the start of this run, so that another start makes the same choice."""
         return self
 
+    def rescued(self, status: int) -> Method | None:
+        """The method in a form that may take a step which this one failed to take with the given status, from the same
+        carry; None where there is none."""
+        return None
+
+    def remark(self, system: Any, q: Any) -> str:
+        """What to say of a step near q that only the rescued form could take."""
+        return ""
+
     def explain(self, status: int, mech: Any, q: Any, dt: float) -> str:
         """More on a failure, from the last good state."""
         return ""

@@ -121,6 +121,13 @@ class Composition(Method):
     def for_straight_code(self, many: bool) -> Composition:
         return Composition(self.base.for_straight_code(many), self.order, self.scheme)
 
+    def rescued(self, status: int) -> Composition | None:
+        stronger = self.base.rescued(status)
+        return None if stronger is None else Composition(stronger, self.order, self.scheme)
+
+    def remark(self, system: Any, q: Any) -> str:
+        return self.base.remark(system, q)
+
     def explain(self, status: int, mech: Any, q: Any, dt: float) -> str:
         return self.base.explain(status, mech, q, max(map(abs, self.coefficients)) * dt)
 

@@ -18,7 +18,6 @@ Leimkuhler, Skeel, J. Comput. Phys. 112 (1994) 117; Fernández-Pendás, Akhmatsk
 from __future__ import annotations
 
 import dataclasses
-import functools
 import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar, TypeVar
@@ -34,7 +33,7 @@ from ..arithmetic import value
 from ..errors import InputError, nearest
 from ..linalg import KINDS, Plan
 from ..linalg.structure import fallback, least_squares
-from ..manifold import Manifold, closed_form, closed_plan
+from ..manifold import DEPENDENT, Dependence, Manifold, Placed, closed_form, closed_plan, dependence, gram_product, vanishing
 from ..mechanics import Mechanics
 from ..system import System
 from .base import Carry, Method, State, Traits, as_method, register
@@ -45,7 +44,7 @@ from .splitting import KickDrift, Splitting, Stages, Verlet, in_turn
 OFF = 1
 SMALL = 32  # coordinates up to which a force is evaluated twice rather than carried
 TINY = 6  # constraints up to which a dense matrix is written out; beyond, a band pays
-DEPENDENT = 1e-12  # smallest eigenvalue of G M⁻¹Gᵀ, relative to the largest, below which constraints count as dependent
+SINGULAR = 3e-5  # smallest singular value of G below which a position counts as singular; a straight chain of 10,000 links has 1e-4
 SOLVERS = (*KINDS, "sweep", "newton")
 C = TypeVar("C", bound="Constrained")
 
@@ -77,7 +76,7 @@ class Constrained(Method):
     def tangent(self, mech: Mechanics, q: Any, p: Any) -> Any:
         """p without its part that would leave the manifold."""
         q = value(q)
-        return p - mech.constraint_force(q, self.held(mech, q).tangent(mech, q, value(p)))
+        return p - self.held(mech, q).normal_part(mech, q, value(p))
 
     def shown(self, mech: Mechanics, q: Any, p: Any) -> State:
         """The state with the multipliers that belong to it."""
@@ -95,25 +94,39 @@ class Constrained(Method):
         plan = dataclasses.replace(self.manifold.plan, fewest=True)
         return dataclasses.replace(self, manifold=dataclasses.replace(self.manifold, plan=plan))
 
+    def rescued(self: C, status: int) -> C | None:
+        stronger = None if self.manifold is None or status != OFF else self.manifold.rescued()
+        return None if stronger is None else dataclasses.replace(self, manifold=stronger)
+
     @property
     def linear_solver(self) -> str | None:
         return None if self.manifold is None else self.manifold.plan.description
 
+    def remark(self, system: Any, q: Any) -> str:
+        found = self._dependence(system, q)
+        if found.smallest > SINGULAR:
+            return "Newton's method did not converge with the sparsity found at the start; such steps are solved without it."
+        return f"{found.named} depend on each other ({found.described}): a singular position, passed by least squares."
+
     def explain(self, status: int, mech: Mechanics, q: Any, dt: float) -> str:
-        plan = None if self.manifold is None else self.manifold.plan
-        smallest, among = dependence(mech.system, np.asarray(q), plan)
-        if smallest < 1e-9:  # a straight chain of ten thousand links has 2e-8
-            return f": {_named(among)} depend on each other there (smallest eigenvalue of G M⁻¹Gᵀ {smallest:.1e} of the largest), so that they do not determine the motion. Remove one of them, or start away from a singular position"
+        degenerate = vanishing(mech.system, np.asarray(q))
+        if degenerate:
+            return f": {degenerate}"
+        found = self._dependence(mech.system, q)
+        if found.smallest < SINGULAR:
+            return (
+                f": {found.named} depend on each other there ({found.described}), so that they do not determine the motion: a "
+                "singular position. Remove a constraint that the others imply, or start away from such a position"
+            )
         return f": Newton's method did not converge. The step is too long for the curvature of the constraint; try dt = {dt / 4:g}"
+
+    def _dependence(self, system: Any, q: Any) -> Dependence:
+        q = np.asarray(q)
+        m = jax.eval_shape(lambda x: Mechanics(system, q.shape).constraint(x), q).size
+        return dependence(system, q, fallback(m) if self.manifold is None else self.manifold.plan)
 
 
 # --- the solver of a system -----------------------------------------------------------------------------------------
-def gram_product(system: System, q: Array, multipliers: Array) -> Array:
-    """G M⁻¹Gᵀ λ."""
-    mech = Mechanics(system, q.shape)
-    return mech.constraint_rate(q, mech.velocity(mech.constraint_force(q, multipliers)))
-
-
 _manifolds: dict[Any, Any] = {}
 
 
@@ -124,13 +137,14 @@ def find_manifold(solver: str, relaxation: Any, starts: Sequence[tuple[Any, Any]
         while len(_manifolds) >= 64:
             _manifolds.pop(next(iter(_manifolds)))
         _manifolds[key] = _look(solver, starts)
-    way, plan, among = _manifolds[key]
-    if among is not None:
-        warnings.warn(f"{_named(among)} depend on each other at q0: the multipliers are the smallest that hold them (least squares).", stacklevel=5)
+    way, plan, found = _manifolds[key]
+    if found is not None:
+        message = f"{found.named} depend on each other at q0 ({found.described}): the multipliers are the smallest that hold them."
+        warnings.warn(message, stacklevel=5)
     return Manifold(way, plan, relaxation)
 
 
-def _look(solver: str, starts: Sequence[tuple[Any, Any]]) -> tuple[str, Plan, list[int] | None]:
+def _look(solver: str, starts: Sequence[tuple[Any, Any]]) -> tuple[str, Plan, Dependence | None]:
     system, q = concrete(*starts[0], np.random.default_rng(3))
     m = jax.eval_shape(lambda x: Mechanics(system, q.shape).constraint(x), q).size
     way = closed_form(system, q.shape) if solver == "auto" else None
@@ -141,39 +155,13 @@ def _look(solver: str, starts: Sequence[tuple[Any, Any]]) -> tuple[str, Plan, li
     way = "sweep" if solver == "sweep" else "newton"
     if plan.kind in ("least-squares", "matrix-free") or isinstance(starts[0][1], Tracer):
         return way, plan, None
-    smallest, among = dependence(system, q, plan)
-    return (way, plan, None) if smallest > DEPENDENT else (way, least_squares(m), among)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _inverse_iteration(plan: Plan, system: System, q: Array, start: Array) -> tuple[Array, Array]:
-    """The smallest eigenvalue of G M⁻¹Gᵀ relative to the largest, by inverse iteration a little off the spectrum."""
-    apply = lambda d: gram_product(system, q, d)
-    unit = lambda x: x / jnp.sqrt(jnp.sum(x**2))
-    largest = jnp.sqrt(jnp.sum(apply(jax.lax.fori_loop(0, 20, lambda _, x: unit(apply(x)), unit(start))) ** 2))
-    shifted = lambda d: apply(d) + 1e-14 * largest * d
-    solve = (lambda x: plan.solve(shifted, x).x) if plan.kind == "matrix-free" else plan.factor(shifted, q.dtype).solve
-    vector = jax.lax.fori_loop(0, 6, lambda _, x: unit(solve(x)), unit(start))
-    return jnp.sum(vector * apply(vector)) / largest, vector
-
-
-def dependence(system: System, q: np.ndarray, plan: Plan | None) -> tuple[float, list[int]]:
-    """How far the constraints are from depending on each other at q, and which ones come nearest to it."""
-    with jax.ensure_compile_time_eval():
-        here = jnp.asarray(q, float)
-        m = Mechanics(system, here.shape).constraint(here).size
-        if plan is None or plan.kind == "least-squares":
-            plan = fallback(m)
-        smallest, vector = _inverse_iteration(plan, system, here, jnp.asarray(np.random.default_rng(5).normal(size=m)))
-        size = np.abs(np.asarray(vector))
-    if not np.all(np.isfinite(size)):
-        return 0.0, list(range(m))
-    return abs(float(smallest)), [int(i) for i in np.nonzero(size > 1e-3 * size.max())[0]]
-
-
-def _named(among: list[int]) -> str:
-    listed = ", ".join(map(str, among[:8])) + (", …" if len(among) > 8 else "")
-    return f"constraints {listed}" if len(among) > 1 else f"constraint {listed} (its gradient vanishes, or others)"
+    found = dependence(system, q, plan)
+    if found.smallest > DEPENDENT:
+        return way, plan, None
+    plan = least_squares(m)
+    if plan.kind == "least-squares":
+        plan = dataclasses.replace(plan, description=f"least squares in a basis of the normal space; at q0 {found.described}")
+    return way, plan, found
 
 
 # --- the methods ----------------------------------------------------------------------------------------------------
@@ -182,8 +170,8 @@ class Moving(eqx.Module):
 
     q: Any
     p: Any  # not yet projected
-    last: Any  # impulses of the constraint in the last step, by drift: a first guess for the next
-    before: Any  # and in the one before
+    last: Any  # guesses that the drifts of the last step give for those of the next: the pulls G(q)ᵀμ of the constraint
+    before: Any  # and those of the step before
     lengths: tuple[Any, Any]  # of the last two steps, where lengths vary
     status: Any
     force: tuple[Any, ...]
@@ -240,56 +228,65 @@ class Rattle(Constrained):
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
         q, manifold = value(state.q), self.held(mech, state.q)
-        if manifold.way in ("sphere", "rotation"):  # which need no guess
-            multipliers = jnp.zeros(jax.eval_shape(mech.constraint, q).shape, q.dtype)
-        else:
-            multipliers = manifold.multipliers(mech, q, value(state.p))
         shares = jnp.asarray([0.5] + [1.0] * (self._drifts - 1), q.dtype) / self._drifts
-        impulses = jnp.multiply.outer(shares * dt, multipliers)
+        guesses = jnp.multiply.outer(shares * dt, manifold.first_guess(mech, q, value(state.p)))
         force = (mech.force(q),) if self._carries_force(q) else ()
         length = jnp.zeros((), q.dtype)
-        return Moving(state.q, state.p, impulses, impulses, (length, length), jnp.zeros((), int), force, self._inertia(mech, q, dt))
+        return Moving(state.q, state.p, guesses, guesses, (length, length), jnp.zeros((), int), force, self._inertia(mech, q, dt))
 
     def rescale(self, mech: Mechanics, carry: Moving, dt: Array) -> Moving:
-        # The first impulse of a step also holds what the projection at the end of the step before would have removed: it
+        # The first pull of a step also holds what the projection at the end of the step before would have removed: it
         # goes with half the sum of two lengths. No trend can be read from steps of different lengths.
         last, before = carry.lengths
         whole = last + before
         usable = jnp.abs(whole) > 1e-3 * jnp.abs(last)
         factor = jnp.where(usable, (dt + last) / jnp.where(usable, whole, 1.0), 1.0)
-        impulses = carry.last.at[0].multiply(factor)
+        guesses = carry.last.at[0].multiply(factor)
         lengths = (jnp.asarray(dt, last.dtype), last)
-        return dataclasses.replace(carry, last=impulses, before=impulses, lengths=lengths, inertia=self._inertia(mech, value(carry.q), dt))
+        return dataclasses.replace(carry, last=guesses, before=guesses, lengths=lengths, inertia=self._inertia(mech, value(carry.q), dt))
 
     def step(self, mech: Mechanics, carry: Moving, dt: Array) -> Moving:
         manifold = self.held(mech, carry.q)
         moved = mech if carry.inertia is None else Heavier(mech, carry.inertia)
 
         def kick(moving: Carry, h: Array) -> Carry:
-            q, p, impulses, i, status, force = moving
-            return q, p + h * (force[0] if force else mech.force(q)), impulses, i, status, force
+            q, p, guesses, i, status, force = moving
+            return q, p + h * (force[0] if force else mech.force(q)), guesses, i, status, force
 
         def drift(moving: Carry, h: Array) -> Carry:
-            q, p, impulses, i, status, force = moving
+            q, p, guesses, i, status, force = moving
             here = value(q)
-            placed = manifold.place(moved, here, value(p), h, impulses[i])
-            p = p - mech.constraint_pull(here)(placed.impulse)
+            placed = manifold.place(moved, here, value(p), h, guesses[i])
+            p = p - placed.pull
             q = q + moved.displacement(p, h)
             q = q + manifold.polish(value(q)) if manifold.way == "rotation" else q
-            impulses = placed.impulse[None] if self._drifts == 1 else jax.lax.dynamic_update_index_in_dim(impulses, placed.impulse, i, 0)
+            found = manifold.guess(placed.impulse, placed.pull)
+            guesses = found[None] if self._drifts == 1 else jax.lax.dynamic_update_index_in_dim(guesses, found, i, 0)
             force = (mech.force(q),) if force else ()
-            return q, p, impulses, i + 1, jnp.where((status == 0) & ~placed.converged, OFF, status), force
+            return q, p, guesses, i + 1, jnp.where((status == 0) & ~placed.converged, OFF, status), force
 
         guess = 2 * carry.last - carry.before
         moving = (carry.q, carry.p, guess, jnp.zeros((), int), carry.status, carry.force)
-        q, p, impulses, _, status, force = in_turn(self._stages, kick, drift, moving, dt, cheap_drift=False)
-        return Moving(q, p, impulses, carry.last, carry.lengths, status, force, carry.inertia)
+        q, p, guesses, _, status, force = in_turn(self._stages, kick, drift, moving, dt, cheap_drift=False)
+        return Moving(q, p, guesses, carry.last, carry.lengths, status, force, carry.inertia)
 
     def output(self, mech: Mechanics, carry: Moving) -> State:
         return self.shown(mech, carry.q, self.tangent(mech, carry.q, carry.p))
 
     def status(self, carry: Moving) -> Array:
         return carry.status
+
+
+class Swinging(eqx.Module):
+    """What Shake carries at q_n."""
+
+    q: Any
+    before: Any  # p_{n−½}
+    after: Any  # p_{n+½}
+    multipliers: Any  # λ_n
+    last: Any  # guess for the next solve that the solve at q_n gives, by unit of time
+    second_last: Any  # and that at q_{n−1}
+    status: Any
 
 
 @register()
@@ -307,36 +304,43 @@ class Shake(Constrained):
             constrained=True, free=False, tangent=False, steps=2, needs=("constraint",), forces=1,
         )  # fmt: skip
 
-    def _half(self, mech: Mechanics, q: Any, p: Any, kick: Array, h: Array, guess: Array) -> tuple[Any, Array, Array]:
-        """p + kick·(f − Gᵀλ) such that a drift by h ends on the manifold; and λ."""
+    def _half(self, mech: Mechanics, q: Any, p: Any, kick: Array, h: Array, guess: Array) -> tuple[Any, Placed]:
+        """p + kick·(f − Gᵀλ) such that a drift by h ends on the manifold, and the solution."""
         here = value(q)
         p = p + kick * mech.force(here)
         placed = self.held(mech, q).place(mech, here, value(p), h, guess * kick)
-        return p - mech.constraint_pull(here)(placed.impulse), placed.impulse * (1 / kick), placed.converged
+        return p - placed.pull, placed
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
-        q = state.q
+        q, manifold = state.q, self.held(mech, state.q)
         # Of two roots, as on a sphere, the one near the exact multipliers is meant.
-        near = self.held(mech, q).multipliers(mech, value(q), value(state.p))
-        before, _, first = self._half(mech, q, state.p, -0.5 * dt, -dt, near)
-        after, multipliers, second = self._half(mech, q, before, dt, dt, near)
-        status = jnp.where(first & second, 0, OFF)
-        return q, before, after, (multipliers, multipliers), status
+        near = manifold.first_guess(mech, value(q), value(state.p))
+        before, first = self._half(mech, q, state.p, -0.5 * dt, -dt, near)
+        after, second = self._half(mech, q, before, dt, dt, near)
+        guess, multipliers = self._by_length(manifold, second, dt)
+        status = jnp.where(first.converged & second.converged, 0, OFF)
+        return Swinging(q, before, after, multipliers, guess, guess, status)
 
-    def step(self, mech: Mechanics, carry: Carry, dt: Array) -> Carry:
-        q, _, between, (last, before), status = carry
-        q = q + mech.displacement(between, dt)
-        q = q + self.held(mech, q).polish(value(q))
-        after, found, converged = self._half(mech, q, between, dt, dt, 2 * last - before)
-        return q, between, after, (found, last), jnp.where((status == 0) & ~converged, OFF, status)
+    @staticmethod
+    def _by_length(manifold: Manifold, placed: Placed, dt: Array) -> tuple[Array, Array]:
+        """A guess for the next step, and λ."""
+        return manifold.guess(placed.impulse, placed.pull) * (1 / dt), placed.impulse * (1 / dt)
 
-    def output(self, mech: Mechanics, carry: Carry) -> State:
-        q, before, after, (multipliers, _), _ = carry
-        return State(q, 0.5 * (value(before) + value(after)), extras={"multipliers": multipliers})
+    def step(self, mech: Mechanics, carry: Swinging, dt: Array) -> Swinging:
+        between, manifold = carry.after, self.held(mech, carry.q)
+        q = carry.q + mech.displacement(between, dt)
+        q = q + manifold.polish(value(q))
+        after, placed = self._half(mech, q, between, dt, dt, 2 * carry.last - carry.second_last)
+        guess, multipliers = self._by_length(manifold, placed, dt)
+        failed = (carry.status == 0) & ~placed.converged
+        return Swinging(q, between, after, multipliers, guess, carry.last, jnp.where(failed, OFF, carry.status))
 
-    def reverse(self, carry: Carry) -> Carry:
-        q, before, after, (last, _), status = carry
-        return q, after, before, (last, last), status
+    def output(self, mech: Mechanics, carry: Swinging) -> State:
+        p = 0.5 * (value(carry.before) + value(carry.after))
+        return State(carry.q, p, extras={"multipliers": carry.multipliers})
 
-    def status(self, carry: Carry) -> Array:
-        return carry[4]
+    def reverse(self, carry: Swinging) -> Swinging:
+        return dataclasses.replace(carry, before=carry.after, after=carry.before, second_last=carry.last)
+
+    def status(self, carry: Swinging) -> Array:
+        return carry.status

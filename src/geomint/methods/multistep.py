@@ -40,6 +40,9 @@ from .multistep_coefficients import RECOMMENDED, Coefficients, construct, defect
 from .splitting import Verlet
 
 
+EXTRAPOLATION = {3: (1, -3, 3), 4: (-1, 4, -6, 4)}  # of the newest values, to the next one
+
+
 @functools.lru_cache(maxsize=256)
 def _constructed(a: tuple[float, ...]) -> tuple[Coefficients, tuple[str, ...]]:
     coefficients = construct(a)
@@ -54,7 +57,6 @@ class History(eqx.Module):
     forces: Any  # F_{n−k/2+1} … F_{n+k/2−1}
     front: Compensated  # q_{n+k/2}
     summed: Compensated  # S of the newest momenta
-    multipliers: Any  # the newest four λ
     shown: Any  # the momentum shown at the very start, which is the given one
     step: Any
     status: Any
@@ -147,16 +149,14 @@ class SymmetricMultistep(Constrained):
         # Dividing by h magnifies rounding, and a wrong start stays: the differences are taken with what rounding took.
         momenta = jax.vmap(mech.momentum)(jnp.diff(positions, axis=0) + jnp.diff(lost, axis=0)) / dt
         if free:
-            multipliers = jnp.zeros((self.order + 1, 0), q.dtype)
             forces = jax.vmap(mech.force)(positions)
         else:
             manifold = self.held(mech, q)
             multipliers = jax.vmap(lambda x, y: manifold.multipliers(mech, x, y))(positions, velocities)
             forces = jax.vmap(lambda x, y: mech.force(x) - mech.constraint_force(x, y))(positions, multipliers)
-        newest = jnp.concatenate([jnp.zeros_like(multipliers[:3]), multipliers])[-5:-1]
         status = jnp.maximum(failed_after[-1], failed_before[-1])
         summed = Compensated.of(self._weighted(self.coefficients.rho_tilde, momenta[1:]))
-        return History(positions[:-1], momenta, forces[1:-1], Compensated(positions[-1], lost[-1]), summed, newest, p, jnp.zeros((), int), status)
+        return History(positions[:-1], momenta, forces[1:-1], Compensated(positions[-1], lost[-1]), summed, p, jnp.zeros((), int), status)
 
     @staticmethod
     def _weighted(weights: Any, arrays: Array) -> Array:
@@ -172,14 +172,15 @@ class SymmetricMultistep(Constrained):
         known = self._weighted(sigma[1:-2], carry.forces[1:]) + last * (force := mech.force(here))
         summed = carry.summed + dt * known
         others = self._weighted(rho_tilde[:-1], carry.momenta[2:])
-        status, multipliers = carry.status, carry.multipliers
+        status = carry.status
         if mech.system.constraint is not None:
-            guess = self._weighted((-1, 4, -6, 4), multipliers)
-            placed = self.held(mech, here).place(mech, here, value(summed) - others, dt, guess * (last * dt))
-            impulse, by_length = mech.constraint_force(here, placed.impulse), 1 / (last * dt)
-            summed, force = summed - impulse, force - impulse * by_length
-            newest = placed.impulse * by_length
-            multipliers = jnp.concatenate([multipliers[1:], newest[None]])
+            manifold = self.held(mech, here)
+            # F = f − Gᵀλ is smooth along the motion: extrapolated, it says what the constraint will do.
+            newest = carry.forces[-4:]
+            expected = self._weighted(EXTRAPOLATION[len(newest)], newest)
+            guess = manifold.as_guess(mech, here, (force - expected) * (last * dt))
+            placed = manifold.place(mech, here, value(summed) - others, dt, guess)
+            summed, force = summed - placed.pull, force - placed.pull * (1 / (last * dt))
             status = jnp.where((status == 0) & ~placed.converged, OFF, status)
         p = value(summed) - others
         front = carry.front + mech.displacement(p, dt)
@@ -187,7 +188,7 @@ class SymmetricMultistep(Constrained):
             front = front + self.held(mech, here).polish(value(front))
         follow = lambda old, new: jnp.concatenate([old[1:], new[None]])
         return History(
-            follow(carry.positions, here), follow(carry.momenta, p), follow(carry.forces, force), front, summed, multipliers, carry.shown, carry.step + 1, status
+            follow(carry.positions, here), follow(carry.momenta, p), follow(carry.forces, force), front, summed, carry.shown, carry.step + 1, status
         )  # fmt: skip
 
     # --- what is shown ----------------------------------------------------------------------------------------------
@@ -204,7 +205,7 @@ class SymmetricMultistep(Constrained):
         momenta = carry.momenta[::-1]
         summed = Compensated.of(self._weighted(self.coefficients.rho_tilde, momenta[1:]))
         return History(
-            positions[:-1], momenta, carry.forces[::-1], Compensated.of(positions[-1]), summed, carry.multipliers[::-1], carry.shown, carry.step, carry.status
+            positions[:-1], momenta, carry.forces[::-1], Compensated.of(positions[-1]), summed, carry.shown, carry.step, carry.status
         )  # fmt: skip
 
     def status(self, carry: History) -> Array:

@@ -81,8 +81,8 @@ def first_place(manifold: Manifold, system: Any, q: jax.Array) -> tuple[jax.Arra
     """Where a solver of geomint takes the same first step, and how many rounds it needs."""
     mech = derive(system, q.shape)
     p = 0.5 * STEP * mech.force(q)
-    placed = manifold.place(mech, q, p, jnp.asarray(STEP), jnp.zeros(len(q), q.dtype))
-    return q + mech.displacement(p - mech.constraint_force(q, placed.impulse), jnp.asarray(STEP)), placed.rounds
+    placed = manifold.place(mech, q, p, jnp.asarray(STEP), manifold.guess(jnp.zeros(len(q), q.dtype), jnp.zeros_like(q)))
+    return q + mech.displacement(p - placed.pull, jnp.asarray(STEP)), placed.rounds
 
 
 def place(n: int, solver: str, relaxation: float = 1.0) -> tuple[np.ndarray, int]:

@@ -15,8 +15,11 @@ from jaxtyping import Array
 from ..arithmetic import Compensated
 from ..errors import InputError
 from ..lagrange import derive
+from ..linalg.structure import DENSE_LIMIT
+from ..manifold import gram_product, scales, seeds, vanishing
 from ..mechanics import Mechanics
 from ..methods import State
+from ..methods.planning import plan_for
 from ..system import Stated, System, check_mass
 
 
@@ -148,24 +151,45 @@ def check_energy(system: Stated, seen: dict[str, Any], start: int = 0) -> None:
         raise InputError(f"the energy at q0{whose} is {float(np.ravel(seen['energy'])[first])}: {what} (a singularity, log or sqrt of a negative number) or q0.")
 
 
+ON_MANIFOLD = 1e-8  # relative size of g(q0) and of G(q0) v0 up to which initial data count as satisfying the constraint
+
+
 def check_on_manifold(system: Stated, q: Any, p: Any, spread: str) -> None:
-    """The initial data satisfy the constraint; looked at before a method meets them."""
+    """The initial data satisfy the constraint; looked at before a method meets them.
+
+    Each g_i is held against what it is at one radius of curvature from the manifold, or against Σ_j |G_ij||q_j| where that is
+    smaller, and (G v)_i against Σ_j |G_ij| max |v|: neither the unit of length nor a factor on a constraint matters.
+    """
     if system.constraint is None:
         return
-    g, rate = (float(np.max(np.abs(x))) for x in _residuals(spread, system, q, p))
-    size = max(1.0, float(np.max(np.abs(q))))
-    if not (g <= 1e-8 * size**2 and rate <= 1e-8 * size * max(1.0, float(np.max(np.abs(p))))):
-        raise InputError(f"the initial data do not satisfy the constraint: |g(q0)| = {g:.3g}, |G(q0) v0| = {rate:.3g}. gm.project(system, q0, v0) returns the nearest that do.")
+    one, at = (system, q) if spread == "one" else (system.member(0) if spread == "states and params" else system, q[0])
+    if isinstance(one, System) and (wrong := vanishing(one, np.asarray(at))):
+        raise InputError(f"constraint(q0): {wrong}.")
+    m = jax.eval_shape(lambda x: derive(one, at.shape).constraint(x), at).size
+    plan = plan_for(gram_product, [(one, at)], m, "auto") if m > DENSE_LIMIT and isinstance(one, System) else None
+    g, rate, met = (np.asarray(x) for x in _residuals(spread, system, q, p, seeds(m, plan)))
+    if not np.all(met):
+        worst = (float(np.max(x[~met] if spread != "one" else x)) for x in (g, rate))
+        whose = f" of member {int(np.argmin(met))}" if spread != "one" else ""
+        off = "|g(q0)| = {:.3g}, |G(q0) v0| = {:.3g}".format(*worst)
+        remedy = "gm.project(system, q0, v0) returns the nearest that do"
+        raise InputError(f"the initial data{whose} do not satisfy the constraint: {off}. {remedy}.")
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _residuals(spread: str, system: Stated, q: Array, p: Array) -> tuple[Array, Array]:
-    """g(q) and G(q) v, of one state or of each member."""
+def _residuals(spread: str, system: Stated, q: Array, p: Array, groups: Array) -> tuple[Array, Array, Array]:
+    """max |g(q)|, max |G(q) v|, and whether both are small, of one state or of each member."""
 
-    def look(stated: Stated, q: Array, p: Array) -> tuple[Array, Array]:
+    def look(stated: Stated, q: Array, p: Array) -> tuple[Array, Array, Array]:
         mech = derive(stated, q.shape)
-        return mech.constraint(q), mech.constraint_rate(q, mech.velocity_at(q, p))
+        v = mech.velocity_at(q, p)
+        g, rate, size = jnp.abs(mech.constraint(q)), jnp.abs(mech.constraint_rate(q, v)), scales(mech, q, groups)
+        rounding = 100 * jnp.finfo(q.dtype).eps * size.rounding
+        met = jnp.all(g <= ON_MANIFOLD * jnp.minimum(size.rounding, size.curvature) + rounding)
+        tangent = jnp.all(rate <= ON_MANIFOLD * size.gradient * jnp.max(jnp.abs(v)))
+        return jnp.max(g), jnp.max(rate), met & tangent
 
     if spread == "states and params":
-        return jax.vmap(lambda k, a, b: look(system.with_params(k), a, b))(system.params, q, p)
-    return look(system, q, p) if spread == "one" else jax.vmap(lambda a, b: look(system, a, b))(q, p)
+        each = lambda x: look(system.with_params(x[0]), *x[1:])
+        return jax.lax.map(each, (system.params, q, p), batch_size=256)
+    return look(system, q, p) if spread == "one" else jax.lax.map(lambda x: look(system, *x), (q, p), batch_size=256)

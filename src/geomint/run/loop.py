@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import time
+import warnings
 from typing import Any, Protocol
 
 import jax
 import numpy as np
 from tqdm.auto import tqdm
 
-from ..engines import sound
+from ..engines import Xla, sound
 from ..engines.tiles import Engine
 from ..methods import Carry
 from .grid import Grid
@@ -48,6 +49,10 @@ class Failure:
     good: np.ndarray  # the row of the last good step
     bad: np.ndarray  # the row of the failing one
 
+    def good_q(self, layout: Any) -> np.ndarray:
+        """The last good position."""
+        return layout.unpack(self.good)["q"]
+
 
 def run_to_end(engine: Engine, carry: Carry, grid: Grid, sink: Sink, start: int = 0, progress: bool = False, team: Alone = ALONE) -> tuple[Carry, int, Failure | None]:
     """From step `start` to the end of the grid: the last carry, the step it stands at, and what stopped it if anything did.
@@ -60,11 +65,12 @@ def run_to_end(engine: Engine, carry: Carry, grid: Grid, sink: Sink, start: int 
     if not warm and n < grid.steps:
         carry_unused, buffer = engine.advance(carry, n, 0, 0, buffer)  # compile, so that the first chunk can be timed
         jax.block_until_ready(carry_unused)
+    rescue, cautious = Rescue(engine, grid, sink), grid.steps
     pace, cap, room = _pace.get(engine.key, 2000.0), grid.steps, team.agree("room for rows", engine.rows, min)
     bar = tqdm(total=grid.steps, initial=n, unit="step", unit_scale=True, disable=not progress or team.index > 0, desc=engine.method.name)
     with bar, team.interruptions() as interrupted:
         while n < grid.steps:
-            ask = (interrupted(), _chunk(grid, n, room, max(1, min(cap, int(pace * CHUNK_SECONDS)))))
+            ask = (interrupted(), _chunk(grid, n, room, max(1, min(cap, cautious, int(pace * CHUNK_SECONDS)))))
             stop, (steps, blocks) = team.agree("chunk", ask, lambda asked: (any(a[0] for a in asked), asked[0][1]))
             if stop:
                 raise KeyboardInterrupt(AGREED)
@@ -86,7 +92,14 @@ def run_to_end(engine: Engine, carry: Carry, grid: Grid, sink: Sink, start: int 
             # Where a look between two saves falls depends on the chunk. So nothing counts there that may be well again at the save.
             passing = failed is not None and (n + steps * blocks) % grid.save_every != 0 and not team.agree("lost", _lost(engine, rows, buffer), all)
             if failed is not None and not passing:
-                return _stop(engine, carry, grid, n, steps, failed, sink, team, good)
+                carry, n, failure = _stop(engine, carry, grid, n, steps, failed, sink, team, good)
+                onward = rescue.step(carry, n, failure)
+                if onward is None:
+                    return carry, n, failure
+                bar.update(failure.step - n)
+                good, cautious = (onward, failure.step), 1  # the next step may need the same
+                carry, n = good
+                continue
             n += steps * blocks
             carry = moved
             good = good if passing else (carry, n)
@@ -96,12 +109,46 @@ def run_to_end(engine: Engine, carry: Carry, grid: Grid, sink: Sink, start: int 
                 sink.note(events)
             sink.checkpoint(carry, n)
             # A first guess may be far off; it grows tenfold at most, so that a slow system is not overrun.
-            pace = min(steps * blocks / elapsed, 10 * pace)
+            pace, cautious = min(steps * blocks / elapsed, 10 * pace), min(grid.steps, 8 * cautious)
             bar.update(steps * blocks)
     engine.hand_back(buffer)
     if n > start:
         _pace[engine.key] = pace
     return carry, n, None
+
+
+class Rescue:
+    """Single steps that a method failed to take, taken by its form for such steps (`Method.rescued`).
+
+    Each step of a run is a function of its carry alone, by the one form or by the other, so that chunks and restarts
+    change nothing. Members of an ensemble are not rescued one by one.
+    """
+
+    def __init__(self, engine: Engine, grid: Grid, sink: Sink):
+        self.engine, self.grid, self.sink, self.told = engine, grid, sink, False
+
+    def step(self, carry: Carry, n: int, failure: Failure) -> Carry | None:
+        """The carry after the step that failed, from the carry at step n; None where it can't be taken."""
+        method = self.engine.method.rescued(failure.status) if failure.status and self.engine.spread == "one" else None
+        if method is None:
+            return None
+        between = failure.step - 1 - n
+        if between:
+            carry, _ = self.engine.advance(carry, n, between, 1, self.engine.buffer())
+        other = Xla(method, self.engine.system, self.engine.clock)
+        other.make_room(self.engine.layout, ())
+        carry, buffer = other.advance(carry, failure.step - 1, 1, 1, other.buffer())
+        row = other.kept(buffer, 1)
+        if _bad(other, row).any():
+            return None
+        if not self.told:
+            self.told = True
+            when = f"step {failure.step}, t = {self.grid.t0 + failure.step * self.grid.dt:.12g}"
+            warnings.warn(f"{method.name}, {when}: {method.remark(other.system, failure.good_q(other.layout))}", stacklevel=2)
+        if failure.step % self.grid.save_every == 0:
+            self.sink.append(row)
+        self.sink.checkpoint(carry, failure.step)
+        return carry
 
 
 def _chunk(grid: Grid, n: int, rows: int, budget: int) -> tuple[int, int]:

@@ -1,0 +1,81 @@
+"""Orthonormal bases of rows that may depend on each other: Gram–Schmidt with pivoting, in any inner product.
+
+A singular value decomposition would do the same; this is one short loop of products, which every engine can execute, and
+which costs less for the few rows of a mechanism. Each row is scaled to length 1 first, so that the rank does not depend on
+the units in which a row is stated. Every new direction is orthogonalised twice against those before it, which keeps the
+basis orthonormal to round-off (Giraud, Langou, Rozložník, Comput. Math. Appl. 50 (2005) 1069).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+
+class Span(NamedTuple):
+    """The span of some rows."""
+
+    basis: Array  # (m, n): orthonormal rows, then rows of zeros
+    combination: Array  # T (m, m): basis = T @ rows
+    rank: Array
+    smallest: Array  # length of the last direction that was kept, of rows of length 1: close to the smallest singular value
+
+
+class _Progress(NamedTuple):
+    count: Array
+    rest: Array  # what the directions found so far leave of the rows
+    made_of: Array  # rest = made_of @ rows
+    span: Span
+
+
+def identity(x: Array) -> Array:
+    return x
+
+
+def span(rows: Array, cutoff: float, dual: Callable[[Array], Array] = identity) -> Span:
+    """The span of the rows in the inner product ⟨a, b⟩ = a·dual(b); what is shorter than `cutoff` counts as zero."""
+    m, dtype = len(rows), rows.dtype
+    duals = jax.vmap(dual)
+    squared = lambda x: jnp.sum(x * duals(x), axis=1)
+    lengths = jnp.sqrt(squared(rows))
+    scale = jnp.where(lengths > 0, 1 / jnp.where(lengths > 0, lengths, 1.0), 0.0)
+
+    def advance(s: _Progress) -> _Progress:
+        longest = jnp.arange(m) == jnp.argmax(squared(s.rest))
+        row, weights = (jnp.sum(jnp.where(longest[:, None], x, 0.0), axis=0) for x in (s.rest, s.made_of))
+        found = s.span
+        again = jnp.sum(found.basis * dual(row), axis=1)[:, None]
+        row, weights = row - jnp.sum(again * found.basis, axis=0), weights - jnp.sum(again * found.combination, axis=0)
+        length = jnp.sqrt(jnp.sum(row * dual(row)))
+        kept = length > cutoff
+        unit = jnp.where(kept, 1 / jnp.where(kept, length, 1.0), 0.0)
+        row, weights = unit * row, unit * weights
+        here = (jnp.arange(m) == s.count)[:, None]
+        along = jnp.sum(s.rest * dual(row), axis=1)[:, None]
+        new = Span(
+            jnp.where(here, row, found.basis),
+            jnp.where(here, weights, found.combination),
+            found.rank + kept,
+            jnp.where(kept, length, found.smallest),
+        )
+        return _Progress(s.count + 1, s.rest - along * row, s.made_of - along * weights, new)
+
+    empty = Span(jnp.zeros_like(rows), jnp.zeros((m, m), dtype), jnp.zeros((), int), jnp.ones((), dtype))
+    begin = _Progress(jnp.zeros((), int), scale[:, None] * rows, scale[:, None] * jnp.eye(m, dtype=dtype), empty)
+    return jax.lax.while_loop(lambda s: s.count < m, advance, begin).span
+
+
+def least_squares(columns: Array, right: Array, cutoff: float) -> Array:
+    """x with Σ_k x_k columns_k as close to `right` as can be; zero for columns that depend on the others."""
+    found = span(columns, cutoff)
+    return jnp.sum(found.combination * jnp.sum(found.basis * right, axis=1)[:, None], axis=0)
+
+
+def smallest_solution(rows: Array, right: Array) -> Array:
+    """The shortest x with rows @ x = right, for independent rows (rows of zeros, with a zero on the right, do not count)."""
+    found = span(rows, 1e-13)
+    return jnp.sum(found.basis * jnp.sum(found.combination * right, axis=1)[:, None], axis=0)

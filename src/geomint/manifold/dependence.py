@@ -1,0 +1,101 @@
+"""How far constraints are from depending on each other at a position, looked at outside a run.
+
+Judged by the gradients in the metric of the mass, each scaled to length 1: a constraint multiplied by a factor, or stated in
+another unit, depends on the others neither more nor less.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..linalg import Plan
+from ..linalg.structure import DENSE_LIMIT
+from ..mechanics import Mechanics
+from ..system import System, mass_is_matrix
+from .normal_space import gradients
+from .scales import seeds
+
+DEPENDENT = 1e-7  # smallest singular value of the scaled gradients below which they count as dependent
+
+
+class Dependence(NamedTuple):
+    """Of m constraints at one position."""
+
+    rank: int
+    of: int
+    smallest: float  # singular value of the gradients, each of length 1
+    among: list[int]  # the constraints that come nearest to depending on each other
+
+    @property
+    def described(self) -> str:
+        return f"G has rank {self.rank} of {self.of}, smallest singular value {self.smallest:.1e} for gradients of length 1"
+
+    @property
+    def named(self) -> str:
+        listed = ", ".join(map(str, self.among[:8])) + (", …" if len(self.among) > 8 else "")
+        return f"constraints {listed}" if len(self.among) > 1 else f"constraint {listed} (its gradient vanishes, or others)"
+
+
+def gram_product(system: System, q: Array, multipliers: Array) -> Array:
+    """G M⁻¹Gᵀ λ."""
+    mech = Mechanics(system, q.shape)
+    return mech.constraint_rate(q, mech.velocity(mech.constraint_force(q, multipliers)))
+
+
+@jax.jit
+def _gradients(system: System, q: Array) -> Array:
+    return gradients(Mechanics(system, q.shape), q)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _inverse_iteration(plan: Plan, system: System, q: Array, start: Array) -> tuple[Array, Array]:
+    """The smallest eigenvalue of the scaled G M⁻¹Gᵀ relative to the largest, by inverse iteration a little off the spectrum."""
+    groups = seeds(plan.n, plan)
+    products = jax.vmap(lambda d: gram_product(system, q, d))(jnp.asarray(groups, q.dtype))
+    diagonal = jnp.sum(jnp.where(groups, products, 0.0), axis=0)
+    scale = jnp.where(diagonal > 0, 1 / jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1.0)), 0.0)
+    apply = lambda d: scale * gram_product(system, q, scale * d)
+    unit = lambda x: x / jnp.sqrt(jnp.sum(x**2))
+    largest = jnp.sqrt(jnp.sum(apply(jax.lax.fori_loop(0, 20, lambda _, x: unit(apply(x)), unit(start))) ** 2))
+    shifted = lambda d: apply(d) + 1e-15 * largest * d
+    solve = (lambda x: plan.solve(shifted, x).x) if plan.kind == "matrix-free" else plan.factor(shifted, q.dtype).solve
+    vector = jax.lax.fori_loop(0, 6, lambda _, x: unit(solve(x)), unit(start))
+    return jnp.sum(vector * apply(vector)) / largest, vector
+
+
+def dependence(system: System, q: np.ndarray, plan: Plan) -> Dependence:
+    """How far the constraints are from depending on each other at q, and which ones come nearest to it."""
+    with jax.ensure_compile_time_eval():
+        here = jnp.asarray(q, float)
+        if plan.n > DENSE_LIMIT:
+            smallest, vector = _inverse_iteration(plan, system, here, jnp.asarray(np.random.default_rng(5).normal(size=plan.n)))
+            found = float(np.sqrt(abs(smallest))) if np.isfinite(smallest) else 0.0
+            return Dependence(plan.n - (found < DEPENDENT), plan.n, found, _nearest(np.asarray(vector)))
+        rows = np.asarray(_gradients(system, here))
+    if not np.all(np.isfinite(rows)):
+        return Dependence(0, len(rows), 0.0, list(range(len(rows))))
+    rows = _in_metric(rows, np.asarray(system.mass), np.shape(q))
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    left, singular, _ = np.linalg.svd(np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0))
+    values = np.concatenate([singular, np.zeros(max(0, len(rows) - len(singular)))])
+    return Dependence(int(np.sum(values > DEPENDENT)), len(rows), float(values[-1]), _nearest(left[:, -1]))
+
+
+def _in_metric(rows: np.ndarray, mass: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """G M^-½."""
+    if mass_is_matrix(mass.shape, shape):
+        return np.linalg.solve(np.linalg.cholesky(mass), rows.T).T
+    return rows / np.sqrt(np.broadcast_to(mass, shape)).ravel()
+
+
+def _nearest(vector: np.ndarray) -> list[int]:
+    size = np.abs(vector)
+    if not np.all(np.isfinite(size)):
+        return list(range(len(size)))
+    return [int(i) for i in np.nonzero(size > 1e-3 * size.max(initial=0.0))[0]]

@@ -1,0 +1,205 @@
+"""Newton's method for the position equation g(Q) = 0, Q = q + h M⁻¹(p − G(q)ᵀμ).
+
+Newton's matrix is h K with K = G(Q) M⁻¹G(q)ᵀ, which has the structure of G M⁻¹Gᵀ (blocks for molecules, a band for chains),
+found before the run, and is close to that positive definite matrix, whatever the sign of h.
+
+The first guess is a pull w = G(q)ᵀμ extrapolated from the steps before, not an impulse μ: near a singular position μ grows
+like 1/(t − t*), while the pull stays smooth. The guess places Q₀, and the first round solves
+h K μ = g(Q₀) + G(Q₀)(Q_free − Q₀) for the whole μ. The rounds after it use the same matrix and gain as many digits each as
+the guess has. Where they do not, Newton's method starts again from Q₀ with a new matrix in every round.
+
+The iteration goes on until the correction of Q is at round-off of |Q|: a looser tolerance would leave an error that
+depends on the path and shows as a drift. Near a singular position the correction stays larger than that, because the rounding
+of g is divided by the smallest singular value of G; there the iteration ends when each g_i is at its own rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from ..linalg import Plan
+from ..linalg.native import inner
+from ..linalg.rank import least_squares
+from .normal_space import gradients, normal_space
+from .place import Drift, Placed
+from .scales import rounding_scale
+
+MATRICES = 20  # rounds with a new matrix in each, half of them from the guess and half from none
+SMALL = 32  # coordinates up to which a position is computed where it is used rather than carried through a loop
+OWN_ROUNDING = 4.0  # units of round-off of Σ|G_ij||Q_j| below which g_i counts as zero
+CLOSE = 16.0  # a first correction longer than 1/√16 of the drift says that the guess is not near the root
+
+
+class Sizes(NamedTuple):
+    """How corrections of positions are measured: by squares of lengths, times `unit`."""
+
+    unit: Any
+    rounding: Any  # of positions
+    whole: Any  # of positions themselves
+
+
+def sizes(*positions: Array) -> Sizes:
+    """The sizes of corrections of positions like these."""
+    number = jnp.finfo(positions[0].dtype)
+    whole = sum(inner(x, x) for x in positions) * (2 / len(positions)) + number.tiny / number.eps**2
+    if number.bits == 64:
+        return Sizes(1.0, number.eps**2 * whole, whole)
+    # In single precision fourth powers of lengths would leave the range of numbers.
+    return Sizes(1 / (number.eps**2 * whole), 1.0, jnp.asarray(number.eps**-2, number.dtype))
+
+
+class _Chord(NamedTuple):
+    impulse: Array
+    position: tuple[Array, ...]  # Q, where it is carried
+    size: Array  # of the last correction
+    done: Any
+    over: Any  # done, or not converging
+    rounds: Any
+
+
+class _Renewed(NamedTuple):
+    impulse: Array
+    size: Array
+    done: Any
+    count: Any
+
+
+class _Rescued(NamedTuple):
+    pull: Array
+    impulse: Array
+    size: Array
+    done: Any
+    count: Any
+
+
+class Newton:
+    """One solve."""
+
+    def __init__(self, plan: Plan, drift: Drift):
+        self.plan, self.drift = plan, drift
+        mech, pull, h = drift.mech, drift.pull, drift.h
+        # K x = g says how Q moves, ΔQ = −M⁻¹G(q)ᵀx, and Δμ = x/h. A mass that is one number goes with h instead of M⁻¹.
+        self.one_mass = mech.one_mass
+        self.push: Callable[[Array], Array] = pull if self.one_mass else lambda x: mech.velocity(pull(x))
+        self.back = 1 / (jnp.reshape(h * mech.mass_inverse, ()) if self.one_mass else h)
+        self.lost = 100.0 * drift.q.size
+
+    def matrix(self, there: Array, dtype: Any) -> Any:
+        """K, factored; the iteration corrects itself, so that few digits do."""
+        constraint = self.drift.mech.constraint
+        return self.plan.factor(lambda x: jax.jvp(constraint, (there,), (self.push(x),))[1], dtype, rough=True)
+
+    def squared(self, x: Array, g: Array) -> Array:
+        """|ΔQ|². ΔQᵀM ΔQ = x·g: with one mass for all that is enough (not in single precision, where it might underflow)."""
+        if self.one_mass and x.dtype == jnp.float64:
+            return jnp.abs(inner(x, g))
+        moved = self.push(x)
+        return inner(moved, moved)
+
+    def last(self, size: Array, before: Array, measure: Sizes) -> Array:
+        """Whether a correction is the last one needed: it is at round-off, or the next one, by the rate at which they
+        shrink, would be a tenth of the rounding of a single coordinate."""
+        return (size <= measure.rounding) | (self.lost * (size * size) <= before * measure.rounding)
+
+    def chords(self, guess: Array, m: int) -> _Chord:
+        """The matrix of the guess, as long as it gains a digit a round."""
+        drift, mech = self.drift, self.drift.mech
+        guessed = drift.pulled(guess)
+        factored, measure = self.matrix(guessed, guess.dtype), sizes(drift.q)
+        g, rate = jax.jvp(mech.constraint, (guessed,), (mech.displacement(guess, drift.h),))
+        impulse = self.back * factored.solve(g + rate)
+        there = drift.at(impulse)
+        moved, drifted = there - guessed, guessed - drift.q
+        size = measure.unit * inner(moved, moved)
+        done = size <= measure.rounding
+        near = CLOSE * size <= measure.unit * inner(drifted, drifted) + CLOSE * 1e8 * measure.rounding
+        carried = guessed.size > SMALL
+
+        def chord(s: _Chord) -> _Chord:
+            g = mech.constraint(s.position[0] if carried else drift.at(s.impulse))
+            x = factored.solve(g)
+            size = measure.unit * self.squared(x, g)
+            done = self.last(size, s.size, measure)
+            # Where a round gains less than a digit, it is not taken, and a new matrix pays; NaN compares false and ends it.
+            gains = 100 * size <= s.size
+            impulse = jnp.where(gains, s.impulse + self.back * x, s.impulse)
+            return _Chord(impulse, (drift.at(impulse),) if carried else (), size, done, done | ~gains, s.rounds + 1)
+
+        begin = _Chord(impulse, (there,) if carried else (), size, done, done | ~near, 1)
+        return jax.lax.while_loop(lambda s: ~s.over, chord, begin)
+
+    def renewed(self, impulse: Array, done: Any) -> _Renewed:
+        """A new matrix in every round, by the structure found before the run."""
+        drift, eps = self.drift, jnp.finfo(impulse.dtype).eps
+
+        def newton(s: _Renewed) -> _Renewed:
+            again = s.count == MATRICES // 2  # a guess that led nowhere is given up for none at all
+            impulse = jnp.where(again, 0.0, s.impulse)
+            there = drift.at(impulse)
+            g = drift.mech.constraint(there)
+            x = self.matrix(there, impulse.dtype).solve(g)
+            measure = sizes(drift.q, there)
+            size = measure.unit * self.squared(x, g)
+            first = (s.count == 0) | again
+            zero = jnp.all(jnp.abs(g) <= OWN_ROUNDING * eps * rounding_scale(drift.mech, there))
+            done = zero | (size <= measure.rounding) | (~first & self.last(size, s.size, measure))
+            stalled = (4 * size >= s.size) & (size <= 1e6 * measure.rounding)  # as small as rounding lets it become
+            impulse = jnp.where(zero, impulse, impulse + self.back * x)
+            return _Renewed(impulse, size, done | (stalled & ~first), s.count + 1)
+
+        begin = _Renewed(impulse, sizes(drift.q).whole, done, 0)
+        return jax.lax.while_loop(lambda s: ~s.done & (s.count < MATRICES), newton, begin)
+
+    def rescued(self, guess: Array, impulse: Array, done: Any) -> _Rescued:
+        """A new matrix in every round, by an orthonormal basis U of the normal space at q: the correction of the pull is
+        Uᵀy/h with the least-squares solution of G(Q) M⁻¹Uᵀy = g(Q). Its condition is that of G, not the square of it, and
+        constraints may depend on each other."""
+        drift, mech, shape = self.drift, self.drift.mech, self.drift.q.shape
+        eps = jnp.finfo(impulse.dtype).eps
+
+        def newton(s: _Rescued) -> _Rescued:
+            again = s.count == MATRICES // 2
+            # Never true; XLA would otherwise move all that depends on q and p alone in front of the loop, into every step.
+            never = s.count < 0
+            normal = normal_space(mech, jnp.where(never, s.pull, drift.q), jnp.where(never, s.pull, drift.p))
+            coordinates = normal.coordinates(mech, jnp.where(again, 0.0, s.pull))
+            pull = normal.pull(coordinates, shape)
+            there = drift.pulled(pull)
+            g, rows = mech.constraint(there), gradients(mech, there)
+            velocities = jax.vmap(lambda x: mech.velocity(x.reshape(shape)).ravel())
+            lengths = jnp.sqrt(jnp.sum(rows * velocities(rows), axis=1))
+            scale = jnp.where(lengths > 0, 1 / jnp.where(lengths > 0, lengths, 1.0), 0.0)
+            y = least_squares((velocities(normal.basis) @ rows.T) * scale, g * scale, 1e-10)
+            change = normal.pull(y, shape)
+            moved, measure = mech.velocity(change), sizes(drift.q, there)
+            size = measure.unit * inner(moved, moved)
+            zero = jnp.all(jnp.abs(g) <= OWN_ROUNDING * eps * jnp.sum(jnp.abs(rows * there.ravel()), axis=1))
+            stalled = (4 * size >= s.size) & (size <= 1e6 * measure.rounding) & (s.count != 0) & ~again
+            pull = jnp.where(zero, pull, pull + change / drift.h)
+            found = coordinates + jnp.where(zero, 0.0, y / drift.h)
+            impulse = jnp.sum(normal.combination * found[:, None], axis=0)
+            return _Rescued(pull, impulse, size, zero | (size <= measure.rounding) | stalled, s.count + 1)
+
+        begin = _Rescued(guess, impulse, sizes(drift.q).whole, done, 0)
+        return jax.lax.while_loop(lambda s: ~s.done & (s.count < MATRICES), newton, begin)
+
+
+def newton(plan: Plan, rescue: bool, drift: Drift, guess: Array, m: int) -> Placed:
+    """μ from a guess of w = G(q)ᵀμ; with `rescue`, singular positions are covered too, and w is more than G(q)ᵀμ there."""
+    solve = Newton(plan, drift)
+    if plan.kind == "least-squares":
+        zeros, no = jnp.zeros(m, guess.dtype), jnp.zeros((), bool)
+        found = solve.rescued(guess, zeros, no)
+        return Placed(found.impulse, found.pull, found.done, found.count)
+    chord = solve.chords(guess, m)
+    if not rescue:
+        found = solve.renewed(chord.impulse, chord.done)
+        return Placed(found.impulse, None, found.done, chord.rounds + found.count)
+    found = solve.rescued(guess, chord.impulse, chord.done)
+    pull = jnp.where(found.count > 0, found.pull, drift.pull(found.impulse))
+    return Placed(found.impulse, pull, found.done, chord.rounds + found.count)

@@ -1,0 +1,89 @@
+"""How large g_i may be: the sizes by which constraints stated in any units are judged.
+
+Each constraint is measured by its own gradient, so that neither the unit of length nor a factor on a constraint matters.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..linalg.structure import DENSE_LIMIT, Plan
+from ..mechanics import Mechanics
+
+DEGENERATE = 1e-5  # |G_i|²/|g_i''| relative to Σ|G_ij||q_j| below which a constraint that is not met may be a square
+
+
+class Scales(NamedTuple):
+    """Of each constraint."""
+
+    rounding: Array  # Σ_j |G_ij||q_j|: relative changes eps of q change g_i by eps times this
+    curvature: Array  # |G_i|²/|g_i''|, the g_i at about one radius of curvature from the manifold; infinite for linear ones
+    gradient: Array  # Σ_j |G_ij|
+
+
+def seeds(m: int, plan: Plan | None) -> np.ndarray:
+    """(colour, m): sets of constraints that share no coordinate; each constraint by itself where no pattern is known."""
+    if plan is not None and plan.colours is not None:
+        return plan.colours[None, :] == np.arange(plan.colours.max() + 1)[:, None]
+    return np.eye(m, dtype=bool) if m <= DENSE_LIMIT else np.ones((1, m), bool)
+
+
+def rounding_scale(mech: Any, q: Array) -> Array:
+    """About Σ_j |G_ij||q_j|, from two products of G with q times random signs: cheap, for use inside a step."""
+    random = np.random.default_rng(11)
+
+    def along(factors: np.ndarray) -> Array:
+        return jnp.abs(jax.jvp(mech.constraint, (q,), (jnp.asarray(factors, q.dtype) * q,))[1])
+
+    signs = [random.uniform(0.8, 1.2, q.shape) * random.choice([-1.0, 1.0], q.shape) for _ in range(2)]
+    return along(signs[0]) + along(signs[1])
+
+
+def scales(mech: Any, q: Array, groups: np.ndarray) -> Scales:
+    """All of them, exactly: from three products with G and Gᵀ for each group of constraints."""
+    pull = jax.vjp(mech.constraint, q)[1]
+    rate = lambda x, along: jax.jvp(mech.constraint, (x,), (along,))[1]
+
+    def of(group: Array) -> tuple[Array, Array, Array]:
+        gradient = pull(group)[0]
+        signs = jnp.where(gradient < 0, -1.0, 1.0)
+        squared = rate(q, gradient)
+        bend = jnp.abs(jax.jvp(lambda x: rate(x, gradient), (q,), (gradient,))[1])  # g''(G_i, G_i)
+        # |G_i|⁴/|g''(G_i, G_i)| = |G_i|²/|g''| along the gradient
+        radius = jnp.where(bend > 0, squared / jnp.where(bend > 0, bend, 1.0) * squared, jnp.inf)
+        return group * rate(q, signs * jnp.abs(q)), jnp.where(group > 0, radius, 0.0), group * rate(q, signs)
+
+    rounding, radius, gradient = jax.vmap(of)(jnp.asarray(groups, q.dtype))
+    return Scales(jnp.sum(rounding, axis=0), jnp.sum(radius, axis=0), jnp.sum(gradient, axis=0))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def residuals(m: int, system: Any, q: Array) -> tuple[Array, Scales]:
+    """g(q) and the scales there, of at most DENSE_LIMIT constraints."""
+    mech = Mechanics(system, q.shape)
+    return mech.constraint(q), scales(mech, q, seeds(m, None))
+
+
+def vanishing(system: Any, q: np.ndarray) -> str | None:
+    """What is wrong with a constraint whose gradient vanishes where it is met, as that of the square of a constraint does.
+
+    Then g = c·δ², |G| = 2c·δ and g'' = 2c at a distance δ from the manifold: g is as large as |G|²/|g''|, however near.
+    """
+    m = jax.eval_shape(lambda x: Mechanics(system, q.shape).constraint(x), q).size
+    if m > DENSE_LIMIT:
+        return None
+    g, found = (jax.tree.map(np.asarray, x) for x in residuals(m, system, jnp.asarray(q, float)))
+    squared = (np.abs(g) >= 0.05 * found.curvature) & (found.curvature <= DEGENERATE * found.rounding)
+    where = np.flatnonzero((found.gradient == 0) | squared)
+    if not len(where):
+        return None
+    return (
+        f"the gradient of constraint {where[0]} vanishes where the constraint is met, as that of the square of a constraint does; "
+        "no force can hold it. State it without the square: r² − 1 for (r² − 1)²"
+    )

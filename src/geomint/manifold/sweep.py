@@ -1,0 +1,66 @@
+"""The classical sweep of SHAKE: one constraint after another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+from scipy import sparse
+
+from ..linalg import Plan
+from ..linalg.sparsity import greedy_colours
+from .place import Drift, Placed
+
+SWEEPS = 5_000_000
+QUIET = 20  # sweeps in a row that come no nearer, before they count as ended at round-off
+
+
+def sweeps(plan: Plan, relaxation: Any, drift: Drift, start: Array) -> Placed:
+    """Δμ_i = ω g_i(Q)/(h G_i(Q) M⁻¹G_i(q)ᵀ), one constraint after another until all are at round-off. Constraints that
+    share no coordinate are done together, which changes nothing but the order."""
+    mech, at, colours = drift.mech, drift.at, _sweep_colours(plan)
+    groups = jnp.asarray(colours[None, :] == np.arange(colours.max() + 1)[:, None])
+    free = at(jnp.zeros_like(start))
+    tiny = jnp.finfo(free.dtype).eps * jnp.max(jnp.abs(free))
+    shift = lambda impulse: mech.displacement(drift.pull(impulse), drift.h)
+    lightest = jnp.sqrt(jnp.max(mech.velocity(jnp.ones_like(free))) * jnp.abs(drift.h))
+
+    def correct(q_and_impulse, group):
+        q, impulse = q_and_impulse
+        value, rate = jax.jvp(mech.constraint, (q,), (shift(group.astype(q.dtype)),))
+        rate = jnp.where(group, rate, 1.0)
+        change = jnp.where(group, relaxation * value / rate, 0.0)
+        # How far the constraints of this group are away, as lengths.
+        off = lightest * jnp.max(jnp.where(group, jnp.abs(value) / jnp.sqrt(jnp.abs(rate)), 0.0))
+        return (q - shift(change), impulse + change), off
+
+    def sweep(s):
+        impulse, _, least, quiet, count = s
+        # From μ anew, or the rounding of thousands of sweeps adds up. Small corrections do not mean that the root is
+        # near, so slowly do sweeps converge: what is left of g tells, down to its own rounding.
+        (_, impulse), offs = jax.lax.scan(correct, (at(impulse), impulse), groups)
+        off = jnp.max(offs)
+        quiet = jnp.where((off >= least) & (off <= 100 * tiny), quiet + 1, 0)
+        return impulse, off, jnp.minimum(off, least), jnp.where(off <= 2 * tiny, QUIET, quiet), count + 1
+
+    unfinished = lambda s: (s[3] < QUIET) & (s[4] < SWEEPS) & jnp.isfinite(s[1])
+    begin = (start, jnp.zeros((), free.dtype), jnp.asarray(jnp.inf, free.dtype), 0, 0)
+    impulse, _, _, quiet, count = jax.lax.while_loop(unfinished, sweep, begin)
+    return Placed(impulse, None, quiet >= QUIET, count)
+
+
+def _sweep_colours(plan: Plan) -> np.ndarray:
+    """Constraints of one colour do not meet in G M⁻¹Gᵀ; all differ where its pattern is not known."""
+    if plan.order is None or plan.diagonal is None:
+        return np.arange(plan.n)
+    block, a, b = np.nonzero(plan.diagonal)
+    pairs = [(plan.order[block, a], plan.order[block, b])]
+    if plan.lower is not None:
+        block, a, b = np.nonzero(plan.lower)
+        pairs += [(plan.order[block + 1, a], plan.order[block, b]), (plan.order[block, b], plan.order[block + 1, a])]
+    rows, columns = (np.concatenate(side) for side in zip(*pairs, strict=True))
+    real = (rows != columns) & (rows < plan.n) & (columns < plan.n)
+    return greedy_colours(sparse.csr_matrix((np.ones(real.sum(), bool), (rows[real], columns[real])), shape=(plan.n, plan.n)))
