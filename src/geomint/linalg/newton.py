@@ -14,8 +14,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from .rank import least_squares
+
 Residual = Callable[[Array], Array]
 LinearSolve = Callable[[Residual, Array], Array]
+Measured = Callable[[Array, Array], Array]
 LIMIT = 50  # iterations; Newton needs 3 to 5, a contracting fixed point of rate ½ needs 50 to reach round-off
 
 
@@ -28,28 +31,33 @@ def _round_off(x: Array, scale: Array) -> Array:
     return jnp.finfo(x.dtype).eps * jnp.maximum(scale, jnp.max(jnp.abs(x)))
 
 
-def _iterate(correction: Residual, start: Array, scale: Array) -> tuple[Array, Array]:
+def _whole(x: Array, change: Array) -> Array:
+    return change
+
+
+def _iterate(correction: Residual, start: Array, scale: Array, measured: Measured = _whole) -> tuple[Array, Array]:
     """x ← x − correction(x) until |correction| is at round-off of `scale` or of x, or stalls near it: x and the last |correction|."""
 
     def unfinished(s):
         x, size, before, count = s
-        tiny = _round_off(x, scale)
+        tiny = _round_off(x, scale) if measured is _whole else jnp.finfo(x.dtype).eps * scale
         stalled = (size >= 0.5 * before) & (size <= 1e4 * tiny)
         return (size > tiny) & ~stalled & (count < LIMIT)  # NaN compares false and ends it
 
     def advance(s):
         x, size, _, count = s
         change = correction(x)
-        return x - change, jnp.max(jnp.abs(change)), size, count + 1
+        return x - change, jnp.max(jnp.abs(measured(x, change))), size, count + 1
 
     first = (start, jnp.asarray(jnp.inf, start.dtype), jnp.asarray(jnp.inf, start.dtype), 0)
     x, size, *_ = jax.lax.while_loop(unfinished, advance, first)
     return x, size
 
 
-def _root(residual: Residual, start: Array, scale: Array, solve: Callable, tangent_solve: Callable) -> Solution:
+def _root(residual: Residual, start: Array, scale: Array, solve: Callable, tangent_solve: Callable, whole: bool = True) -> Solution:
     root, size = jax.lax.custom_root(residual, start, solve, tangent_solve, has_aux=True)
-    return Solution(root, size <= 1e4 * _round_off(root, scale))
+    tiny = _round_off(root, scale) if whole else jnp.finfo(root.dtype).eps * scale
+    return Solution(root, size <= 1e4 * tiny)
 
 
 def dense_solve(linear: Residual, right: Array) -> Array:
@@ -59,17 +67,32 @@ def dense_solve(linear: Residual, right: Array) -> Array:
     return jnp.linalg.solve(matrix, right.ravel()).reshape(right.shape)
 
 
-def newton(residual: Residual, start: Array, scale: Array, linear_solve: LinearSolve = dense_solve) -> Solution:
+def least_squares_solve(linear: Residual, right: Array) -> Array:
+    """linear(x) = right by its matrix, whose rows may depend on each other; differentiated as a linear solve."""
+
+    def solve(apply: Residual, r: Array) -> Array:
+        columns = jax.vmap(apply)(jnp.eye(r.size, dtype=r.dtype))
+        lengths = jnp.max(jnp.abs(columns), axis=0)  # rows of the matrix in units of their own
+        scale = jnp.where(lengths > 0, 1 / jnp.where(lengths > 0, lengths, 1.0), 0.0)
+        return least_squares(columns * scale, r * scale, 1e-10)
+
+    return jax.lax.custom_linear_solve(linear, right, solve, solve)
+
+
+def newton(
+    residual: Residual, start: Array, scale: Array, linear_solve: LinearSolve = dense_solve, measured: Measured = _whole
+) -> Solution:
     """residual(x) = 0 by Newton's method with the exact Jacobian; `scale` is the size of x's unit.
 
     linear_solve(A, b) returns x with A(x) = b; a dense matrix by default, a structured solve where one is known.
+    measured(x, change) is what of a change has to vanish, where not all of x is determined equally well.
     """
 
     def solve(f: Residual, x: Array) -> tuple[Array, Array]:
         correction = lambda y: linear_solve(lambda d: jax.jvp(f, (y,), (d,))[1], f(y))
-        return _iterate(correction, x, scale)
+        return _iterate(correction, x, scale, measured)
 
-    return _root(residual, start, scale, solve, linear_solve)
+    return _root(residual, start, scale, solve, linear_solve, measured is _whole)
 
 
 def fixed_point(residual: Residual, start: Array, scale: Array) -> Solution:

@@ -84,7 +84,8 @@ def dependence(system: System, q: np.ndarray, plan: Plan) -> Dependence:
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     left, singular, _ = np.linalg.svd(np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0))
     values = np.concatenate([singular, np.zeros(max(0, len(rows) - len(singular)))])
-    return Dependence(int(np.sum(values > DEPENDENT)), len(rows), float(values[-1]), _nearest(left[:, -1]))
+    null = left[:, min(int(np.sum(values > DEPENDENT)), len(rows) - 1) :]  # combinations that vanish, or the one nearest to it
+    return Dependence(int(np.sum(values > DEPENDENT)), len(rows), float(values[-1]), _nearest(np.linalg.norm(null, axis=1)))
 
 
 def _in_metric(rows: np.ndarray, mass: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

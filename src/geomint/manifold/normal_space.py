@@ -74,13 +74,15 @@ def _with_lost_directions(mech: Any, q: Array, p: Array, rows: Array, found: Spa
     """The basis together with the directions that the gradients lose at q for a motion with the tangent momentum p."""
     dual = lambda x: mech.velocity(x.reshape(q.shape)).ravel()
     m = len(rows)
-    # A gradient less what the basis has of it is zero for the dependent ones: row i of z holds the combination that vanishes.
+    # A gradient less what the basis has of it is zero: row i of z holds the combination of gradients that vanishes. It
+    # vanishes as a sum, and not term by term, for the gradients that the basis was not made from.
     unit = jnp.sqrt(jnp.sum(rows * jax.vmap(dual)(rows), axis=1))
     inverse = jnp.where(unit > 0, 1 / jnp.where(unit > 0, unit, 1.0), 0.0)
     parts = jax.vmap(lambda row: jnp.sum(found.basis * dual(row), axis=1))(inverse[:, None] * rows)
     z = jnp.eye(m, dtype=q.dtype) * inverse[:, None] - parts @ found.combination
     left = jax.vmap(lambda row: jnp.sqrt(jnp.sum(row * dual(row))))(z @ rows)
-    z = jnp.where((left < CUTOFF)[:, None], z, 0.0)
+    combined = jnp.diagonal(z) * unit > 0.5
+    z = jnp.where((combined & (left < CUTOFF))[:, None], z, 0.0)
     turning = jax.jvp(lambda x: gradients(mech, x), (q,), (mech.velocity(p),))[1]  # G'(q)v
     limits = z @ turning
     size = lambda x: jnp.sqrt(jnp.sum(x * jax.vmap(dual)(x), axis=1))

@@ -12,7 +12,7 @@ References: Jay, SIAM J. Numer. Anal. 33 (1996) 368; Hairer, Lubich, Wanner, sec
 from __future__ import annotations
 
 import functools
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -23,6 +23,7 @@ from jaxtyping import Array
 from ..arithmetic import value
 from ..errors import InputError
 from ..linalg import newton
+from ..linalg.newton import dense_solve, least_squares_solve
 from ..manifold import Manifold
 from ..mechanics import Mechanics
 from .base import Carry, State, Traits, register
@@ -44,6 +45,16 @@ def lobatto(stages: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return a, b[None, :] * (1 - a.T / b[:, None]), b
 
 
+class Collocated(eqx.Module):
+    """What LobattoIIIAB carries."""
+
+    q: Any
+    p: Any
+    multipliers: Any  # Λ₁ … Λ_{s−1} of the last step, where Newton's method begins
+    force: Any  # F_{s−1} of the last step
+    status: Any
+
+
 @register({"stages": 2}, {"stages": 3}, {"stages": 4})
 class LobattoIIIAB(Constrained):
     """The Lobatto IIIA–IIIB pair with s stages: order 2s − 2, s = 2, 3, 4. Systems with and without constraints."""
@@ -61,14 +72,18 @@ class LobattoIIIAB(Constrained):
         return Traits(2 * self.stages - 2, symplectic=True, symmetric=True, reversible=True, energy="bounded", momentum_maps="all", constrained=True)
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
-        m = jax.eval_shape(mech.constraint, value(state.q)).size
-        unknowns = (self.stages - 1) * (value(state.q).size + m)
+        q = value(state.q)
+        m = jax.eval_shape(mech.constraint, q).size
+        unknowns = (self.stages - 1) * (q.size + m)
         if unknowns > LIMIT:
             raise InputError(f"LobattoIIIAB forms a dense matrix of {unknowns} unknowns here, more than {LIMIT}; use Composition(Rattle(), order={max(4, 2 * self.stages - 2)}), which needs none.")
-        return state.q, state.p, jnp.zeros((self.stages - 1, m), value(state.q).dtype), jnp.zeros((), int)
+        force = mech.force(q)
+        if m:
+            force = force - mech.constraint_force(q, self.held(mech, q).multipliers(mech, q, value(state.p)))
+        return Collocated(state.q, state.p, jnp.zeros((self.stages - 1, m), q.dtype), force, jnp.zeros((), int))
 
-    def step(self, mech: Mechanics, carry: Carry, dt: Array) -> Carry:
-        q, p, guess, status = carry
+    def step(self, mech: Mechanics, carry: Collocated, dt: Array) -> Collocated:
+        q, p = carry.q, carry.p
         a, a_hat, b = (jnp.asarray(x, dt.dtype) for x in lobatto(self.stages))
         here, moving, s, n = value(q), value(p), self.stages, value(q).size
         weighted = lambda weights, arrays: jnp.tensordot(weights, arrays, axes=1)
@@ -95,18 +110,34 @@ class LobattoIIIAB(Constrained):
             on = jax.vmap(mech.constraint)(positions[1:])
             return jnp.concatenate([(split(unknown)[0] - moved(forces)).ravel(), on.ravel()])
 
-        start = jnp.multiply.outer(jnp.sum(a, axis=1)[1:], mech.displacement(moving, dt))
-        unknown, converged = newton(residual, jnp.concatenate([start.ravel(), (guess * dt**2).ravel()]), jnp.max(jnp.abs(here)))
+        def displaced(unknown: Array, change: Array) -> Array:
+            """What a change of the unknowns moves: the stages, and by their forces the next momentum. The multipliers
+            themselves are known only to the rounding of g over the square of the smallest singular value of G."""
+            moves, multipliers = split(change)
+            positions = jnp.concatenate([here[None], here + split(unknown)[0]])
+            pulls = jax.vmap(mech.constraint_force)(positions[:-1], multipliers)
+            return jnp.concatenate([moves.ravel(), (dt**2 * jax.vmap(mech.velocity)(pulls)).ravel()])
+
+        # F = f − Gᵀλ is smooth along the motion, where λ need not be: the stages are guessed from the last of them.
+        start = moved(jnp.broadcast_to(carry.force, (s - 1, *here.shape)))
+        guess = jnp.concatenate([start.ravel(), (carry.multipliers * dt**2).ravel()])
+        solve = least_squares_solve if self._dependent else dense_solve
+        size = jnp.maximum(jnp.max(jnp.abs(here)), jnp.max(jnp.abs(start)))
+        unknown, converged = newton(residual, guess, size, solve, displaced)
         positions, forces = stages(unknown)
         q = q + moved(forces)[-1]
         p = p + dt * (weighted(b[:-1], forces) + b[-1] * mech.force(positions[-1]))
         if mech.system.constraint is not None:
             p = self.tangent(mech, q, p)
-        return q, p, split(unknown)[1], jnp.where((status == 0) & ~converged, OFF, status)
+        status = jnp.where((carry.status == 0) & ~converged, OFF, carry.status)
+        return Collocated(q, p, split(unknown)[1], forces[-1], status)
 
-    def output(self, mech: Mechanics, carry: Carry) -> State:
-        q, p, *_ = carry
-        return State(q, p) if mech.system.constraint is None else self.shown(mech, q, p)
+    @property
+    def _dependent(self) -> bool:
+        return self.manifold is not None and self.manifold.plan.kind == "least-squares"
 
-    def status(self, carry: Carry) -> Array:
-        return carry[3]
+    def output(self, mech: Mechanics, carry: Collocated) -> State:
+        return State(carry.q, carry.p) if mech.system.constraint is None else self.shown(mech, carry.q, carry.p)
+
+    def status(self, carry: Collocated) -> Array:
+        return carry.status

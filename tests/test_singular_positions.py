@@ -1,0 +1,226 @@
+"""Constraints that lose rank on the way, are redundant, change their sparsity, or are stated in any units."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from mechanisms import bricard, four_bars, four_bars_exact, moved_by_least_squares, third_crank, third_crank_exact
+
+import geomint as gm
+
+COMPOSED = gm.Composition(gm.Rattle(), order=4)
+
+
+def run(mechanism, method, steps, t_end, **more):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return gm.simulate(*mechanism, method=method, dt=t_end / steps, t_end=t_end, **more)
+
+
+# --- through singular positions -------------------------------------------------------------------------------------
+@pytest.mark.parametrize("steps", [1298, 2000, 4999])
+def test_four_bars_pass_their_singular_positions(steps):
+    """IFToMM's N-four-bar, N = 2, to t = 10: all bars are in line six times on the way. At T/dt = 1298 Newton used to end on
+    another branch without a word."""
+    seen = run(four_bars(2), COMPOSED, steps, 10.0)
+    exact = four_bars_exact(2, seen.t)
+    error = np.max(np.abs(seen.q - exact), axis=(1, 2))
+    assert np.max(error) < 3e-4 * (1000 / steps) ** 4
+    assert np.max(np.abs(seen.energy_error)) < 2e-3 * (1000 / steps) ** 4
+    assert np.max(np.abs(np.diff(seen.energy_error))) < 1e-3 * (1000 / steps) ** 4  # no jump
+    assert np.max(np.abs(seen.constraint_residual)) < 1e-14
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", np.round(np.geomspace(1000, 20_000, 15)).astype(int).tolist())
+@pytest.mark.parametrize("order", [2, 4, 6])
+def test_four_bars_at_fifteen_steps(order, steps):
+    method = gm.Rattle() if order == 2 else gm.Composition(gm.Rattle(), order=order)
+    seen = run(four_bars(2), method, steps, 10.0)
+    error = np.max(np.abs(seen.q - four_bars_exact(2, seen.t)))
+    assert error < {2: 2e-2, 4: 3e-4, 6: 1e-6}[order] * (1000 / steps) ** order + 2e-8
+    assert np.max(np.abs(np.diff(seen.energy_error))) < {2: 0.1, 4: 1e-3, 6: 1e-5}[order] * (1000 / steps) ** order + 1e-7
+
+
+@pytest.mark.slow
+def test_forty_four_bars():
+    seen = run(four_bars(40), COMPOSED, 2000, 20.0, save_every=20)
+    assert np.max(np.abs(seen.q - four_bars_exact(40, seen.t))) < 1e-5
+    assert np.max(np.abs(seen.energy_error)) < 1e-3
+
+
+@functools.cache
+def from_the_singular_position():
+    """Started with all bars in line, which no method can tell from redundant constraints."""
+    mechanism = four_bars(2)
+    feet = mechanism.q0 - [0.0, 1.0]
+    start = mechanism._replace(q0=feet + [1.0, 0.0], v0=np.broadcast_to([0.0, 5.0], feet.shape).copy())
+    return start, run(start, COMPOSED, 100, 1.0)
+
+
+def test_a_start_in_the_singular_position():
+    _, seen = from_the_singular_position()
+    assert "rank 4 of 5" in seen.solver
+    np.testing.assert_allclose(seen.q, four_bars_exact(2, seen.t, angle=0.0, rate=5.0), rtol=0, atol=1e-5)
+    assert np.max(np.abs(seen.energy_error)) < 1e-4
+
+
+@pytest.mark.parametrize("engine", ["native", "xla"])
+def test_a_step_that_ends_in_the_singular_position(engine, tmp_path):
+    """Back from where the run above went, on and through: symmetric methods land where it began, to rounding."""
+    start, there = from_the_singular_position()
+    back = start._replace(q0=there.q[-1], v0=-there.v[-1])
+    with pytest.warns(UserWarning, match=r"t = 1(\.0\d*)?: constraints .* depend on each other .* singular position"):
+        seen = gm.simulate(*back, method=COMPOSED, dt=0.01, t_end=2.0, engine=engine)
+    assert np.max(np.abs(seen.q[100] - start.q0)) < 1e-8
+    np.testing.assert_allclose(seen.q[100:], four_bars_exact(2, there.t, angle=0.0, rate=-5.0), rtol=0, atol=1e-5)
+    assert np.max(np.abs(np.diff(seen.energy_error))) < 1e-4
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gm.simulate(*back, method=COMPOSED, dt=0.01, t_end=0.5, engine=engine, output=tmp_path / "run.h5")
+        resumed = gm.resume(tmp_path / "run.h5", system=back.system, t_end=2.0, engine=engine)
+    assert np.array_equal(resumed.q, seen.q)
+    assert np.array_equal(resumed.p, seen.p)
+
+
+# --- redundant constraints ------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("method", "steps", "bound"),
+    [
+        (gm.Composition(gm.Rattle(), order=8), 250, 1e-9),
+        (gm.LobattoIIIAB(3), 1000, 1e-6),
+        (gm.SymmetricMultistep(6), 1000, 1e-6),
+        (gm.Shake(), 1000, 2e-3),
+    ],
+    ids=lambda x: getattr(x, "name", ""),
+)
+def test_a_third_crank(method, steps, bound):
+    """Redundant everywhere, and twice through the singular position in line."""
+    seen = run(third_crank(), method, steps, 5.0)
+    assert "rank 3 of 4" in seen.solver
+    exact = third_crank_exact(seen.t)
+    assert np.min(exact[:, 0, 1]) < -0.9  # below the feet: it has passed the position in line
+    assert np.max(np.abs(seen.q - exact)) < bound
+
+
+def test_a_frame_with_one_bar_too_many():
+    """A rigid square with both diagonals swings as the square with one of them does."""
+    corners = np.array([[0.3, -0.2], [1.3, -0.2], [1.3, -1.2], [0.3, -1.2]])
+    sides = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2), (1, 3)]
+    lengths = [float(np.linalg.norm(corners[i] - corners[j])) for i, j in sides]
+    held = lambda k: gm.Distances([((0.0, 0.0), 0), *sides[:k]], [float(np.linalg.norm(corners[0])), *lengths[:k]])
+    systems = [gm.System(lambda q: jnp.sum(q[:, 1]), constraint=held(k)) for k in (5, 6)]
+    plain, stiff = (run((system, corners, 0 * corners), gm.Rattle(), 500, 5.0, save_every=50) for system in systems)
+    assert "rank 6 of 7" in stiff.solver
+    np.testing.assert_allclose(stiff.q, plain.q, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(stiff.constraint_forces, plain.constraint_forces, rtol=0, atol=1e-8)
+
+
+@pytest.mark.slow
+def test_bricard():
+    mechanism = bricard()
+    seen = run(mechanism, gm.Composition(gm.Rattle(), order=8), 500, 10.0, save_every=50)
+    assert "rank 23 of 24" in seen.solver
+    assert np.ptp(seen.q[:, 0, 1]) > 0.4
+    np.testing.assert_allclose(seen.q[1:], moved_by_least_squares(mechanism, seen.t[1:]), rtol=0, atol=1e-8)
+    assert np.max(np.abs(seen.energy_error)) < 1e-9
+    assert np.max(np.abs(seen.constraint_residual)) < 1e-13
+
+
+# --- sparsity that changes ------------------------------------------------------------------------------------------
+def test_a_pattern_that_changes_on_the_way():
+    """Two points on circles of their own, until the first is at x > ½: then its position changes the second circle."""
+
+    def circles(q):
+        beyond = jnp.maximum(q[0, 0] - 0.5, 0.0) ** 3
+        return jnp.stack([jnp.sum(q[0] ** 2) - 1, jnp.sum(q[1] ** 2) - 1 - beyond])
+
+    start = (gm.System(lambda q: jnp.sum(q[:, 1]), constraint=circles), np.array([[0.0, 1.0], [0.6, -0.8]]), np.array([[1.0, 0.0], [0.8, 0.6]]))
+    seen = run(start, gm.Rattle(), 200, 2.0)
+    assert "independent blocks" in seen.solver
+    assert np.max(seen.q[:, 0, 0]) > 0.9
+    assert np.max(np.abs(seen.velocity_residual)) < 1e-13
+    dense = run(start, gm.Rattle(solver="dense"), 200, 2.0)
+    np.testing.assert_allclose(seen.q, dense.q, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(seen.p, dense.p, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(seen.multipliers, dense.multipliers, rtol=0, atol=1e-9)
+
+
+# --- units ----------------------------------------------------------------------------------------------------------
+def in_units(length, factor=1.0):
+    """A double pendulum whose unit of length is `length`, and whose second rod is stated times `factor`."""
+    params = {"length": length, "factor": factor}
+
+    def rods(q, params):
+        both = jnp.stack([jnp.sum(q[0] ** 2), jnp.sum((q[1] - q[0]) ** 2)]) - params["length"] ** 2
+        return both * jnp.stack([1.0, params["factor"]])
+
+    system = gm.System(lambda q, params: params["length"] * jnp.sum(q[:, 1]), constraint=rods, params=params)
+    q0 = np.array([[0.6, -0.8], [1.4, -1.4]])
+    v0 = 0.3 * np.array([[0.8, 0.6], [1.4, 1.4]])
+    return system, length * q0, length * v0
+
+
+@pytest.mark.parametrize("method", [gm.Rattle(), gm.LobattoIIIAB(3), gm.SymmetricMultistep(6)], ids=lambda m: m.name)
+def test_units_do_not_matter(method):
+    go = lambda *units: gm.simulate(*in_units(*units), method=method, dt=0.02, t_end=1.0, engine="xla")
+    expected = go(1.0).q
+    for length in (1e-12, 1e-10, 1e-5, 1e3, 1e7, 1e12):
+        np.testing.assert_allclose(go(length).q / length, expected, rtol=0, atol=1e-11)
+    for factor in (1e-8, 1e-3, 1e7, 1e8):
+        seen = go(1.0, factor)
+        assert "least squares" not in str(seen.solver)
+        np.testing.assert_allclose(seen.q, expected, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("length", [1e-12, 1e-10, 1e-5, 1.0, 1e12])
+@pytest.mark.parametrize("factor", [1e-8, 1.0, 1e8])
+def test_projection_in_any_units(length, factor):
+    system, q0, v0 = in_units(length, factor)
+    q, v = gm.project(system, q0 * [[1.05], [0.97]], v0)
+    rods = np.sum(np.diff(q, axis=0, prepend=np.zeros((1, 2))) ** 2, axis=1)
+    np.testing.assert_allclose(rods, length**2, rtol=3e-15)
+    assert np.max(np.abs(q - q0)) < 0.1 * length
+    arms, moving = np.diff(q, axis=0, prepend=np.zeros((1, 2))), np.diff(v, axis=0, prepend=np.zeros((1, 2)))
+    assert np.max(np.abs(np.sum(arms * moving, axis=1))) < 1e-14 * length**2
+
+
+@pytest.mark.parametrize("length", [1e-10, 1e-5, 1.0, 1e8])
+def test_a_start_off_the_constraint_in_any_units(length):
+    system, q0, v0 = in_units(length)
+    go = lambda q, v: gm.simulate(system, q, v, method=gm.Rattle(), dt=0.01, t_end=0.01, engine="xla")
+    with pytest.raises(gm.InputError, match=r"do not satisfy the constraint.*gm.project"):
+        go(q0 * 0.5, v0)
+    with pytest.raises(gm.InputError, match="do not satisfy"):
+        go(q0 * (1 + 1e-7), v0)  # a few parts in 1e7 off
+    with pytest.raises(gm.InputError, match="do not satisfy"):
+        go(q0, v0 + 1e-6 * length)
+    assert len(go(q0 * (1 + 1e-10), v0)) == 2
+    far = gm.System(lambda q: 0.0 * q[0], constraint=lambda q: jnp.atleast_1d((q[0] - 1e3) ** 2 + q[1] ** 2 - 1e-10))
+    with pytest.raises(gm.InputError, match="do not satisfy"):
+        gm.simulate(far, np.array([1e3 + 0.5e-5, 0.0]), method=gm.Rattle(), dt=0.01, t_end=0.01)
+
+
+# --- constraints that can't be held ---------------------------------------------------------------------------------
+def test_the_square_of_a_constraint_is_told():
+    """(r² − 1)² = 0: its gradient vanishes on the circle, and no smaller step helps."""
+    system = gm.System(lambda q: q[1], constraint=lambda q: jnp.atleast_1d((jnp.sum(q**2) - 1) ** 2))
+    for angle in (0.0, 0.7):
+        q0 = np.array([np.sin(angle), -np.cos(angle)])
+        with pytest.raises(gm.InputError, match="constraint 0 vanishes .* without the square"):
+            gm.simulate(system, q0, method=gm.Rattle(), dt=0.01, t_end=1.0)
+    with pytest.raises(gm.InputError, match="without the square"):
+        gm.simulate(system, gm.project(system, np.array([0.1, -1.1]))[0], method=gm.Rattle(), dt=0.01, t_end=1.0)
+
+
+def test_positions_are_solved_to_rounding():
+    """Newton's method must not end early: a residual of 1e-12 a step adds up to a drift."""
+    seen = gm.models.triple_pendulum()
+    for engine in ("native", "xla"):
+        found = gm.simulate(seen.system, seen.q0, seen.v0, method=gm.Rattle(), dt=0.02, t_end=40.0, save_every=20, engine=engine)
+        assert np.max(np.abs(found.constraint_residual)) < 1e-14
+        assert np.max(np.abs(found.velocity_residual)) < 1e-14
