@@ -11,9 +11,10 @@ from .filtered import Filtered, Newmark, PushforwardNewmark, SimplifiedZhangSkee
 from .gauss import Gauss, ImplicitMidpoint
 from .lobatto import LobattoIIIAB
 from .multistep import SymmetricMultistep
-from .oscillatory import FILTERS, IMEX, RESPA, Gautschi, Impulse, MollifiedImpulse, Trigonometric
+from .oscillatory import IMEX, RESPA
 from .runge_kutta import RungeKutta4
 from .splitting import TABLES, KickDrift, MultiStage, Splitting, SymplecticEuler, Verlet
+from .trigonometric import FILTERS, Gautschi, Impulse, MollifiedImpulse, Trigonometric
 from .variational import Variational
 
 
