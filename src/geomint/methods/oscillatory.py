@@ -32,7 +32,7 @@ from ..mechanics import Mechanics
 from ..polynomials import degree
 from ..system import System
 from .base import Carry, Method, State, Traits, register
-from .planning import concrete, plan_for, start_key
+from .planning import concrete, not_covered, plan_for, start_key
 from .splitting import SMALL
 
 UNSOLVED = 1
@@ -78,7 +78,7 @@ def is_quadratic(starts: Sequence[tuple[Any, Any]]) -> bool:
 
 def _affine(system: System, q: np.ndarray) -> bool:
     with jax.ensure_compile_time_eval():
-        return bool(_bend(system, jnp.asarray(q, float)) < AFFINE)
+        return not bent(system, jnp.asarray(q, float))
 
 
 @jax.jit
@@ -99,6 +99,11 @@ def _bend(system: System, q: Array) -> Array:
 
     worst = jnp.max(jax.vmap(at)(lengths, random))
     return jnp.where(jnp.isfinite(worst), worst, jnp.inf)
+
+
+def bent(system: System, q: Array) -> Array:
+    """Whether W is seen not to be quadratic around q."""
+    return ~(_bend(system, q) < AFFINE)
 
 
 def _stiffness_product(system: System, x: Array, v: Array) -> Array:
@@ -127,6 +132,9 @@ class Oscillatory(Method):
         n = int(np.prod(np.shape(starts[0][1])))
         quadratic = quadratic_everywhere(*starts[0]) if self.quadratic is None else self.quadratic
         return dataclasses.replace(self, plan=plan_for(_stiffness_product, starts, n, self.solver), quadratic=quadratic)
+
+    def misfits(self, system: Any, q: Any, own_params: bool) -> np.ndarray:
+        return not_covered(_stiffness_product, self.plan, system, q, own_params)
 
     @property
     def linear_solver(self) -> str | None:

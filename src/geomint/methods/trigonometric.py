@@ -36,8 +36,9 @@ from ..errors import InputError, nearest
 from ..linalg import Plan
 from ..mechanics import Mechanics
 from ..system import System
-from .base import Carry, State, Traits, register
-from .oscillatory import _TRAITS, Oscillatory, is_quadratic
+from .base import State, Traits, register
+from .oscillatory import _TRAITS, Oscillatory, bent, is_quadratic
+from .planning import over_members
 
 BENT = 1
 DENSE = 600  # coordinates up to which the fast part is diagonalised
@@ -222,6 +223,10 @@ class Trigonometric(Oscillatory):
         if np.size(starts[0][1]) > DENSE and not _diagonal(ready.plan):
             raise InputError(f"{self.name} diagonalises the fast part, here of {np.size(starts[0][1])} coordinates, more than {DENSE}; use IMEX, which need not.")
         return ready
+
+    def misfits(self, system: Any, q: Any, own_params: bool) -> np.ndarray:
+        others = super().misfits(system, q, own_params)
+        return others if self.quadratic else others | np.asarray(over_members(bent, own_params, system, q))
 
     def flow(self, mech: Mechanics, a: Array, h: Array) -> Flow:
         """Everything that a step of length h applies, about a."""

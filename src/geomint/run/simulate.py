@@ -11,7 +11,7 @@ import numpy as np
 
 from ..engines import Clock, Layout, begin, choose
 from ..engines.tiles import Engine, Tiled
-from ..errors import GeomintError, Interrupted, ProcessLost, RunStopped
+from ..errors import GeomintError, InputError, Interrupted, ProcessLost, RunStopped
 from ..lagrange import derive
 from ..mechanics import Mechanics
 from ..methods import Method, as_method
@@ -27,6 +27,9 @@ from .reducing import Reducing, bare
 from .sinks import Disk, Memory
 from .summary import taken_from
 from .trajectory import Checkpoint, Trajectory
+
+SAMPLE = 6  # members of an ensemble that a method looks at before the run
+ROUNDS = 6  # in which the sample may double, where other members do not fit
 
 
 def simulate(
@@ -91,11 +94,32 @@ def _checked(system: Any, method: Any) -> Method:
 
 
 def prepared(method: Method, system: Stated, q: Any, spread: str) -> Method:
-    """The method after its look at the system; for an ensemble, at a sample of its members."""
+    """The method after its look at the system; for an ensemble, at a sample of its members that stands for all of them."""
     if spread == "one":
         return method.prepare([(system, q)])
-    sample = sorted({round(x) for x in np.linspace(0, len(q) - 1, 6)})
-    return method.prepare([(system.member(i) if spread == "states and params" else system, q[i]) for i in sample])
+    own_params = spread == "states and params"
+    sample, others = _spread_out(np.arange(len(q)), SAMPLE), None
+    for _ in range(ROUNDS):
+        starts = [(system.member(i) if own_params else system, q[i]) for i in sample]
+        try:
+            ready = method.prepare(starts)
+        except InputError as error:
+            if others is None:
+                raise
+            raise InputError(f"{error} So it is for some members of the ensemble, the first of them number {others[0]}.") from None
+        others = np.flatnonzero(ready.misfits(system, q, own_params)) if len(sample) < len(q) else sample[:0]
+        if not len(others):
+            return ready
+        sample = np.union1d(sample, _spread_out(others, len(sample)))
+    raise InputError(
+        f"{method.name}: the members of this ensemble differ in the structure of their Hessians, which a sample of them does not cover; "
+        "give the method solver='dense' or solver='matrix-free'."
+    )
+
+
+def _spread_out(members: np.ndarray, count: int) -> np.ndarray:
+    """At most `count` of them, from the first to the last."""
+    return members[np.unique(np.linspace(0, len(members) - 1, count).round().astype(int))]
 
 
 def archive_meta(system: Stated, runner: Engine, times: Grid, about: dict[str, Any], q_shape: tuple[int, ...]) -> dict[str, Any]:
