@@ -25,13 +25,15 @@ Carry = PyTree
 
 
 class State(eqx.Module):
-    """A point of phase space at time t, with whatever else a method shows there (multipliers, filtered positions, …)."""
+    """A point of phase space at time t, with whatever else a method shows there (multipliers, filtered positions, …), and perhaps a velocity
+    near the one that belongs to p, from which that is found where L is not quadratic."""
 
     q: Any
     p: Any
     t: Any = 0.0
     key: Any = None
     extras: dict[str, Array] = eqx.field(default_factory=dict)
+    near: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
