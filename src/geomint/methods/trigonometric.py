@@ -106,18 +106,22 @@ class Flow(eqx.Module):
     """All that a step of one length h applies: functions of hΩ, as numbers for each coordinate where Ω² = M⁻¹Hess W is diagonal and as
     matrices where not, and what the constant force b does in that time."""
 
-    about: Array  # a
+    about: Array | None  # a; None for the origin, where Ω² is diagonal
     turn: Array  # cos − 1
     sinc: Array  # h sinc
     sin: Array  # hΩ² sinc
     kick: Array  # ½hψ₁
     fallen: Array  # −h² c₂ b
     gained: Array  # −h sinc b
-    averaged: tuple[Array, Array] | None  # φ − 1 and −h²χ b, where φ is not 1
+    averaged: tuple[Array, Array] | None  # φ and a − h²χ b, where φ is not 1
+
+    def displacement(self, q: Array) -> Array:
+        """x. The origin does for a diagonal Ω², which treats each coordinate by itself. Matrices lose digits in proportion to x."""
+        return q if self.about is None else q - self.about
 
     def positions(self, q: Array) -> Array:
         """Φq."""
-        return q if self.averaged is None else q + (_applied(self.averaged[0], q - self.about) + self.averaged[1])
+        return q if self.averaged is None else _applied(self.averaged[0], self.displacement(q)) + self.averaged[1]
 
 
 def _applied(function: Array, x: Array) -> Array:
@@ -229,16 +233,17 @@ class Trigonometric(Oscillatory):
         return others if self.quadratic else others | np.asarray(over_members(bent, own_params, system, q))
 
     def flow(self, mech: Mechanics, a: Array, h: Array) -> Flow:
-        """Everything that a step of length h applies, about a."""
-        modes, filters = Modes.of(mech, a, _diagonal(self.plan)), FILTERS[self.filter]
+        """Everything that a step of length h applies; a is some point, at which W is looked at."""
+        diagonal = _diagonal(self.plan)
+        modes, filters = Modes.of(mech, a, diagonal), FILTERS[self.filter]
         of = lambda f: modes.function(lambda squares: f(h**2 * squares))
-        constant = mech.velocity(mech.fast_gradient(a))
+        constant = mech.velocity(mech.fast_gradient(a)) - (modes.squares * a if diagonal else 0.0)
         averaged = None
         if filters.chi is not None:
-            averaged = of(lambda z: filters.phi(z) - 1), -(h**2) * _applied(of(filters.chi), constant)
+            averaged = of(filters.phi), (0.0 if diagonal else a) - h**2 * _applied(of(filters.chi), constant)
         sine = h * of(sinc)
         return Flow(
-            a, of(lambda z: -z * c2(z)), sine, of(lambda z: z * sinc(z)) / h, 0.5 * h * of(lambda z: filters.psi(z) / sinc(z)),
+            None if diagonal else a, of(lambda z: -z * c2(z)), sine, of(lambda z: z * sinc(z)) / h, 0.5 * h * of(lambda z: filters.psi(z) / sinc(z)),
             -(h**2) * _applied(of(c2), constant), -_applied(sine, constant), averaged,
         )  # fmt: skip
 
@@ -263,19 +268,19 @@ class Trigonometric(Oscillatory):
         return Turning(state.q, state.p, self._kick(mech, flow, state.q), flow, check)
 
     def rescale(self, mech: Mechanics, carry: Turning, dt: Array) -> Turning:
-        flow = self.flow(mech, carry.flow.about, dt)
+        flow = self.flow(mech, jax.lax.stop_gradient(value(carry.q)), dt)
         return carry._replace(kick=self._kick(mech, flow, carry.q), flow=flow)
 
     def step(self, mech: Mechanics, carry: Turning, dt: Array) -> Turning:
         q, p, kick, flow, check = carry
-        x, u = value(q) - flow.about, mech.velocity(p) + kick
+        x, u = flow.displacement(value(q)), mech.velocity(p) + kick
         q = q + (_applied(flow.turn, x) + _applied(flow.sinc, u) + flow.fallen)
         turned = _applied(flow.turn, u) - _applied(flow.sin, x) + flow.gained
         after = self._kick(mech, flow, q)
         if check is not None:
             affine, status = check
             check = affine, jnp.where((status == 0) & affine.broken(mech, value(q)), BENT, status)
-        return Turning(q, p + mech.momentum(turned + (kick + after)), after, flow, check)
+        return Turning(q, p + mech.momentum((turned + kick) + after), after, flow, check)
 
     def output(self, mech: Mechanics, carry: Turning) -> State:
         return State(carry.q, carry.p)
