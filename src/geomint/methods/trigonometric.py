@@ -20,6 +20,7 @@ Battin, An Introduction to the Mathematics and Methods of Astrodynamics, chapter
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -101,6 +102,14 @@ FILTERS: dict[str, Filters] = {
 SYMPLECTIC = ("deuflhard", "garcia-archilla")
 
 
+@functools.cache
+def _flow_functions(filter: str) -> tuple[Function, ...]:
+    """Of z: cos − 1, sinc, z sinc, c₂, ψ₁ and, where φ is not 1, φ and χ."""
+    psi, phi, chi = FILTERS[filter]
+    always = (lambda z: -z * c2(z), sinc, lambda z: z * sinc(z), c2, lambda z: psi(z) / sinc(z))
+    return always if chi is None else (*always, phi, chi)
+
+
 # --- the flow of W --------------------------------------------------------------------------------------------------
 class Flow(eqx.Module):
     """All that a step of one length h applies: functions of hΩ, as numbers for each coordinate where Ω² = M⁻¹Hess W is diagonal and as
@@ -132,34 +141,57 @@ def _diagonal(plan: Plan | None) -> bool:
     return plan is not None and plan.kind == "blocks" and plan.order is not None and plan.order.shape[1] == 1
 
 
-class Modes(NamedTuple):
-    """Ω² = left · diag(squares) · right, right = left⁻¹; without left and right where it is diagonal."""
+def _spectrum(matrix: Array) -> tuple[Array, Array]:
+    """Eigenvalues and eigenvectors of a symmetric matrix."""
+    squares, modes = jnp.linalg.eigh(matrix)
+    # What rounding alone makes of a motion without stiffness is none: a weak spring would hold it, or drive it away.
+    return jnp.where(jnp.abs(squares) > 1e-12 * jnp.max(jnp.abs(squares)), squares, 0.0), modes
 
-    squares: Array
-    left: Array | None = None
-    right: Array | None = None
 
-    @classmethod
-    def of(cls, mech: Mechanics, a: Array, diagonal: bool) -> Modes:
-        """Of W at a; anywhere, since it is quadratic."""
-        if diagonal:
-            return cls(mech.velocity(mech.fast_hessian_product(a, jnp.ones_like(a))))
-        flat = lambda f: lambda v: f(v.reshape(a.shape)).ravel()
-        identity = jnp.eye(a.size, dtype=a.dtype)
-        lower = jnp.linalg.cholesky(jax.vmap(flat(mech.momentum))(identity))
-        half = jax.scipy.linalg.solve_triangular(lower, jax.vmap(flat(lambda v: mech.fast_hessian_product(a, v)))(identity), lower=True)
-        squares, modes = jnp.linalg.eigh(jax.scipy.linalg.solve_triangular(lower, half.T, lower=True))
-        # What rounding alone makes of a motion without stiffness is none: a weak spring would hold it, or drive it away.
-        squares = jnp.where(jnp.abs(squares) > 1e-12 * jnp.max(jnp.abs(squares)), squares, 0.0)
-        return cls(squares, jax.scipy.linalg.solve_triangular(lower, modes, lower=True, trans=1), (lower @ modes).T)
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _matrix_functions(functions: tuple[Function, ...], matrix: Array) -> tuple[Array, ...]:
+    """f(Z) − f(0) of a symmetric Z, for several f. Derivatives of eigenvectors have poles where eigenvalues coincide, as they do for the two
+    directions of a spring in the plane; the derivative of f(Z) has none. Second derivatives need distinct eigenvalues."""
+    squares, modes = _spectrum(matrix)
+    return tuple((modes * (f(squares) - f(jnp.zeros_like(squares)))) @ modes.T for f in functions)
 
-    def function(self, f: Function) -> Array:
-        """f(Ω²)."""
-        if self.left is None or self.right is None:
-            return f(self.squares)
-        # f(0) apart: what no force reaches is then moved exactly.
-        origin = f(jnp.zeros((), self.squares.dtype))
-        return origin * jnp.eye(self.squares.size, dtype=self.squares.dtype) + (self.left * (f(self.squares) - origin)) @ self.right
+
+@_matrix_functions.defjvp
+def _derivative(functions: tuple[Function, ...], at: tuple[Array], by: tuple[Array]) -> tuple[Any, Any]:
+    """V (F ∘ VᵀdZ V) Vᵀ with the divided differences F_ij = (f(z_i) − f(z_j))/(z_i − z_j) (Daleckii and Krein)."""
+    squares, modes = _spectrum(at[0])
+    turned = modes.T @ by[0] @ modes
+    apart = squares[:, None] - squares[None, :]
+    middle = 0.5 * (squares[:, None] + squares[None, :])
+    near = jnp.abs(apart) < 1e-4 * jnp.maximum(1.0, jnp.sqrt(jnp.abs(middle)))  # f changes over a length of √z
+
+    def divided(f: Function) -> Array:
+        values, slopes = f(squares), jax.jvp(f, (middle,), (jnp.ones_like(middle),))[1]
+        return jnp.where(near, slopes, (values[:, None] - values[None, :]) / jnp.where(near, 1.0, apart))
+
+    return _matrix_functions(functions, at[0]), tuple(modes @ (divided(f) * turned) @ modes.T for f in functions)
+
+
+def functions_of(functions: tuple[Function, ...], mech: Mechanics, a: Array, h: Array, diagonal: bool) -> tuple[Array, ...]:
+    """f(h²Ω²) for each f, with Ω² at a; anywhere, since W is quadratic."""
+    if diagonal:
+        squares = mech.velocity(mech.fast_hessian_product(a, jnp.ones_like(a)))
+        return tuple(f(h**2 * squares) for f in functions)
+    lower, matrix = _weighted(mech, a)
+    solved = functools.partial(jax.scipy.linalg.solve_triangular, lower, lower=True, trans=1)
+    identity, origin = jnp.eye(a.size, dtype=a.dtype), jnp.zeros((), a.dtype)
+    # f(0) apart: what no force reaches is then moved exactly.
+    return tuple(f(origin) * identity + solved(x @ lower.T) for f, x in zip(functions, _matrix_functions(functions, h**2 * matrix), strict=True))
+
+
+def _weighted(mech: Mechanics, a: Array) -> tuple[Array, Array]:
+    """L and L⁻¹KL⁻ᵀ, M = LLᵀ and K = Hess W(a)."""
+    flat = lambda f: lambda v: f(v.reshape(a.shape)).ravel()
+    identity = jnp.eye(a.size, dtype=a.dtype)
+    lower = jnp.linalg.cholesky(jax.vmap(flat(mech.momentum))(identity))
+    half = jax.scipy.linalg.solve_triangular(lower, jax.vmap(flat(lambda v: mech.fast_hessian_product(a, v)))(identity), lower=True)
+    matrix = jax.scipy.linalg.solve_triangular(lower, half.T, lower=True)
+    return lower, 0.5 * (matrix + matrix.T)
 
 
 class Affine(eqx.Module):
@@ -234,26 +266,23 @@ class Trigonometric(Oscillatory):
 
     def flow(self, mech: Mechanics, a: Array, h: Array) -> Flow:
         """Everything that a step of length h applies; a is some point, at which W is looked at."""
-        diagonal = _diagonal(self.plan)
-        modes, filters = Modes.of(mech, a, diagonal), FILTERS[self.filter]
-        of = lambda f: modes.function(lambda squares: f(h**2 * squares))
-        constant = mech.velocity(mech.fast_gradient(a)) - (modes.squares * a if diagonal else 0.0)
+        diagonal, filters = _diagonal(self.plan), FILTERS[self.filter]
+        wanted = _flow_functions(self.filter)
+        turn, sine, restoring, fall, kick, *average = functions_of(wanted, mech, a, h, diagonal)
+        constant = mech.velocity(mech.fast_gradient(a) - (mech.fast_hessian_product(a, a) if diagonal else 0.0))
         averaged = None
         if filters.chi is not None:
-            averaged = of(filters.phi), (0.0 if diagonal else a) - h**2 * _applied(of(filters.chi), constant)
-        sine = h * of(sinc)
-        return Flow(
-            None if diagonal else a, of(lambda z: -z * c2(z)), sine, of(lambda z: z * sinc(z)) / h, 0.5 * h * of(lambda z: filters.psi(z) / sinc(z)),
-            -(h**2) * _applied(of(c2), constant), -_applied(sine, constant), averaged,
-        )  # fmt: skip
+            averaged = average[0], (0.0 if diagonal else a) - h**2 * _applied(average[1], constant)
+        about = None if diagonal else a
+        return Flow(about, turn, h * sine, restoring / h, 0.5 * h * kick, -(h**2) * _applied(fall, constant), -h * _applied(sine, constant), averaged)
 
     def warn(self, system: System, q: Any, dt: float) -> None:
         """ψ₁ = ψ/sinc has poles where hω is a multiple of π, unless ψ has the same zeros."""
         if self.filter not in ("gautschi", "hochbruck-lubich"):
             return
         mech, q = Mechanics(system, np.shape(q)), jnp.asarray(q, float)
-        squares = dt**2 * Modes.of(mech, q, _diagonal(self.plan)).squares
-        if not float(jnp.max(jnp.abs(FILTERS[self.filter].psi(squares) / sinc(squares)))) < 100:
+        first = functions_of(_flow_functions(self.filter)[4:5], mech, q, jnp.asarray(dt, float), _diagonal(self.plan))[0]
+        if not float(jnp.max(jnp.abs(first))) < 100:
             warnings.warn(f"hω is near a multiple of π, where {self.name} has a pole; change dt a little, or take Trigonometric('hairer-lubich').", stacklevel=4)
 
     def _kick(self, mech: Mechanics, flow: Flow, q: Any) -> Array:
