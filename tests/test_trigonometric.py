@@ -135,7 +135,7 @@ def at(t, matrix, force, q, v):
 
 
 # --- affine and unstable fast parts ---------------------------------------------------------------------------------
-@pytest.mark.parametrize("method", [gm.Impulse(), gm.Trigonometric("hochbruck-lubich"), pytest.param(gm.Gautschi(), marks=pytest.mark.slow)], ids=lambda m: m.name)
+@pytest.mark.parametrize("method", [gm.Impulse(), *(pytest.param(m, marks=pytest.mark.slow) for m in (gm.Trigonometric("hochbruck-lubich"), gm.Gautschi()))], ids=lambda m: m.name)
 def test_a_constant_force_and_a_saddle(method):
     """W = 50q₀² + q₁ − ½q₂²: q₀ oscillates, q₁ falls (to −2 at t = 2), q₂ = cosh t; and the same turned, where nothing is diagonal."""
     matrix, force = np.diag([100.0, 0.0, -1.0]), np.array([0.0, 1.0, 0.0])
@@ -157,6 +157,7 @@ def test_the_same_for_the_methods_that_do_not_follow_it_exactly(method):
     np.testing.assert_allclose(run.q[-1], [0.0, -2.0, np.cosh(2.0)], atol=3e-4)
 
 
+@pytest.mark.slow
 def test_a_weight_on_a_spring_on_a_circle():
     """Rattle(IMEX()) with a constant force and a negative stiffness in its fast part, against Rattle with short steps."""
     fast = lambda q: 8.0 * jnp.sum((q[1] - q[0]) ** 2) + q[1, 1] - 0.5 * q[1, 0] ** 2
@@ -190,6 +191,7 @@ def test_the_derivative_of_a_matrix_function_has_no_pole_where_eigenvalues_coinc
         np.testing.assert_allclose(found, quotient, rtol=1e-7, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_gradients_by_the_stiffness():
     """A spring in the plane, whose two frequencies are equal, beside motions without stiffness."""
     q0 = np.array([[0.3, 0.5], [0.1, -0.4]])
@@ -230,8 +232,8 @@ def test_imex_takes_its_general_form_then():
     slow, fast = jax.vmap(mech.slow_force)(jnp.asarray(run.q)), jax.vmap(mech.fast_gradient)(jnp.asarray(0.5 * (run.q[1:] + run.q[:-1])))
     moved = np.diff(run.q, axis=0) / h
     np.testing.assert_allclose(run.p[:-1], moved - 0.5 * h * slow[:-1] + 0.5 * h * fast, atol=1e-9)
+    on_circle = gm.System(lambda q: q[0], fast=wall, constraint=lambda q: jnp.sum(q**2)[None] - 1)
     with pytest.raises(gm.InputError, match="polynomial of degree two"):
-        on_circle = gm.System(lambda q: q[0], fast=wall, constraint=lambda q: jnp.sum(q**2)[None] - 1)
         gm.simulate(on_circle, [1.0, 0.0], method=gm.Rattle(gm.IMEX()), dt=0.1, t_end=1.0)
 
 
@@ -270,6 +272,7 @@ def test_a_member_whose_fast_part_is_not_quadratic_is_refused():
         gm.ensemble(PAIRED, STARTS, params=one_other("bend", 5.0), method=gm.Impulse(), dt=0.02, t_end=1.0)
 
 
+@pytest.mark.slow
 def test_many_structures():
     """Each member couples another pair: the sample grows until it covers all of them, or nothing is assumed any more."""
     pairs = np.array([(i, j) for i in range(40) for j in range(i)])[::20]

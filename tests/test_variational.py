@@ -135,7 +135,7 @@ def relativistic(q0, times):
         (gm.Variational("galerkin", 3), 20.0, 1e-6),  # p up to 201, v to 1 − 1.2e-5
         *(pytest.param(m, q0, b, marks=pytest.mark.slow) for m, q0, b in [
             (gm.Variational("trapezoid"), 2.0, 1e-3), (gm.Variational("galerkin", 2), 2.0, 1e-7), (gm.Variational("galerkin", 5), 20.0, 1e-9),
-            (gm.Composition(gm.Variational(), 4), 2.0, 1e-7), (gm.Variational(), 200.0, 0.5),
+            (gm.Composition(gm.Variational(), 4), 2.0, 1e-7),
         ]),
     ],
     ids=lambda x: getattr(x, "name", str(x)),
@@ -143,7 +143,7 @@ def relativistic(q0, times):
 def test_a_relativistic_oscillator(method, start, bound):
     """L = −√(1 − v²) − ½q²: p = v/√(1 − v²) passes 1, where Newton's method from v = 0 leaves the range of v."""
     run = gm.simulate(RELATIVISTIC, [start], method=method, dt=0.02, t_end=20.0)
-    q, p = relativistic(start, run.t)
+    q = relativistic(start, run.t)[0]
     assert np.max(np.abs(run.p)) == pytest.approx(np.sqrt((1 + 0.5 * start**2) ** 2 - 1), rel=1e-3)
     np.testing.assert_allclose(run.q[:, 0], q, atol=bound)
     np.testing.assert_allclose(run.v[:, 0], (run.p / np.sqrt(1 + run.p**2))[:, 0], rtol=1e-14, atol=1e-15)
@@ -151,6 +151,7 @@ def test_a_relativistic_oscillator(method, start, bound):
     assert np.max(np.abs(run.energy_error)) < 20 * bound
 
 
+@pytest.mark.slow
 def test_gradients_and_members_of_a_relativistic_oscillator():
     go = lambda v: gm.simulate(RELATIVISTIC, jnp.array([2.0]), v, method=gm.Variational(), dt=0.05, t_end=3.0)
     last = jax.jit(lambda v: go(v).q[-1, 0] + go(v).energy[-1])
@@ -159,7 +160,8 @@ def test_gradients_and_members_of_a_relativistic_oscillator():
     np.testing.assert_allclose(jax.grad(last)(v)[0], quotient, rtol=1e-6)
     several = gm.ensemble(RELATIVISTIC, [[2.0], [0.1], [2.0]], [[0.9], [0.0], [0.999999]], method=gm.Variational(), dt=0.05, t_end=3.0)
     np.testing.assert_allclose(several.q[0], go(np.array([0.9])).q, rtol=1e-13)
-    assert several.energy[2, 0] == pytest.approx(1 / np.sqrt(1 - 0.999999**2) + 2, rel=1e-12)
+    np.testing.assert_allclose(several.energy, np.sqrt(1 + several.p[..., 0] ** 2) + 0.5 * several.q[..., 0] ** 2, rtol=1e-13)
+    assert several.p[2, 0, 0] == pytest.approx(1 / np.sqrt(2e-6), rel=1e-6)
 
 
 def test_a_lagrangian_whose_mass_vanishes_at_rest(tmp_path):
@@ -175,7 +177,7 @@ def test_a_lagrangian_whose_mass_vanishes_at_rest(tmp_path):
 
 
 def test_a_momentum_without_a_velocity():
-    """L = √(1 + v²) − cosh-like growth of p by a force: ∂L/∂v = v/√(1 + v²) stays below 1, and p does not."""
+    """L = √(1 + v²) + .4q: ∂L/∂v = v/√(1 + v²) stays below 1, and p = .4t does not."""
     system = gm.LagrangianSystem(lambda q, v: jnp.sum(jnp.sqrt(1 + v**2)) + 0.4 * jnp.sum(q))
     with pytest.raises(gm.RunStopped, match="∂L/∂v|discrete Euler–Lagrange") as stopped:
         gm.simulate(system, [0.0], [0.0], method=gm.Variational("trapezoid"), dt=0.02, t_end=5.0)
