@@ -133,13 +133,18 @@ def relativistic(q0, times):
     [
         (gm.Variational(), 2.0, 4e-4),
         (gm.Variational("galerkin", 3), 20.0, 1e-6),  # p up to 201, v to 1 − 1.2e-5
-        *(pytest.param(m, q0, b, marks=pytest.mark.slow) for m, q0, b in [
-            (gm.Variational("trapezoid"), 2.0, 1e-3), (gm.Variational("galerkin", 2), 2.0, 1e-7), (gm.Variational("galerkin", 5), 20.0, 1e-9),
-            (gm.Composition(gm.Variational(), 4), 2.0, 1e-7),
-        ]),
+        *(
+            pytest.param(m, q0, b, marks=pytest.mark.slow)
+            for m, q0, b in [
+                (gm.Variational("trapezoid"), 2.0, 1e-3),
+                (gm.Variational("galerkin", 2), 2.0, 1e-7),
+                (gm.Variational("galerkin", 5), 20.0, 1e-9),
+                (gm.Composition(gm.Variational(), 4), 2.0, 1e-7),
+            ]
+        ),
     ],
     ids=lambda x: getattr(x, "name", str(x)),
-)  # fmt: skip
+)
 def test_a_relativistic_oscillator(method, start, bound):
     """L = −√(1 − v²) − ½q²: p = v/√(1 − v²) passes 1, where Newton's method from v = 0 leaves the range of v."""
     run = gm.simulate(RELATIVISTIC, [start], method=method, dt=0.02, t_end=20.0)
@@ -158,9 +163,13 @@ def test_gradients_and_members_of_a_relativistic_oscillator():
     v, e = jnp.array([0.9]), 1e-6
     quotient = (last(v + e) - last(v - e)) / (2 * e)
     np.testing.assert_allclose(jax.grad(last)(v)[0], quotient, rtol=1e-6)
-    several = gm.ensemble(RELATIVISTIC, [[2.0], [0.1], [2.0]], [[0.9], [0.0], [0.999999]], method=gm.Variational(), dt=0.05, t_end=3.0)
+    several = gm.ensemble(
+        RELATIVISTIC, [[2.0], [0.1], [2.0]], [[0.9], [0.0], [0.999999]], method=gm.Variational(), dt=0.05, t_end=3.0
+    )
     np.testing.assert_allclose(several.q[0], go(np.array([0.9])).q, rtol=1e-13)
-    np.testing.assert_allclose(several.energy, np.sqrt(1 + several.p[..., 0] ** 2) + 0.5 * several.q[..., 0] ** 2, rtol=1e-13)
+    np.testing.assert_allclose(
+        several.energy, np.sqrt(1 + several.p[..., 0] ** 2) + 0.5 * several.q[..., 0] ** 2, rtol=1e-13
+    )
     assert several.p[2, 0, 0] == pytest.approx(1 / np.sqrt(2e-6), rel=1e-6)
 
 
@@ -197,16 +206,26 @@ def test_velocities_with_a_magnetic_term():
 
 # --- what penalize keeps --------------------------------------------------------------------------------------------
 def test_penalize_keeps_what_was_stated():
-    """Every field but those that it replaces; a gradient by hand of the old fast part goes on to count, beside the springs."""
+    """Every field but those that it replaces; a gradient by hand of the old fast part goes on to count, beside the
+    springs."""
     system = gm.System(
-        lambda q, k: k * q[1], mass=np.array([1.0, 2.0]), constraint=lambda q, k: q[:1] ** 2 + q[1:] ** 2 - 1, fast=lambda q, k: 3.0 * jnp.sum(q**4), symmetries=gm.Rotation((0, 1)),
-        params=2.0, overrides={"gradient": lambda q, k: jnp.array([0.0, 1.0]) * k, "fast_gradient": lambda q, k: 12.0 * q**3}, watch={"size": lambda q, p, k: jnp.sum(q**2)}, origin="pendulum()",
-    )  # fmt: skip
+        lambda q, k: k * q[1],
+        mass=np.array([1.0, 2.0]),
+        constraint=lambda q, k: q[:1] ** 2 + q[1:] ** 2 - 1,
+        fast=lambda q, k: 3.0 * jnp.sum(q**4),
+        symmetries=gm.Rotation((0, 1)),
+        params=2.0,
+        overrides={"gradient": lambda q, k: jnp.array([0.0, 1.0]) * k, "fast_gradient": lambda q, k: 12.0 * q**3},
+        watch={"size": lambda q, p, k: jnp.sum(q**2)},
+        origin="pendulum()",
+    )
     free = gm.penalize(system, 30.0)
     replaced = {"constraint", "fast", "overrides", "origin"}
     for field in dataclasses.fields(system):
         if field.name not in replaced:
-            assert getattr(free, field.name) is getattr(system, field.name) or jax.tree.all(jax.tree.map(np.array_equal, getattr(free, field.name), getattr(system, field.name))), field.name
+            assert getattr(free, field.name) is getattr(system, field.name) or jax.tree.all(
+                jax.tree.map(np.array_equal, getattr(free, field.name), getattr(system, field.name))
+            ), field.name
     assert free.constraint is None
     assert free.origin is None
     q, mech = jnp.array([0.8, -0.9]), gm.Mechanics(free, (2,))
@@ -215,4 +234,9 @@ def test_penalize_keeps_what_was_stated():
     np.testing.assert_allclose(mech.force(q), -(jax.grad(stiff)(q) + 12.0 * q**3 + jnp.array([0.0, 2.0])), rtol=1e-13)
     run = gm.simulate(free, [1.0, 0.0], method=gm.Verlet(), dt=0.001, t_end=0.2, save_every=20)
     np.testing.assert_allclose(run.watched["size"], 1.0, atol=0.02)  # the springs hold it near the circle
-    assert "gradient" in gm.penalize(gm.System(constraint=lambda q: q[:1], potential=jnp.sum, overrides={"gradient": jnp.ones_like}), 1.0).overrides
+    assert (
+        "gradient"
+        in gm.penalize(
+            gm.System(constraint=lambda q: q[:1], potential=jnp.sum, overrides={"gradient": jnp.ones_like}), 1.0
+        ).overrides
+    )

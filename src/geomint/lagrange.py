@@ -24,8 +24,8 @@ from .system import Stated, System, as_floats, as_function, checked_symmetries, 
 class LagrangianSystem(Stated):
     """A system by its Lagrangian.
 
-    lagrangian:  L(q, v) -> scalar, or L(q, v, params); ∂²L/∂v² must be invertible. It need not be quadratic in v, nor have a value for
-                 every v (a relativistic particle).
+    lagrangian:  L(q, v) -> scalar, or L(q, v, params); ∂²L/∂v² must be invertible. It need not be
+                 quadratic in v, nor have a value for every v (a relativistic particle).
     constraint:  g(q) -> (m,), holonomic.
     force:       f(q, v, t) -> an array like q: friction, drives, controls. Work is done, energy is not conserved.
     symmetries, params, watch: as for System.
@@ -66,8 +66,8 @@ class LagrangianMechanics(Derived):
         return jax.grad(self.lagrangian, argnums=1)(value(q), value(v))
 
     def velocity_at(self, q: Position, p: Position, near: Array | None = None) -> Array:
-        """v with ∂L/∂v(q, v) = p: a linear system where L is quadratic in v by its program; else by damped Newton steps from a velocity
-        near it. NaN where there is no such v, or none is found."""
+        """v with ∂L/∂v(q, v) = p: a linear system where L is quadratic in v by its program; else by damped Newton
+        steps from a velocity near it. NaN where there is no such v, or none is found."""
         q, p = value(q), value(p)
         momentum = lambda v: self.momentum_at(q, v)
         if self.quadratic_in_velocity(q):
@@ -84,8 +84,8 @@ class LagrangianMechanics(Derived):
 
     @staticmethod
     def _velocity_to_start_from(momentum: Callable[[Array], Array], p: Array, near: Array | None) -> Array:
-        """The velocity nearby. Where none is known, or L has no value there: of 0 and multiples of p, the one whose momentum is nearest to p.
-        (At 0 alone, ∂²L/∂v² may be singular, as for L = v⁴.)"""
+        """The velocity nearby. Where none is known, or L has no value there: of 0 and multiples of p, the one whose
+        momentum is nearest to p. (At 0 alone, ∂²L/∂v² may be singular, as for L = v⁴.)"""
         multiples = jnp.asarray([0.0, *4.0 ** np.arange(-6, 7)], p.dtype)
         candidates = jnp.multiply.outer(multiples, p)
         miss = jax.vmap(lambda v: jnp.max(jnp.abs(momentum(v) - p)))(candidates)

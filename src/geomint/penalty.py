@@ -60,7 +60,8 @@ def penalize(system: System, omega: float) -> System:
     if system.fast is not None and "fast_gradient" in system.overrides:
         overrides["fast_gradient"] = PenaltyGradient(system.constraint, omega, system.overrides["fast_gradient"])
     # All that is not named here stays as it was stated; the model of an archive (origin) is another system.
-    return dataclasses.replace(system, constraint=None, fast=Penalty(system.constraint, omega, system.fast), overrides=overrides, origin=None)
+    fast = Penalty(system.constraint, omega, system.fast)
+    return dataclasses.replace(system, constraint=None, fast=fast, overrides=overrides, origin=None)
 
 
 def recover_multipliers(run: Trajectory, window: float) -> np.ndarray:

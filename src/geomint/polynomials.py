@@ -1,9 +1,9 @@
 """Bounds on the degree of a function as a polynomial, read from its JAX program.
 
-A quadratic fast part allows methods that are wrong for any other. Sampling its gradient near the start can't exclude that it is
-another function elsewhere (`jnp.where`, a spring with a limit); the program of the function can. Every operation is replaced by a
-rule on degrees: a sum has the largest degree of its terms, a product the sum of them. What has no rule counts as "no polynomial",
-so that a finite degree is a proof, and an infinite one says nothing.
+A quadratic fast part allows methods that are wrong for any other. Sampling its gradient near the start can't exclude
+that it is another function elsewhere (`jnp.where`, a spring with a limit); the program of the function can. Every
+operation is replaced by a rule on degrees: a sum has the largest degree of its terms, a product the sum of them. What
+has no rule counts as "no polynomial", so that a finite degree is a proof, and an infinite one says nothing.
 """
 
 from __future__ import annotations
@@ -30,11 +30,17 @@ class Degree(NamedTuple):
 NUMBER = Degree(0)
 UNKNOWN = Degree(math.inf)
 
-MOVED = {"broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "slice", "rev", "copy", "copy_p", "name", "optimization_barrier", "neg"}
+MOVED = {
+    "broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "slice", "rev", "copy", "copy_p", "name",
+    "optimization_barrier", "neg",
+}  # fmt: skip
 SUMS = {"add", "add_any", "sub", "reduce_sum", "cumsum", "concatenate", "pad", "stack", "split"}
 PRODUCTS = {"mul", "dot_general", "conv_general_dilated"}
 # operation -> which operands are data; all others are places, which must be numbers. Of select_n, all but the first.
-PLACED = {"gather": (0,), "dynamic_slice": (0,), "dynamic_update_slice": (0, 1), "scatter": (0, 2), "scatter-add": (0, 2), "select_n": None}
+PLACED = {
+    "gather": (0,), "dynamic_slice": (0,), "dynamic_update_slice": (0, 1), "scatter": (0, 2), "scatter-add": (0, 2),
+    "select_n": None,
+}  # fmt: skip
 
 
 def degree(function: Callable[..., Any], *arguments: Any) -> float:
@@ -120,7 +126,8 @@ def _power(x: Degree, exponent: float) -> Degree:
 
 
 def _scan(equation: Any, operands: list[Degree]) -> list[Degree]:
-    """The degrees of what is carried grow until they stay; those that still grow after a few rounds have no bound here."""
+    """The degrees of what is carried grow until they stay; those that still grow after a few rounds have no bound
+    here."""
     constants, carried = scan_sizes(equation)
     carry = operands[constants : constants + carried]
     for _ in range(4):

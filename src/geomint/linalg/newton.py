@@ -72,9 +72,12 @@ def newton(residual: Residual, start: Array, scale: Array, linear_solve: LinearS
     return _root(residual, start, scale, solve, linear_solve)
 
 
-def newton_within(residual: Residual, start: Array, safe: Array, scale: Array, linear_solve: LinearSolve = dense_solve) -> Solution:
-    """As `newton`, for a residual that is finite in a part of space only: a step that leaves it is halved until it does not. `safe` is a
-    point inside, in whose direction a start outside is moved. Where nothing leaves, the iterations are those of `newton`."""
+def newton_within(
+    residual: Residual, start: Array, safe: Array, scale: Array, linear_solve: LinearSolve = dense_solve
+) -> Solution:
+    """As `newton`, for a residual that is finite in a part of space only: a step that leaves it is halved until it
+    does not. `safe` is a point inside, in whose direction a start outside is moved. Where nothing leaves, the
+    iterations are those of `newton`."""
 
     class At(NamedTuple):
         x: Array
@@ -96,7 +99,8 @@ def newton_within(residual: Residual, start: Array, safe: Array, scale: Array, l
             step = jnp.where(finite, -change, 0.5 * s.step)
             inside = jnp.where(finite, s.x, s.inside)
             # A halved step says nothing about convergence.
-            return At(inside + step, inside, step, jnp.where(finite, jnp.max(jnp.abs(change)), jnp.inf), jnp.where(finite, s.size, jnp.inf), s.count + 1)
+            size, before = jnp.where(finite, jnp.max(jnp.abs(change)), jnp.inf), jnp.where(finite, s.size, jnp.inf)
+            return At(inside + step, inside, step, size, before, s.count + 1)
 
         infinite = jnp.asarray(jnp.inf, x.dtype)
         end = jax.lax.while_loop(unfinished, advance, At(x, safe, x - safe, infinite, infinite, jnp.zeros((), int)))
@@ -108,9 +112,10 @@ def newton_within(residual: Residual, start: Array, safe: Array, scale: Array, l
 def inverse(function: Residual, right: Array, start: Array) -> Solution:
     """x with function(x) = right by damped Newton steps from `start`, where the function must be finite.
 
-    A step is halved until the next correction with the same matrix is shorter than the step's own, which also keeps x where the
-    function is finite (Deuflhard, Newton Methods for Nonlinear Problems, section 3.3: the natural monotonicity test, the same in all
-    units). Converged is a correction at the rounding of x, or at what the rounding of `right` makes of it.
+    A step is halved until the next correction with the same matrix is shorter than the step's own, which also keeps x
+    where the function is finite (Deuflhard, Newton Methods for Nonlinear Problems, section 3.3: the natural
+    monotonicity test, the same in all units). Converged is a correction at the rounding of x, or at what the rounding
+    of `right` makes of it.
     """
     n, shape = right.size, right.shape
 

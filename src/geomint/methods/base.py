@@ -25,8 +25,8 @@ Carry = PyTree
 
 
 class State(eqx.Module):
-    """A point of phase space at time t, with whatever else a method shows there (multipliers, filtered positions, …), and perhaps a velocity
-    near the one that belongs to p, from which that is found where L is not quadratic."""
+    """A point of phase space at time t, with whatever else a method shows there (multipliers, filtered positions, …),
+    and perhaps a velocity near the one that belongs to p, from which that is found where L is not quadratic."""
 
     q: Any
     p: Any
@@ -131,8 +131,8 @@ class Method(eqx.Module):
         return self
 
     def misfits(self, system: Any, q: Any, own_params: bool) -> np.ndarray:
-        """Which members of an ensemble do not fit what `prepare` found from a sample of them. q and, if own_params, the params of the system
-        lead with the member axis."""
+        """Which members of an ensemble do not fit what `prepare` found from a sample of them. q and, if own_params,
+        the params of the system lead with the member axis."""
         return np.zeros(len(q), bool)
 
     def for_straight_code(self, many: bool) -> Method:

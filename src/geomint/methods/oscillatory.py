@@ -5,8 +5,8 @@
 
 Methods with the exact flow of a quadratic W are in `trigonometric`.
 
-For a W that is a polynomial of degree two, which its program tells, IMEX is Verlet with the mass M + (h²/4) Hess W: no resonance, stable for every frequency
-as long as h is a stable step for V alone.
+For a W that is a polynomial of degree two, which its program tells, IMEX is Verlet with the mass M + (h²/4) Hess W:
+no resonance, stable for every frequency as long as h is a stable step for V alone.
 
 References: Stern, Grinspun, Multiscale Model. Simul. 7 (2009) 1779; Tuckerman, Berne, Martyna, J. Chem. Phys. 97 (1992) 1990;
 Hairer, Lubich, Wanner, chapter XIII.
@@ -56,7 +56,8 @@ def _remembered(cache: dict[Any, bool], key: Any, look: Callable[[], bool]) -> b
 
 
 def quadratic_everywhere(system: Any, q: Any) -> bool:
-    """Whether W is a polynomial of degree two at most by its program: for all q, all params and all members of an ensemble."""
+    """Whether W is a polynomial of degree two at most by its program: for all q, all params and all members of an
+    ensemble."""
     by_hand = "fast_gradient" in system.overrides
 
     def gradient_or_energy(x: Array, stated: Any) -> Array:
@@ -64,12 +65,14 @@ def quadratic_everywhere(system: Any, q: Any) -> bool:
         return mech.fast_gradient(x) if by_hand else mech.fast_potential(x)
 
     where = jax.ShapeDtypeStruct(np.shape(q), jnp.result_type(float))
-    key = jax.tree.structure(system), tuple((np.shape(x), jnp.result_type(x)) for x in jax.tree.leaves(system)), where.shape
+    leaves = tuple((np.shape(x), jnp.result_type(x)) for x in jax.tree.leaves(system))
+    key = jax.tree.structure(system), leaves, where.shape
     return _remembered(_proved, key, lambda: degree(gradient_or_energy, where, system) <= (1 if by_hand else 2))
 
 
 def is_quadratic(starts: Sequence[tuple[Any, Any]]) -> bool:
-    """Whether ∇W is an affine function of q: by its program, or else at random points around the starts, near and far."""
+    """Whether ∇W is an affine function of q: by its program, or else at random points around the starts, near and
+    far."""
     if quadratic_everywhere(*starts[0]):
         return True
     look = lambda: all(_affine(*concrete(*start, np.random.default_rng(1))) for start in starts)
@@ -83,11 +86,12 @@ def _affine(system: System, q: np.ndarray) -> bool:
 
 @jax.jit
 def _bend(system: System, q: Array) -> Array:
-    """How far ∇W is from an affine function around q, relative to its changes: the largest |∇W(q+a) + ∇W(q+b) − ∇W(q+a+b) − ∇W(q)| for
-    displacements a, b near and far, in units of q and in units of 1."""
+    """How far ∇W is from an affine function around q, relative to its changes: the largest |∇W(q+a) + ∇W(q+b) −
+    ∇W(q+a+b) − ∇W(q)| for displacements a, b near and far, in units of q and in units of 1."""
     gradient = Mechanics(system, q.shape).fast_gradient
     unit = jnp.max(jnp.abs(q), initial=0.0)
-    lengths = jnp.multiply.outer(jnp.stack([jnp.where(unit > 0, unit, 1.0), jnp.maximum(unit, 1.0)]), np.array([1e-2, 1.0, 30.0])).ravel()
+    units = jnp.stack([jnp.where(unit > 0, unit, 1.0), jnp.maximum(unit, 1.0)])
+    lengths = jnp.multiply.outer(units, np.array([1e-2, 1.0, 30.0])).ravel()
     random = np.random.default_rng(11).normal(size=(lengths.size, 2, *q.shape))
     base = gradient(q)
 
@@ -168,9 +172,9 @@ class IMEX(Oscillatory):
     """Variational implicit-explicit method: p⁺ = p − (h/2)∇V(q); the midpoint rule with W from (q, p⁺) to (q', p⁻);
     p' = p⁻ − (h/2)∇V(q').
 
-    For a W that is quadratic by its program this is p ← p + (h/2)f(q), q ← q + h(M + (h²/4)Hess W)⁻¹p, p ← p + (h/2)f(q), f = −∇(V + W): one
-    factorisation for each length of step. Otherwise the midpoint is found by Newton's method, with the structure of Hess W.
-    Not unconditionally stable for a W that is not quadratic.
+    For a W that is quadratic by its program this is p ← p + (h/2)f(q), q ← q + h(M + (h²/4)Hess W)⁻¹p, p ← p +
+    (h/2)f(q), f = −∇(V + W): one factorisation for each length of step. Otherwise the midpoint is found by Newton's
+    method, with the structure of Hess W. Not unconditionally stable for a W that is not quadratic.
     """
 
     failures: ClassVar[dict[int, str]] = {UNSOLVED: "Newton's method for the implicit midpoint of the fast part did not converge; try a smaller dt"}

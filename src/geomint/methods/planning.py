@@ -35,13 +35,15 @@ BATCH = 1024  # members looked at in one go
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def over_members(look: Callable[[Any, Array], Array], own_params: bool, system: Any, q: Array) -> Array:
-    """look(system, q) for every member of an ensemble, whose params lead with the member axis where they have their own."""
+    """look(system, q) for every member of an ensemble, whose params lead with the member axis where they have their
+    own."""
     if not own_params:
         return jax.lax.map(lambda x: look(system, x), q, batch_size=BATCH)
-    return jax.lax.map(lambda member: look(system.with_params(member[0]), member[1]), (system.params, q), batch_size=BATCH)
+    with_own = lambda member: look(system.with_params(member[0]), member[1])
+    return jax.lax.map(with_own, (system.params, q), batch_size=BATCH)
 
 
-@functools.cache
+@functools.lru_cache(64)
 def _beyond(product: Product, plan: Plan) -> Callable[[Any, Array], Array]:
     v = np.random.default_rng(23).uniform(0.5, 1.5, plan.n)
 
@@ -54,7 +56,8 @@ def _beyond(product: Product, plan: Plan) -> Callable[[Any, Array], Array]:
 
 
 def not_covered(product: Product, plan: Plan | None, system: Any, q: Any, own_params: bool) -> np.ndarray:
-    """Which members of an ensemble have entries of K at their start that a plan found from a sample of the members leaves out."""
+    """Which members of an ensemble have entries of K at their start that a plan found from a sample of the members
+    leaves out."""
     if plan is None or not plan.assembled:
         return np.zeros(len(q), bool)
     return np.asarray(over_members(_beyond(product, plan), own_params, system, q))

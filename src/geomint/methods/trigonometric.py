@@ -7,14 +7,15 @@ With ∇W(q) = M(Ω²(q − a) + b) about any point a, x = q − a and g = −M�
     v' = cos(hΩ) u − hΩ² sinc(hΩ) x − h sinc(hΩ) b + ½hψ₁(hΩ) g(Φq')
     Φq = a + φ(hΩ) x − h² χ(hΩ) b
 
-with c₂ = (1 − cos)/x² and χ = (1 − φ)/x²: kicks by filtered slow forces, and between them the motion of W alone. Where W has a rest
-position, a + φx − h²χb is φ applied to the distance from it. All functions are even, so they are written as functions of z = (hω)²,
-an eigenvalue of h²M⁻¹Hess W. A negative stiffness gives a negative z and hyperbolic functions; a constant force along a motion
-without stiffness gives z = 0 and a parabola.
+with c₂ = (1 − cos)/x² and χ = (1 − φ)/x²: kicks by filtered slow forces, and between them the motion of W alone.
+Where W has a rest position, a + φx − h²χb is φ applied to the distance from it. All functions are even, so they are
+written as functions of z = (hω)², an eigenvalue of h²M⁻¹Hess W. A negative stiffness gives a negative z and
+hyperbolic functions; a constant force along a motion without stiffness gives z = 0 and a parabola.
 
-References: Hairer, Lubich, Wanner, Geometric Numerical Integration, chapter XIII.2, where the filters are methods (A) to (E) and (G);
-García-Archilla, Sanz-Serna, Skeel, SIAM J. Sci. Comput. 20 (1998) 930; Grimm, Hochbruck, J. Phys. A 39 (2006) 5495; Stumpff's functions:
-Battin, An Introduction to the Mathematics and Methods of Astrodynamics, chapter 4.
+References: Hairer, Lubich, Wanner, Geometric Numerical Integration, chapter XIII.2, where the filters are methods (A)
+to (E) and (G); García-Archilla, Sanz-Serna, Skeel, SIAM J. Sci. Comput. 20 (1998) 930; Grimm, Hochbruck, J. Phys. A
+39 (2006) 5495; Stumpff's functions: Battin, An Introduction to the Mathematics and Methods of Astrodynamics, chapter
+4.
 """
 
 from __future__ import annotations
@@ -48,13 +49,14 @@ TERMS = 10  # of a series for |z| ≤ 1: the next one is 1/20! = 4e-19
 
 # --- functions of z = x² --------------------------------------------------------------------------------------------
 def _entire(z: Array, k: int, circular: Callable[[Array], Array], hyperbolic: Callable[[Array], Array]) -> Array:
-    """Stumpff's function c_k(z) = Σ (−z)ʲ/(2j + k)!: by its series near 0, which is differentiable there; else by circular(√z) or
-    hyperbolic(√−z)."""
+    """Stumpff's function c_k(z) = Σ (−z)ʲ/(2j + k)!: by its series near 0, which is differentiable there; else by
+    circular(√z) or hyperbolic(√−z)."""
     z = jnp.asarray(z, float)
     near, series = jnp.where(jnp.abs(z) <= 1, z, 0.0), jnp.zeros_like(z)
     for j in reversed(range(TERMS)):
         series = (-1) ** j / math.factorial(2 * j + k) + near * series
-    root = lambda far, x: jnp.sqrt(jnp.where(far, x, 1.0))  # where it is not used, its derivative must be finite all the same
+    # Where a branch is not used, its derivative must be finite all the same.
+    root = lambda far, x: jnp.sqrt(jnp.where(far, x, 1.0))
     return jnp.where(z > 1, circular(root(z > 1, z)), jnp.where(z < -1, hyperbolic(root(z < -1, -z)), series))
 
 
@@ -95,7 +97,11 @@ FILTERS: dict[str, Filters] = {
     "gautschi": Filters(lambda z: sinc(z / 4) ** 2),
     "deuflhard": Filters(sinc),
     "garcia-archilla": Filters(lambda z: sinc(z) ** 2, sinc, c3),
-    "hochbruck-lubich": Filters(lambda z: sinc(z / 4) ** 2, lambda z: sinc(z) * (1 + _sine(z) / 3), lambda z: c3(z) - sinc(z) * sinc(z / 4) ** 2 / 12),
+    "hochbruck-lubich": Filters(
+        lambda z: sinc(z / 4) ** 2,
+        lambda z: sinc(z) * (1 + _sine(z) / 3),
+        lambda z: c3(z) - sinc(z) * sinc(z / 4) ** 2 / 12,
+    ),
     "hairer-lubich": Filters(lambda z: sinc(z) ** 2),
     "grimm-hochbruck": Filters(lambda z: sinc(z) ** 3, sinc, c3),
 }
@@ -112,8 +118,8 @@ def _flow_functions(filter: str) -> tuple[Function, ...]:
 
 # --- the flow of W --------------------------------------------------------------------------------------------------
 class Flow(eqx.Module):
-    """All that a step of one length h applies: functions of hΩ, as numbers for each coordinate where Ω² = M⁻¹Hess W is diagonal and as
-    matrices where not, and what the constant force b does in that time."""
+    """All that a step of one length h applies: functions of hΩ, as numbers for each coordinate where Ω² = M⁻¹Hess W
+    is diagonal and as matrices where not, and what the constant force b does in that time."""
 
     about: Array | None  # a; None for the origin, where Ω² is diagonal
     turn: Array  # cos − 1
@@ -125,7 +131,8 @@ class Flow(eqx.Module):
     averaged: tuple[Array, Array] | None  # φ and a − h²χ b, where φ is not 1
 
     def displacement(self, q: Array) -> Array:
-        """x. The origin does for a diagonal Ω², which treats each coordinate by itself. Matrices lose digits in proportion to x."""
+        """x. The origin does for a diagonal Ω², which treats each coordinate by itself. Matrices lose digits in
+        proportion to x."""
         return q if self.about is None else q - self.about
 
     def positions(self, q: Array) -> Array:
@@ -150,8 +157,9 @@ def _spectrum(matrix: Array) -> tuple[Array, Array]:
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _matrix_functions(functions: tuple[Function, ...], matrix: Array) -> tuple[Array, ...]:
-    """f(Z) − f(0) of a symmetric Z, for several f. Derivatives of eigenvectors have poles where eigenvalues coincide, as they do for the two
-    directions of a spring in the plane; the derivative of f(Z) has none. Second derivatives need distinct eigenvalues."""
+    """f(Z) − f(0) of a symmetric Z, for several f. Derivatives of eigenvectors have poles where eigenvalues coincide,
+    as they do for the two directions of a spring in the plane; the derivative of f(Z) has none. Second derivatives
+    need distinct eigenvalues."""
     squares, modes = _spectrum(matrix)
     return tuple((modes * (f(squares) - f(jnp.zeros_like(squares)))) @ modes.T for f in functions)
 
@@ -172,7 +180,9 @@ def _derivative(functions: tuple[Function, ...], at: tuple[Array], by: tuple[Arr
     return _matrix_functions(functions, at[0]), tuple(modes @ (divided(f) * turned) @ modes.T for f in functions)
 
 
-def functions_of(functions: tuple[Function, ...], mech: Mechanics, a: Array, h: Array, diagonal: bool) -> tuple[Array, ...]:
+def functions_of(
+    functions: tuple[Function, ...], mech: Mechanics, a: Array, h: Array, diagonal: bool
+) -> tuple[Array, ...]:
     """f(h²Ω²) for each f, with Ω² at a; anywhere, since W is quadratic."""
     if diagonal:
         squares = mech.velocity(mech.fast_hessian_product(a, jnp.ones_like(a)))
@@ -181,7 +191,8 @@ def functions_of(functions: tuple[Function, ...], mech: Mechanics, a: Array, h: 
     solved = functools.partial(jax.scipy.linalg.solve_triangular, lower, lower=True, trans=1)
     identity, origin = jnp.eye(a.size, dtype=a.dtype), jnp.zeros((), a.dtype)
     # f(0) apart: what no force reaches is then moved exactly.
-    return tuple(f(origin) * identity + solved(x @ lower.T) for f, x in zip(functions, _matrix_functions(functions, h**2 * matrix), strict=True))
+    rest = _matrix_functions(functions, h**2 * matrix)
+    return tuple(f(origin) * identity + solved(x @ lower.T) for f, x in zip(functions, rest, strict=True))
 
 
 def _weighted(mech: Mechanics, a: Array) -> tuple[Array, Array]:
@@ -189,14 +200,15 @@ def _weighted(mech: Mechanics, a: Array) -> tuple[Array, Array]:
     flat = lambda f: lambda v: f(v.reshape(a.shape)).ravel()
     identity = jnp.eye(a.size, dtype=a.dtype)
     lower = jnp.linalg.cholesky(jax.vmap(flat(mech.momentum))(identity))
-    half = jax.scipy.linalg.solve_triangular(lower, jax.vmap(flat(lambda v: mech.fast_hessian_product(a, v)))(identity), lower=True)
+    stiffness = jax.vmap(flat(lambda v: mech.fast_hessian_product(a, v)))(identity)
+    half = jax.scipy.linalg.solve_triangular(lower, stiffness, lower=True)
     matrix = jax.scipy.linalg.solve_triangular(lower, half.T, lower=True)
     return lower, 0.5 * (matrix + matrix.T)
 
 
 class Affine(eqx.Module):
-    """A check that W stays the quadratic function that it is near the start, where its program does not show it: one random
-    combination r of the equations ∇W(q) = ∇W(a) + Hess W(a)(q − a)."""
+    """A check that W stays the quadratic function that it is near the start, where its program does not show it: one
+    random combination r of the equations ∇W(q) = ∇W(a) + Hess W(a)(q − a)."""
 
     about: Array
     slope: Array  # Hess W(a) r
@@ -216,7 +228,8 @@ class Affine(eqx.Module):
         """Whether ∇W(q) is another one, beyond rounding."""
         terms = self.combination(q) * mech.fast_gradient(q)
         off = jnp.abs(jnp.sum(terms) - self.rise - jnp.sum(self.slope * (q - self.about)))
-        scale = jnp.sum(jnp.abs(terms)) + jnp.abs(self.rise) + jnp.sum(jnp.abs(self.slope) * (jnp.abs(q) + jnp.abs(self.about)))
+        reach = jnp.abs(q) + jnp.abs(self.about)
+        scale = jnp.sum(jnp.abs(terms)) + jnp.abs(self.rise) + jnp.sum(jnp.abs(self.slope) * reach)
         return ~(off <= 1e-9 * scale) & jnp.all(jnp.isfinite(q))
 
 
@@ -235,29 +248,36 @@ class Turning(NamedTuple):
 class Trigonometric(Oscillatory):
     """q' = cos(hΩ)q + Ω⁻¹sin(hΩ)v + ½h²Ψg,   v' = −Ω sin(hΩ)q + cos(hΩ)v + ½h(Ψ₀g + Ψ₁g'),   g = −M⁻¹∇V(Φq),
 
-    for a quadratic fast part, by the name of its filters ψ, φ; `gm.methods.FILTERS` lists them, as functions of (hω)². Exact where
-    V = 0, also with a constant force and with negative stiffness in W (hyperbolic functions). A fast part that turns out not to be
-    quadratic on the way stops the run.
+    for a quadratic fast part, by the name of its filters ψ, φ; `gm.methods.FILTERS` lists them, as functions of
+    (hω)². Exact where V = 0, also with a constant force and with negative stiffness in W (hyperbolic functions). A
+    fast part that turns out not to be quadratic on the way stops the run.
     """
 
-    failures: ClassVar[dict[int, str]] = {BENT: "the fast part is quadratic near the start only, and the exact flow of a quadratic one no longer moves it; use IMEX or RESPA"}
+    failures: ClassVar[dict[int, str]] = {
+        BENT: "the fast part is quadratic near the start only, and here its gradient is another one; use IMEX or RESPA"
+    }
     filter: str = eqx.field(static=True, default="hairer-lubich")
 
     def __check_init__(self):
         if self.filter not in FILTERS:
-            raise InputError(f"{type(self).__name__}({self.filter!r}): there is no filter of that name." + nearest(self.filter, FILTERS))
+            what = f"{type(self).__name__}({self.filter!r}): there is no filter of that name."
+            raise InputError(what + nearest(self.filter, FILTERS))
 
     @property
     def traits(self) -> Traits:
         symplectic = self.filter in SYMPLECTIC
-        return dataclasses.replace(_TRAITS, symplectic=symplectic, momentum_maps="all" if symplectic else None, needs=("fast", "quadratic fast"), forces=1)
+        maps, needs = "all" if symplectic else None, ("fast", "quadratic fast")
+        return dataclasses.replace(_TRAITS, symplectic=symplectic, momentum_maps=maps, needs=needs, forces=1)
 
     def prepare(self, starts: Sequence[tuple[Any, Any]]) -> Any:
         ready = super().prepare(starts)
         if not ready.quadratic and not is_quadratic(starts):
-            raise InputError(f"{self.name} follows the exact flow of a quadratic fast part, and this one is not quadratic; use IMEX or RESPA.")
-        if np.size(starts[0][1]) > DENSE and not _diagonal(ready.plan):
-            raise InputError(f"{self.name} diagonalises the fast part, here of {np.size(starts[0][1])} coordinates, more than {DENSE}; use IMEX, which need not.")
+            what = "follows the exact flow of a quadratic fast part, and this one is not quadratic"
+            raise InputError(f"{self.name} {what}; use IMEX or RESPA.")
+        n = np.size(starts[0][1])
+        if n > DENSE and not _diagonal(ready.plan):
+            what = f"diagonalises the fast part, here of {n} coordinates, more than {DENSE}"
+            raise InputError(f"{self.name} {what}; use IMEX, which need not.")
         return ready
 
     def misfits(self, system: Any, q: Any, own_params: bool) -> np.ndarray:
@@ -274,16 +294,19 @@ class Trigonometric(Oscillatory):
         if filters.chi is not None:
             averaged = average[0], (0.0 if diagonal else a) - h**2 * _applied(average[1], constant)
         about = None if diagonal else a
-        return Flow(about, turn, h * sine, restoring / h, 0.5 * h * kick, -(h**2) * _applied(fall, constant), -h * _applied(sine, constant), averaged)
+        fallen, gained = -(h**2) * _applied(fall, constant), -h * _applied(sine, constant)
+        return Flow(about, turn, h * sine, restoring / h, 0.5 * h * kick, fallen, gained, averaged)
 
     def warn(self, system: System, q: Any, dt: float) -> None:
         """ψ₁ = ψ/sinc has poles where hω is a multiple of π, unless ψ has the same zeros."""
         if self.filter not in ("gautschi", "hochbruck-lubich"):
             return
         mech, q = Mechanics(system, np.shape(q)), jnp.asarray(q, float)
-        first = functions_of(_flow_functions(self.filter)[4:5], mech, q, jnp.asarray(dt, float), _diagonal(self.plan))[0]
+        wanted = _flow_functions(self.filter)[4:5]
+        (first,) = functions_of(wanted, mech, q, jnp.asarray(dt, float), _diagonal(self.plan))
         if not float(jnp.max(jnp.abs(first))) < 100:
-            warnings.warn(f"hω is near a multiple of π, where {self.name} has a pole; change dt a little, or take Trigonometric('hairer-lubich').", stacklevel=4)
+            what = f"hω is near a multiple of π, where {self.name} has a pole"
+            warnings.warn(f"{what}; change dt a little, or take Trigonometric('hairer-lubich').", stacklevel=4)
 
     def _kick(self, mech: Mechanics, flow: Flow, q: Any) -> Array:
         """½hψ₁g(Φq)."""
@@ -326,12 +349,14 @@ class _Fixed(Trigonometric):
 
 @register()
 class Impulse(_Fixed):
-    """Deuflhard's impulse method: kicks by V, and between them the exact flow of W. Resonant where hω is a multiple of π."""
+    """Deuflhard's impulse method: kicks by V, and between them the exact flow of W. Resonant where hω is a multiple
+    of π."""
 
 
 @register()
 class MollifiedImpulse(_Fixed):
-    """The impulse method with the slow force of averaged positions, ψ = sinc², φ = sinc (García-Archilla, Sanz-Serna, Skeel)."""
+    """The impulse method with the slow force of averaged positions, ψ = sinc², φ = sinc (García-Archilla, Sanz-Serna,
+    Skeel)."""
 
     filter: str = eqx.field(static=True, default="garcia-archilla", init=False)
 

@@ -73,8 +73,8 @@ def _is_forced(mech: Any) -> bool:
 
 
 class Moving(NamedTuple):
-    """The carry: the state, the control points of the last step (for the next guess), the velocity at its end where it has to be found from
-    p by iteration (for the first guess of that), the clock, work done, status."""
+    """The carry: the state, the control points of the last step (for the next guess), the velocity at its end where
+    it has to be found from p by iteration (for the first guess of that), the clock, work done, status."""
 
     q: Any
     p: Any
@@ -122,7 +122,8 @@ class Variational(Method):
         zero = jnp.zeros((), q.dtype)
         iterated = isinstance(mech, LagrangianMechanics) and not mech.quadratic_in_velocity(q)
         near = jax.lax.stop_gradient(v) if iterated else None
-        return Moving(state.q, state.p, behind, near, Compensated.of(jnp.asarray(state.t, q.dtype)), zero, jnp.zeros((), int))
+        clock = Compensated.of(jnp.asarray(state.t, q.dtype))
+        return Moving(state.q, state.p, behind, near, clock, zero, jnp.zeros((), int))
 
     def rescale(self, mech: Any, carry: Moving, dt: Array) -> Moving:
         fresh = self.init(mech, State(carry.q, carry.p, carry.t.value, near=carry.near), dt)
@@ -156,7 +157,8 @@ class Variational(Method):
         if near is None:
             rest, converged = newton(residual, guess, scale)
         else:  # L may have no value where the last step, continued, ends; it had one at the velocity there
-            rest, converged = newton_within(residual, guess, jnp.multiply.outer(jnp.asarray(r.controls[1:], q.dtype) * dt, near), scale)
+            straight = jnp.multiply.outer(jnp.asarray(r.controls[1:], q.dtype) * dt, near)
+            rest, converged = newton_within(residual, guess, straight, scale)
             near = jax.lax.stop_gradient(along(r.last[None, 1:], rest)[0] / dt)
         by_q, _, velocities = on_nodes(rest)
         work = carry.work
@@ -164,7 +166,8 @@ class Variational(Method):
             work = work + jnp.sum(weights * jax.vmap(mech.outer_force)(q + along(r.values[:, 1:], rest), velocities, times) * velocities)
         # The equations add up to p' − p = h Σ w_i (∂L/∂q + f): an increment, since Σ_j φ_j = 1.
         controls = jnp.concatenate([q[None], q + rest])
-        return Moving(carry.q + rest[-1], carry.p + jnp.sum(by_q, axis=0), controls, near, carry.t + dt, work, jnp.where(converged, carry.status, 1))
+        status = jnp.where(converged, carry.status, 1)
+        return Moving(carry.q + rest[-1], carry.p + jnp.sum(by_q, axis=0), controls, near, carry.t + dt, work, status)
 
     def output(self, mech: Any, carry: Moving) -> State:
         return State(carry.q, carry.p, extras={"work": carry.work} if _is_forced(mech) else {}, near=carry.near)

@@ -78,9 +78,12 @@ def check_seed(seed: Any) -> None:
         raise InputError(f"seed must be an integer, not {seed!r:.100}.")
 
 
-def initial_state(q: Any, p: Any, t0: float, seed: Any, compensated: bool, members: int | None = None, near: Any = None) -> State:
-    """The state that a method's init receives, with a velocity near that of p where one is known. The key of a run is that of its seed. Members of an ensemble with one seed fold their
-    number into it; those with a seed each have the key of a run with that seed."""
+def initial_state(
+    q: Any, p: Any, t0: float, seed: Any, compensated: bool, members: int | None = None, near: Any = None
+) -> State:
+    """The state that a method's init receives, with a velocity near that of p where one is known. The key of a run is
+    that of its seed. Members of an ensemble with one seed fold their number into it; those with a seed each have the
+    key of a run with that seed."""
     wrap = (lambda x: Compensated(x, np.zeros(x.shape, x.dtype))) if compensated else (lambda x: x)
     if members is None:
         return State(wrap(q), wrap(p), np.asarray(t0), _key(int(seed)), near=near)

@@ -12,7 +12,7 @@ import numpy as np
 from ..engines import Clock, Layout, begin, choose
 from ..engines.tiles import Engine, Tiled
 from ..errors import GeomintError, InputError, Interrupted, ProcessLost, RunStopped
-from ..lagrange import LagrangianSystem, derive
+from ..lagrange import LagrangianMechanics, derive
 from ..mechanics import Mechanics
 from ..methods import Method, State, as_method
 from ..system import Stated, System
@@ -74,7 +74,8 @@ def simulate(
         check_on_manifold(system, q, p, "one")
     method = prepared(method, system, q, "one")
     if traced:
-        return _traced(system, method, times, initial_state(q, p, times.t0, seed, compensated, near=near), seed, compensated, output, gradient)
+        state = initial_state(q, p, times.t0, seed, compensated, near=near)
+        return _traced(system, method, times, state, seed, compensated, output, gradient)
     warn_of_lost_digits(system, q.shape)
     method.warn(system, q, times.dt)
     method.check_start(system, q, p)
@@ -105,7 +106,8 @@ def _checked(system: Any, method: Any) -> Method:
 
 
 def prepared(method: Method, system: Stated, q: Any, spread: str) -> Method:
-    """The method after its look at the system; for an ensemble, at a sample of its members that stands for all of them."""
+    """The method after its look at the system; for an ensemble, at a sample of its members that stands for all of
+    them."""
     if spread == "one":
         return method.prepare([(system, q)])
     own_params = spread == "states and params"
@@ -117,14 +119,14 @@ def prepared(method: Method, system: Stated, q: Any, spread: str) -> Method:
         except InputError as error:
             if others is None:
                 raise
-            raise InputError(f"{error} So it is for some members of the ensemble, the first of them number {others[0]}.") from None
+            raise InputError(f"{error} Found at member {others[0]} of the ensemble.") from None
         others = np.flatnonzero(ready.misfits(system, q, own_params)) if len(sample) < len(q) else sample[:0]
         if not len(others):
             return ready
         sample = np.union1d(sample, _spread_out(others, len(sample)))
     raise InputError(
-        f"{method.name}: the members of this ensemble differ in the structure of their Hessians, which a sample of them does not cover; "
-        "give the method solver='dense' or solver='matrix-free'."
+        f"{method.name}: the members of this ensemble differ in the structure of their Hessians, which a sample of "
+        "them does not cover; give the method solver='dense' or solver='matrix-free'."
     )
 
 
@@ -244,9 +246,10 @@ def _why(runner: Engine, times: Grid, good: dict[str, Any], bad: dict[str, Any])
     """A look at the last good state and at the first bad one: is the force singular, has the energy no value, or did the step outgrow its
     stability limit?"""
     if runner.spread == "one" and all(np.all(np.abs(bad[name]) < 1e50) for name in ("q", "p")):  # and not on the way to infinity
-        lost = derive(runner.system, bad["q"].shape).velocity_at(bad["q"], bad["p"]) if isinstance(runner.system, LagrangianSystem) else 0.0
-        if not np.all(np.isfinite(lost)):
-            return "No velocity v with ∂L/∂v(q, v) = p was found there, although q and p are finite: p has left the range of ∂L/∂v, or ∂²L/∂v² is singular. Try a smaller dt."
+        mech = derive(runner.system, bad["q"].shape)
+        if isinstance(mech, LagrangianMechanics) and not np.all(np.isfinite(mech.velocity_at(bad["q"], bad["p"]))):
+            return ("No velocity v with ∂L/∂v(q, v) = p was found there, although q and p are finite: "
+                    "p has left the range of ∂L/∂v, or ∂²L/∂v² is singular. Try a smaller dt.")  # fmt: skip
         return "The energy there is not finite, although q and p are: the motion has left the region where potential has a value (log of a negative number)."
     mech = derive(runner.system, good["q"].shape) if runner.spread == "one" else None
     if isinstance(mech, Mechanics) and not np.all(np.isfinite(mech.force(jnp.asarray(good["q"])))):
@@ -254,7 +257,9 @@ def _why(runner: Engine, times: Grid, good: dict[str, Any], bad: dict[str, Any])
     return f"The state grew beyond all bounds: the step dt = {times.dt:g} is probably too large for the fastest motion (try dt = {times.dt / 4:g}, or an implicit method), or the potential has no lower bound."
 
 
-def _traced(system: Stated, method: Method, times: Grid, state: State, seed: int, compensated: bool, output: Any, gradient: str) -> Trajectory:
+def _traced(
+    system: Stated, method: Method, times: Grid, state: State, seed: int, compensated: bool, output: Any, gradient: str
+) -> Trajectory:
     """The same run with its lengths known at compile time, so that gradients run through it."""
     if output is not None:
         raise GeomintError("output= can't be used inside jax.grad, jax.jit or jax.vmap: the run stays in memory there.")
