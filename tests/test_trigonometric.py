@@ -76,12 +76,12 @@ def problem(kind):
     """V nonlinear and coupled, W = ½(q − r)ᵀK(q − r) with stiff, soft and negative stiffness: the system, M, K, r,
     ∇V."""
     if kind == "diagonal":
-        mass, matrix = np.diag([1.0, 2.0, 0.5]), np.diag([4.0, 900.0, -3.0])
+        mass, matrix = np.diag([1.0, 2.0, 0.5]), np.diag([4.0, 900.0, -40.0])
     else:
         a, b = np.random.default_rng(3).normal(size=(2, 3, 3))
         mass = np.eye(3) + 0.3 * b @ b.T
         turn = np.linalg.qr(a)[0]
-        matrix = turn @ np.diag([500.0, 9.0, -4.0]) @ turn.T
+        matrix = turn @ np.diag([500.0, 9.0, -60.0]) @ turn.T
     rest = np.array([0.5, -1.0, 2.0])
     potential = lambda q: 0.25 * jnp.sum(q**4) + q[0] * q[1] * q[2] + jnp.sin(q[0])
     gradient = lambda q: q**3 + np.array([q[1] * q[2] + np.cos(q[0]), q[0] * q[2], q[0] * q[1]])
