@@ -60,18 +60,13 @@ def _entire(z: Array, k: int, circular: Callable[[Array], Array], hyperbolic: Ca
     return jnp.where(z > 1, circular(root(z > 1, z)), jnp.where(z < -1, hyperbolic(root(z < -1, -z)), series))
 
 
-def cos(z: Array) -> Array:
-    """cos x; cosh |x| for negative z."""
-    return _entire(z, 0, jnp.cos, jnp.cosh)
-
-
 def sinc(z: Array) -> Array:
     """sin x / x; sinh |x| / |x| for negative z."""
     return _entire(z, 1, lambda x: jnp.sin(x) / x, lambda x: jnp.sinh(x) / x)
 
 
 def c2(z: Array) -> Array:
-    """(1 − cos x)/x²."""
+    """(1 − cos x)/x²; (cosh |x| − 1)/|x|² for negative z."""
     return _entire(z, 2, lambda x: 2 * (jnp.sin(x / 2) / x) ** 2, lambda x: 2 * (jnp.sinh(x / 2) / x) ** 2)
 
 
