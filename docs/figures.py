@@ -145,8 +145,9 @@ def theory(method, h=0.1):
     if name == "IMEX":
         return "1 − (h² + x²)/(2 + x²/2)", lambda x: 1 - 0.5 * (h**2 + x**2) / (1 + x**2 / 4)
     if isinstance(method, gm.Trigonometric):
-        psi, phi = gm.methods.FILTERS[method.filter]
-        return "cos x − ½h²ψ(x)φ(x)", lambda x: np.cos(x) - 0.5 * h**2 * np.asarray(psi(x)) * np.asarray(phi(x))
+        filters = gm.methods.FILTERS[method.filter]
+        product = lambda x: np.asarray(filters.psi(x**2)) * np.asarray(filters.phi(x**2))
+        return "cos x − ½h²ψ(x)φ(x)", lambda x: np.cos(x) - 0.5 * h**2 * product(x)
     if name == "RESPA":
         return "product of 2×2 matrices", respa(method.inner, h)
     if name == "LobattoIIIAB":

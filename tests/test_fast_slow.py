@@ -51,6 +51,8 @@ def test_no_gap_is_an_error():
         gm.split_quadratic(gm.System(lambda q: 0.5 * jnp.sum(np.array([1.0, 2.0, 4.0]) * q**2)), np.ones(3))
     with pytest.raises(gm.InputError, match="quadratic fast part"):
         gm.watch_oscillations(WHOLE, FPU.q0)
+    with pytest.raises(gm.InputError, match="nowhere positive"):
+        gm.watch_oscillations(gm.System(lambda q: jnp.sum(q**4), fast=lambda q: q[0] - jnp.sum(q**2)), np.ones(2))
     with pytest.raises(gm.InputError, match="no minimum"):
         gm.split_quadratic(gm.System(lambda q: jnp.sum(q)), np.ones(2))
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 
 import geomint as gm
 from geomint import measure
@@ -113,3 +116,120 @@ def test_gradients_run_through_a_variational_run():
     exact = jax.grad(final)(jnp.asarray([0.1, 0.2]))
     numeric = [(final(np.array([0.1, 0.2]) + d) - final(np.array([0.1, 0.2]) - d)) / 2e-6 for d in 1e-6 * np.eye(2)]
     np.testing.assert_allclose(exact, numeric, rtol=1e-6)
+
+
+# --- Lagrangians that are not quadratic in v ------------------------------------------------------------------------
+RELATIVISTIC = gm.LagrangianSystem(lambda q, v: -jnp.sum(jnp.sqrt(1 - v**2)) - 0.5 * jnp.sum(q**2))
+
+
+def relativistic(q0, times):
+    """q and p of H = √(1 + p²) + ½q², started at rest, by Dormand and Prince's method of order 8."""
+    right = lambda t, y: [y[1] / np.sqrt(1 + y[1] ** 2), -y[0]]
+    return solve_ivp(right, (0, times[-1]), [q0, 0.0], t_eval=times, method="DOP853", rtol=1e-13, atol=1e-13).y
+
+
+@pytest.mark.parametrize(
+    ("method", "start", "bound"),
+    [
+        (gm.Variational(), 2.0, 4e-4),
+        (gm.Variational("galerkin", 3), 20.0, 1e-6),  # p up to 201, v to 1 − 1.2e-5
+        *(
+            pytest.param(m, q0, b, marks=pytest.mark.slow)
+            for m, q0, b in [
+                (gm.Variational("trapezoid"), 2.0, 1e-3),
+                (gm.Variational("galerkin", 2), 2.0, 1e-7),
+                (gm.Variational("galerkin", 5), 20.0, 1e-9),
+                (gm.Composition(gm.Variational(), 4), 2.0, 1e-7),
+            ]
+        ),
+    ],
+    ids=lambda x: getattr(x, "name", str(x)),
+)
+def test_a_relativistic_oscillator(method, start, bound):
+    """L = −√(1 − v²) − ½q²: p = v/√(1 − v²) passes 1, where Newton's method from v = 0 leaves the range of v."""
+    run = gm.simulate(RELATIVISTIC, [start], method=method, dt=0.02, t_end=20.0)
+    q = relativistic(start, run.t)[0]
+    assert np.max(np.abs(run.p)) == pytest.approx(np.sqrt((1 + 0.5 * start**2) ** 2 - 1), rel=1e-3)
+    np.testing.assert_allclose(run.q[:, 0], q, atol=bound)
+    np.testing.assert_allclose(run.v[:, 0], (run.p / np.sqrt(1 + run.p**2))[:, 0], rtol=1e-14, atol=1e-15)
+    np.testing.assert_allclose(run.energy, np.sqrt(1 + run.p[:, 0] ** 2) + 0.5 * run.q[:, 0] ** 2, rtol=1e-13)
+    assert np.max(np.abs(run.energy_error)) < 20 * bound
+
+
+@pytest.mark.slow
+def test_gradients_and_members_of_a_relativistic_oscillator():
+    go = lambda v: gm.simulate(RELATIVISTIC, jnp.array([2.0]), v, method=gm.Variational(), dt=0.05, t_end=3.0)
+    last = jax.jit(lambda v: go(v).q[-1, 0] + go(v).energy[-1])
+    v, e = jnp.array([0.9]), 1e-6
+    quotient = (last(v + e) - last(v - e)) / (2 * e)
+    np.testing.assert_allclose(jax.grad(last)(v)[0], quotient, rtol=1e-6)
+    several = gm.ensemble(
+        RELATIVISTIC, [[2.0], [0.1], [2.0]], [[0.9], [0.0], [0.999999]], method=gm.Variational(), dt=0.05, t_end=3.0
+    )
+    np.testing.assert_allclose(several.q[0], go(np.array([0.9])).q, rtol=1e-13)
+    np.testing.assert_allclose(
+        several.energy, np.sqrt(1 + several.p[..., 0] ** 2) + 0.5 * several.q[..., 0] ** 2, rtol=1e-13
+    )
+    assert several.p[2, 0, 0] == pytest.approx(1 / np.sqrt(2e-6), rel=1e-6)
+
+
+def test_a_lagrangian_whose_mass_vanishes_at_rest(tmp_path):
+    """L = ¼|v|⁴ − ½q²: ∂²L/∂v² = 0 at v = 0, so that the velocity is found from the last one. Energy ¾v⁴ + ½q²."""
+    make = lambda: gm.LagrangianSystem(lambda q, v: 0.25 * jnp.sum(v**4) - 0.5 * jnp.sum(q**2))
+    go = lambda t_end, **more: gm.simulate(make(), [0.1], [1.0], method=gm.Variational(), dt=0.01, t_end=t_end, **more)
+    run = go(1.0)  # v stays between .8 and 1
+    np.testing.assert_allclose(run.v, np.cbrt(run.p), rtol=1e-13)
+    np.testing.assert_allclose(run.energy, 0.75 * run.v[:, 0] ** 4 + 0.5 * run.q[:, 0] ** 2, rtol=1e-13)
+    assert np.max(np.abs(run.energy_error)) < 1e-5
+    go(0.5, output=tmp_path / "run.h5")
+    assert np.array_equal(gm.resume(tmp_path / "run.h5", system=make(), t_end=1.0).q, run.q)
+
+
+def test_a_momentum_without_a_velocity():
+    """L = √(1 + v²) + .4q: ∂L/∂v = v/√(1 + v²) stays below 1, and p = .4t does not."""
+    system = gm.LagrangianSystem(lambda q, v: jnp.sum(jnp.sqrt(1 + v**2)) + 0.4 * jnp.sum(q))
+    with pytest.raises(gm.RunStopped, match="∂L/∂v|discrete Euler–Lagrange") as stopped:
+        gm.simulate(system, [0.0], [0.0], method=gm.Variational("trapezoid"), dt=0.02, t_end=5.0)
+    assert "log" not in str(stopped.value)
+    assert stopped.value.time == pytest.approx(2.5, abs=0.1)
+    v = gm.lagrange.derive(system, (1,)).velocity_at(jnp.zeros(1), jnp.array([1.5]))
+    assert np.isnan(v).all()
+
+
+def test_velocities_with_a_magnetic_term():
+    """p = v + A(q) with A far larger than v: the velocity is right to the rounding of p, and counts as found."""
+    system = gm.LagrangianSystem(lambda q, v: 0.5 * jnp.sum(v**2) + 1e8 * q[1] * v[0] + 0.1 * jnp.sum(v**4) / 4)
+    mech = gm.lagrange.derive(system, (2,))
+    q, v = jnp.array([0.3, 0.7]), jnp.array([1e-3, -2e-3])
+    np.testing.assert_allclose(mech.velocity_at(q, mech.momentum_at(q, v)), v, atol=3e-8)
+
+
+# --- what penalize keeps --------------------------------------------------------------------------------------------
+def test_penalize_keeps_what_was_stated():
+    """Every field but those that it replaces; a gradient by hand of the old fast part goes on to count, beside the
+    springs."""
+    system = gm.System(
+        lambda q, k: k * q[1],
+        mass=np.array([1.0, 2.0]),
+        constraint=lambda q, k: q[:1] ** 2 + q[1:] ** 2 - 1,
+        fast=lambda q, k: 3.0 * jnp.sum(q**4),
+        symmetries=gm.Rotation((0, 1)),
+        params=2.0,
+        overrides={"gradient": lambda q, k: jnp.array([0.0, 1.0]) * k, "fast_gradient": lambda q, k: 12.0 * q**3},
+        watch={"size": lambda q, p, k: jnp.sum(q**2)},
+        origin="pendulum()",
+    )
+    free = gm.penalize(system, 30.0)
+    replaced = {"constraint", "fast", "overrides", "origin"}
+    for field in dataclasses.fields(system):
+        if field.name not in replaced:
+            before, after = getattr(system, field.name), getattr(free, field.name)
+            assert after is before or jax.tree.all(jax.tree.map(np.array_equal, after, before)), field.name
+    assert free.constraint is None
+    assert free.origin is None
+    q, mech = jnp.array([0.8, -0.9]), gm.Mechanics(free, (2,))
+    stiff = lambda q: 0.5 * 30.0**2 * (q[0] ** 2 + q[1] ** 2 - 1) ** 2
+    np.testing.assert_allclose(mech.fast_gradient(q), jax.grad(stiff)(q) + 12.0 * q**3, rtol=1e-13)
+    np.testing.assert_allclose(mech.force(q), -(jax.grad(stiff)(q) + 12.0 * q**3 + jnp.array([0.0, 2.0])), rtol=1e-13)
+    run = gm.simulate(free, [1.0, 0.0], method=gm.Verlet(), dt=0.001, t_end=0.2, save_every=20)
+    np.testing.assert_allclose(run.watched["size"], 1.0, atol=0.02)  # the springs hold it near the circle

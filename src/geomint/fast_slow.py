@@ -107,7 +107,9 @@ def watch_oscillations(system: System, q0: Any) -> System:
     mech = Mechanics(system, q.shape)
     zero = jnp.zeros(q.shape)
     squares, modes = _modes(mech, lambda v: mech.fast_hessian_product(zero, v), q.shape)
-    fast = squares > 1e-12 * squares[-1]
+    fast = squares > 1e-12 * np.max(np.abs(squares))
+    if not np.any(fast):
+        raise InputError("watch_oscillations: no mode of the fast part oscillates; its stiffness is nowhere positive.")
     squares, modes = squares[fast], modes[:, fast]
     rest = -modes @ ((modes.T @ np.asarray(mech.fast_gradient(zero)).ravel()) / squares)
 

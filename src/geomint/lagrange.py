@@ -10,11 +10,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, PyTree
 
 from .arithmetic import value
-from .linalg import newton
+from .linalg.newton import dense_solve, inverse
 from .mechanics import Derived, Mechanics, Position, scalar
+from .polynomials import degree
 from .symmetries import Symmetry
 from .system import Stated, System, as_floats, as_function, checked_symmetries, checked_watch
 
@@ -22,7 +24,8 @@ from .system import Stated, System, as_floats, as_function, checked_symmetries, 
 class LagrangianSystem(Stated):
     """A system by its Lagrangian.
 
-    lagrangian:  L(q, v) -> scalar, or L(q, v, params); ∂²L/∂v² must be invertible.
+    lagrangian:  L(q, v) -> scalar, or L(q, v, params); ∂²L/∂v² must be invertible. It need not be
+                 quadratic in v, nor have a value for every v (a relativistic particle).
     constraint:  g(q) -> (m,), holonomic.
     force:       f(q, v, t) -> an array like q: friction, drives, controls. Work is done, energy is not conserved.
     symmetries, params, watch: as for System.
@@ -62,16 +65,38 @@ class LagrangianMechanics(Derived):
         """p = ∂L/∂v."""
         return jax.grad(self.lagrangian, argnums=1)(value(q), value(v))
 
-    def velocity_at(self, q: Position, p: Position) -> Array:
-        """v with ∂L/∂v(q, v) = p, by Newton's method: one step where L is quadratic in v."""
+    def velocity_at(self, q: Position, p: Position, near: Array | None = None) -> Array:
+        """v with ∂L/∂v(q, v) = p: a linear system where L is quadratic in v by its program; else by damped Newton
+        steps from a velocity near it. NaN where there is no such v, or none is found."""
         q, p = value(q), value(p)
-        residual = lambda v: self.momentum_at(q, v) - p
-        return newton(residual, jnp.zeros_like(p), jnp.zeros((), p.dtype)).root
+        momentum = lambda v: self.momentum_at(q, v)
+        if self.quadratic_in_velocity(q):
+            zero = jnp.zeros_like(p)
+            improved = lambda v: v - dense_solve(lambda d: momentum(d) - momentum(zero), momentum(v) - p)
+            return improved(improved(zero))  # the second time, what rounding left of the first
+        v, converged = inverse(momentum, p, self._velocity_to_start_from(momentum, p, near))
+        return jnp.where(converged, v, jnp.nan)
 
-    def energy(self, q: Position, p: Position) -> Array:
+    def quadratic_in_velocity(self, q: Position) -> bool:
+        """Whether L is a polynomial of degree two in v by its program, so that p depends on v linearly."""
+        q = value(q)
+        return degree(lambda v: self.lagrangian(q, v), jax.ShapeDtypeStruct(q.shape, q.dtype)) <= 2
+
+    @staticmethod
+    def _velocity_to_start_from(momentum: Callable[[Array], Array], p: Array, near: Array | None) -> Array:
+        """The velocity nearby. Where none is known, or L has no value there: of 0 and multiples of p, the one whose
+        momentum is nearest to p. (At 0 alone, ∂²L/∂v² may be singular, as for L = v⁴.)"""
+        multiples = jnp.asarray([0.0, *4.0 ** np.arange(-6, 7)], p.dtype)
+        candidates = jnp.multiply.outer(multiples, p)
+        miss = jax.vmap(lambda v: jnp.max(jnp.abs(momentum(v) - p)))(candidates)
+        best = candidates[jnp.argmin(jnp.where(jnp.isfinite(miss), miss, jnp.inf))]
+        start = best if near is None else jnp.where(jnp.all(jnp.isfinite(momentum(near))), near, best)
+        return jax.lax.stop_gradient(start)
+
+    def energy(self, q: Position, p: Position, near: Array | None = None) -> Array:
         """E = v·∂L/∂v − L."""
         q, p = value(q), value(p)
-        v = self.velocity_at(q, p)
+        v = self.velocity_at(q, p, near)
         return jnp.sum(p * v) - self.lagrangian(q, v)
 
     def acceleration(self, q: Position, v: Array, t: Array | float = 0.0) -> Array:

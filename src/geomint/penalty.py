@@ -10,6 +10,7 @@ Reference: Tao, Owhadi, IMA J. Numer. Anal. (2015), theorem 1.3.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -36,14 +37,31 @@ class Penalty(eqx.Module):
         return stiff if self.before is None else stiff + self.before(*arguments)
 
 
+class PenaltyGradient(eqx.Module):
+    """ω²Gᵀg, and the gradient by hand of the stiff part there was before."""
+
+    constraint: Any
+    omega: Array
+    before: Any
+
+    def __call__(self, q: Array, *params: Any) -> Array:
+        stiff = Penalty(self.constraint, self.omega, None)
+        return jax.grad(stiff)(q, *params) + self.before(q, *params)
+
+
 def penalize(system: System, omega: float) -> System:
     """The free system in which springs of stiffness ω² replace the constraint; they are its `fast` part."""
     if not isinstance(system, System) or system.constraint is None:
         raise InputError("penalize needs a gm.System with a constraint; this one has none.")
     if not isinstance(omega, Tracer) and not np.all(np.asarray(omega) > 0):
         raise InputError(f"penalize(omega={omega!r}): omega must be positive.")
-    fast = Penalty(system.constraint, jnp.asarray(omega, float), system.fast)
-    return System(system.potential, system.mass, fast=fast, symmetries=system.symmetries, params=system.params, overrides=system.overrides)
+    omega = jnp.asarray(omega, float)
+    overrides = {name: f for name, f in system.overrides.items() if name != "fast_gradient"}
+    if system.fast is not None and "fast_gradient" in system.overrides:
+        overrides["fast_gradient"] = PenaltyGradient(system.constraint, omega, system.overrides["fast_gradient"])
+    # All that is not named here stays as it was stated; the model of an archive (origin) is another system.
+    fast = Penalty(system.constraint, omega, system.fast)
+    return dataclasses.replace(system, constraint=None, fast=fast, overrides=overrides, origin=None)
 
 
 def recover_multipliers(run: Trajectory, window: float) -> np.ndarray:

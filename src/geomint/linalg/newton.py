@@ -95,6 +95,89 @@ def newton(
     return _root(residual, start, scale, solve, linear_solve, measured is _whole)
 
 
+def newton_within(
+    residual: Residual, start: Array, safe: Array, scale: Array, linear_solve: LinearSolve = dense_solve
+) -> Solution:
+    """As `newton`, for a residual that is finite in a part of space only: a step that leaves it is halved until it
+    does not. `safe` is a point inside, in whose direction a start outside is moved. Where nothing leaves, the
+    iterations are those of `newton`."""
+
+    class At(NamedTuple):
+        x: Array
+        inside: Array  # the last point where the residual was finite
+        step: Array  # from there to x
+        size: Array
+        before: Array
+        count: Array
+
+    def solve(f: Residual, x: Array) -> tuple[Array, Array]:
+        def unfinished(s: At) -> Array:
+            tiny = _round_off(s.x, scale)
+            stalled = (s.size >= 0.5 * s.before) & (s.size <= 1e4 * tiny)
+            return (s.size > tiny) & ~stalled & (s.count < 2 * LIMIT)
+
+        def advance(s: At) -> At:
+            change = linear_solve(lambda d: jax.jvp(f, (s.x,), (d,))[1], f(s.x))
+            finite = jnp.all(jnp.isfinite(change))
+            step = jnp.where(finite, -change, 0.5 * s.step)
+            inside = jnp.where(finite, s.x, s.inside)
+            # A halved step says nothing about convergence.
+            size, before = jnp.where(finite, jnp.max(jnp.abs(change)), jnp.inf), jnp.where(finite, s.size, jnp.inf)
+            return At(inside + step, inside, step, size, before, s.count + 1)
+
+        infinite = jnp.asarray(jnp.inf, x.dtype)
+        end = jax.lax.while_loop(unfinished, advance, At(x, safe, x - safe, infinite, infinite, jnp.zeros((), int)))
+        return end.x, end.size
+
+    return _root(residual, start, scale, solve, linear_solve)
+
+
+def inverse(function: Residual, right: Array, start: Array) -> Solution:
+    """x with function(x) = right by damped Newton steps from `start`, where the function must be finite.
+
+    A step is halved until the next correction with the same matrix is shorter than the step's own, which also keeps x
+    where the function is finite (Deuflhard, Newton Methods for Nonlinear Problems, section 3.3: the natural
+    monotonicity test, the same in all units). Converged is a correction at the rounding of x, or at what the rounding
+    of `right` makes of it.
+    """
+    n, shape = right.size, right.shape
+
+    class At(NamedTuple):
+        x: Array
+        matrix: Array  # of the derivative at x
+        change: Array  # the whole correction there
+        share: Array  # of it that is tried next
+        count: Array
+
+    def solve(f: Residual, x: Array) -> tuple[Array, Array]:
+        def at(x: Array, share: Array, count: Array) -> At:
+            matrix = jax.jacfwd(f)(x).reshape(n, n)
+            return At(x, matrix, jnp.linalg.solve(matrix, f(x).ravel()).reshape(shape), share, count)
+
+        def tiny(s: At) -> Array:
+            # What the rounding of `right` makes of x, with the matrix at hand.
+            felt = jnp.max(jnp.abs(jnp.linalg.solve(s.matrix, right.ravel())))
+            return jnp.finfo(x.dtype).eps * jnp.maximum(felt, jnp.max(jnp.abs(s.x)))
+
+        def unfinished(s: At) -> Array:
+            return (jnp.max(jnp.abs(s.change)) > tiny(s)) & (s.share > 1e-12) & (s.count < 4 * LIMIT)
+
+        def advance(s: At) -> At:
+            tried = at(s.x - s.share * s.change, jnp.minimum(1.0, 2 * s.share), s.count + 1)
+            same = jnp.linalg.solve(s.matrix, f(tried.x).ravel())
+            length = lambda d: jnp.sqrt(jnp.sum(d**2))
+            good = (length(same) <= (1 - 0.25 * s.share) * length(s.change)) & jnp.all(jnp.isfinite(tried.change))
+            near = jnp.max(jnp.abs(s.change)) <= 1e4 * tiny(s)  # where rounding decides whether it is shorter
+            stay = s._replace(share=jnp.where(near, 0.0, 0.5 * s.share), count=s.count + 1)
+            return jax.tree.map(lambda a, b: jnp.where(good, a, b), tried, stay)
+
+        end = jax.lax.while_loop(unfinished, advance, at(x, jnp.ones((), x.dtype), jnp.zeros((), int)))
+        return end.x, (jnp.max(jnp.abs(end.change)), tiny(end))
+
+    root, (size, unit) = jax.lax.custom_root(lambda x: function(x) - right, start, solve, dense_solve, has_aux=True)
+    return Solution(root, size <= 1e4 * unit)
+
+
 def fixed_point(residual: Residual, start: Array, scale: Array) -> Solution:
     """residual(x) = x − φ(x) = 0 for a contraction φ, without a matrix; derivatives by the same iteration."""
 

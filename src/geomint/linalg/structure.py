@@ -111,6 +111,19 @@ class Plan:
             return _Planned(self, self._blocks(diagonal, rough))
         return _Planned(self, Reduction.of(diagonal, self._lower(products), self._upper(products)))
 
+    def product(self, apply: Apply, v: Array) -> Array:
+        """K v by the entries that the plan knows of, for blocks and bands. It differs from apply(v) where K has
+        others."""
+        products, diagonal = self._assembled(apply, v.dtype)
+        x = self._in_blocks(v)
+        y = jnp.einsum("kij,kj->ki", diagonal, x)
+        if self.kind == "banded":
+            after = jnp.concatenate([x[1:], jnp.zeros_like(x[:1])])
+            below = jnp.einsum("kij,kj->ki", self._lower(products), x)
+            above = jnp.einsum("kij,kj->ki", self._upper(products), after)
+            y = y + above + jnp.concatenate([jnp.zeros_like(x[:1]), below[:-1]])
+        return self._flat(y)
+
     def _blocks(self, matrices: Array, rough: bool) -> Factored:
         return Triangles.of(matrices, rough) if self.fewest and matrices.shape[-1] <= UNROLLED else Blocks.of(matrices)
 

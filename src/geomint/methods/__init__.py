@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..expressions import evaluate
+from . import trigonometric as trigonometric  # first, since tables list methods in the order of their registration
 from .base import Carry, Method, State, Traits, all, as_method, classes, register
 from .composition import SCHEMES, Composition
 from .constrained import Rattle, Shake
@@ -11,9 +12,10 @@ from .filtered import Filtered, Newmark, PushforwardNewmark, SimplifiedZhangSkee
 from .gauss import Gauss, ImplicitMidpoint
 from .lobatto import LobattoIIIAB
 from .multistep import SymmetricMultistep
-from .oscillatory import FILTERS, IMEX, RESPA, Gautschi, Impulse, MollifiedImpulse, Trigonometric
+from .oscillatory import IMEX, RESPA
 from .runge_kutta import RungeKutta4
 from .splitting import TABLES, KickDrift, MultiStage, Splitting, SymplecticEuler, Verlet
+from .trigonometric import FILTERS, Gautschi, Impulse, MollifiedImpulse, Trigonometric
 from .variational import Variational
 
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, PyTree
 
 from ..errors import InputError
@@ -24,13 +25,15 @@ Carry = PyTree
 
 
 class State(eqx.Module):
-    """A point of phase space at time t, with whatever else a method shows there (multipliers, filtered positions, …)."""
+    """A point of phase space at time t, with whatever else a method shows there (multipliers, filtered positions, …),
+    and perhaps a velocity near the one that belongs to p, from which that is found where L is not quadratic."""
 
     q: Any
     p: Any
     t: Any = 0.0
     key: Any = None
     extras: dict[str, Array] = eqx.field(default_factory=dict)
+    near: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,6 +129,11 @@ class Method(eqx.Module):
         """The method with whatever it finds out before the run, such as the structure of a Hessian, from pairs
         (system, q0): one, or a sample of an ensemble."""
         return self
+
+    def misfits(self, system: Any, q: Any, own_params: bool) -> np.ndarray:
+        """Which members of an ensemble do not fit what `prepare` found from a sample of them. q and, if own_params,
+        the params of the system lead with the member axis."""
+        return np.zeros(len(q), bool)
 
     def for_straight_code(self, many: bool) -> Method:
         """The method in its form for engines that write a step as straight-line code, where nothing is done to please XLA; for many members

@@ -118,6 +118,9 @@ class Composition(Method):
     def prepare(self, starts: Sequence[tuple[Any, Any]]) -> Composition:
         return Composition(self.base.prepare(starts), self.order, self.scheme)
 
+    def misfits(self, system: Any, q: Any, own_params: bool) -> np.ndarray:
+        return self.base.misfits(system, q, own_params)
+
     def for_straight_code(self, many: bool) -> Composition:
         return Composition(self.base.for_straight_code(many), self.order, self.scheme)
 

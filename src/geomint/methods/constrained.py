@@ -206,10 +206,14 @@ class Rattle(Constrained):
             return super().prepare(starts)
         base = self.base.prepare(starts)
         if not base.quadratic:
-            raise InputError(f"{self.name} needs a quadratic fast part, and this one is not; use Rattle() with shorter steps.")
+            what = "needs a fast part that is a polynomial of degree two in q by its program, and this one is not"
+            raise InputError(f"{self.name} {what}; use Rattle() with shorter steps.")
         # The inverse of the heavier mass has no structure, nor has G M⁻¹Gᵀ with it.
         kind = "dense" if self.solver in ("auto", "newton") else self.solver
         return Rattle(base, solver=self.solver, relaxation=self.relaxation, manifold=self.manifold or find_manifold(kind, self.relaxation, starts))
+
+    def misfits(self, system: Any, q: Any, own_params: bool) -> np.ndarray:
+        return self.base.misfits(system, q, own_params)
 
     @property
     def _stages(self) -> Stages:

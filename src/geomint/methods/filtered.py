@@ -43,7 +43,7 @@ from ..linalg import Plan, fallback, newton
 from ..mechanics import Mechanics
 from ..system import System
 from .base import Carry, Method, State, Traits, register
-from .planning import plan_for
+from .planning import not_covered, plan_for
 
 INDEFINITE, CHANGED, UNSOLVED = 1, 2, 3
 SMALL = 32  # unknowns up to which the matrix is simply formed: it costs little, and no pattern has to be relied on
@@ -141,6 +141,9 @@ class Filtered(Method):
         if self.solver == "auto" and n <= SMALL:
             return dataclasses.replace(self, plan=fallback(n))
         return dataclasses.replace(self, plan=plan_for(_operator(type(self)), starts, n, self.solver))
+
+    def misfits(self, system: Any, q: Any, own_params: bool) -> np.ndarray:
+        return not_covered(_operator(type(self)), self.plan, system, q, own_params)
 
     @property
     def linear_solver(self) -> str | None:
@@ -337,7 +340,10 @@ class Newmark(PushforwardNewmark):
         # q' = q + move + c a' with M a' = f(q') linearised at q. A Newton step needs no positive definite matrix; the
         # counter-example is shown as it is.
         move = mech.displacement(p, dt) + (0.5 - self.beta) * dt**2 * mech.velocity(force)
-        a, _ = (self.plan or fallback(here.size)).solve(apply, (mech.force(here) - hessian(move)).ravel())
+        right = (mech.force(here) - hessian(move)).ravel()
+        a, _ = (self.plan or fallback(here.size)).solve(apply, right)
+        if self.plan is not None and self.plan.assembled:
+            status = self.checked(status, apply(a) - right, right)
         a = a.reshape(here.shape)
         new_force = mech.momentum(a)
         return q + (move + c * a), p + 0.5 * dt * (force + new_force), new_force, shift, status

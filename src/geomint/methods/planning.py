@@ -30,6 +30,39 @@ def plan_for(product: Product, starts: Sequence[tuple[Any, Any]], n: int, kind: 
     return _plans[key]
 
 
+BATCH = 1024  # members looked at in one go
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def over_members(look: Callable[[Any, Array], Array], own_params: bool, system: Any, q: Array) -> Array:
+    """look(system, q) for every member of an ensemble, whose params lead with the member axis where they have their
+    own."""
+    if not own_params:
+        return jax.lax.map(lambda x: look(system, x), q, batch_size=BATCH)
+    with_own = lambda member: look(system.with_params(member[0]), member[1])
+    return jax.lax.map(with_own, (system.params, q), batch_size=BATCH)
+
+
+@functools.lru_cache(64)
+def _beyond(product: Product, plan: Plan) -> Callable[[Any, Array], Array]:
+    v = np.random.default_rng(23).uniform(0.5, 1.5, plan.n)
+
+    def look(system: Any, x: Array) -> Array:
+        apply = lambda v: product(system, x, v)
+        whole = apply(jnp.asarray(v, x.dtype))
+        return jnp.max(jnp.abs(whole - plan.product(apply, jnp.asarray(v, x.dtype)))) > 1e-12 * jnp.max(jnp.abs(whole))
+
+    return look
+
+
+def not_covered(product: Product, plan: Plan | None, system: Any, q: Any, own_params: bool) -> np.ndarray:
+    """Which members of an ensemble have entries of K at their start that a plan found from a sample of the members
+    leaves out."""
+    if plan is None or not plan.assembled:
+        return np.zeros(len(q), bool)
+    return np.asarray(over_members(_beyond(product, plan), own_params, system, q))
+
+
 def start_key(system: Any, q: Any) -> Any:
     """What a pattern may depend on: the program, the numbers in it, the point."""
     numbers = tuple(None if isinstance(x, Tracer) else np.asarray(x).tobytes() for x in (*jax.tree.leaves(system), q))

@@ -32,6 +32,7 @@ from ..arithmetic import Compensated, value
 from ..errors import InputError
 from ..lagrange import LagrangianMechanics
 from ..linalg import newton
+from ..linalg.newton import newton_within
 from .base import Carry, Method, State, Traits, register
 
 QUADRATURES = ("midpoint", "trapezoid", "galerkin")
@@ -43,6 +44,7 @@ class Rule(NamedTuple):
     weights: np.ndarray
     values: np.ndarray  # φ_j(c_i)
     slopes: np.ndarray  # φ_j'(c_i)
+    last: np.ndarray  # φ_j'(1)
     ahead: np.ndarray  # φ_k(1 + d_j): the polynomial of the last step, continued over the next
     controls: np.ndarray  # d_j, the times of the control points
 
@@ -63,7 +65,7 @@ def rule(quadrature: str, degree: int) -> Rule:
     values, slopes = at(nodes), slope(nodes)
     assert np.allclose(values.sum(1), 1, atol=1e-13)
     assert np.allclose(slopes.sum(1), 0, atol=1e-12)
-    return Rule(nodes, weights, values, slopes, at(1 + controls), controls)
+    return Rule(nodes, weights, values, slopes, slope([1.0])[0], at(1 + controls), controls)
 
 
 def _is_forced(mech: Any) -> bool:
@@ -71,11 +73,13 @@ def _is_forced(mech: Any) -> bool:
 
 
 class Moving(NamedTuple):
-    """The carry: the state, the control points of the last step (for the next guess), the clock, work done, status."""
+    """The carry: the state, the control points of the last step (for the next guess), the velocity at its end where
+    it has to be found from p by iteration (for the first guess of that), the clock, work done, status."""
 
     q: Any
     p: Any
     controls: Array
+    near: Array | None
     t: Compensated  # a sum of steps that may differ in length (compositions), so its rounding is carried along
     work: Array
     status: Array
@@ -113,14 +117,17 @@ class Variational(Method):
 
     def init(self, mech: Any, state: State, dt: Array) -> Carry:
         r = rule(self.quadrature, self.degree)
-        q, v = value(state.q), mech.velocity_at(state.q, state.p)
+        q, v = value(state.q), mech.velocity_at(state.q, state.p, state.near)
         behind = q + jnp.multiply.outer((r.controls - 1) * dt, v)
         zero = jnp.zeros((), q.dtype)
-        return Moving(state.q, state.p, behind, Compensated.of(jnp.asarray(state.t, q.dtype)), zero, jnp.zeros((), int))
+        iterated = isinstance(mech, LagrangianMechanics) and not mech.quadratic_in_velocity(q)
+        near = jax.lax.stop_gradient(v) if iterated else None
+        clock = Compensated.of(jnp.asarray(state.t, q.dtype))
+        return Moving(state.q, state.p, behind, near, clock, zero, jnp.zeros((), int))
 
     def rescale(self, mech: Any, carry: Moving, dt: Array) -> Moving:
-        fresh = self.init(mech, State(carry.q, carry.p, carry.t.value), dt)
-        return carry._replace(controls=fresh.controls)
+        fresh = self.init(mech, State(carry.q, carry.p, carry.t.value, near=carry.near), dt)
+        return carry._replace(controls=fresh.controls, near=fresh.near)
 
     def step(self, mech: Any, carry: Moving, dt: Array) -> Moving:
         r = rule(self.quadrature, self.degree)
@@ -145,17 +152,25 @@ class Variational(Method):
             return gradient.at[0].add(p)
 
         guess = along(r.ahead, carry.controls)[1:] - q
-        rest, converged = newton(residual, guess, jnp.max(jnp.abs(guess)) + 1e-4 * jnp.max(jnp.abs(q)))
+        scale = jnp.max(jnp.abs(guess)) + 1e-4 * jnp.max(jnp.abs(q))
+        near = carry.near
+        if near is None:
+            rest, converged = newton(residual, guess, scale)
+        else:  # L may have no value where the last step, continued, ends; it had one at the velocity there
+            straight = jnp.multiply.outer(jnp.asarray(r.controls[1:], q.dtype) * dt, near)
+            rest, converged = newton_within(residual, guess, straight, scale)
+            near = jax.lax.stop_gradient(along(r.last[None, 1:], rest)[0] / dt)
         by_q, _, velocities = on_nodes(rest)
         work = carry.work
         if forced:
             work = work + jnp.sum(weights * jax.vmap(mech.outer_force)(q + along(r.values[:, 1:], rest), velocities, times) * velocities)
         # The equations add up to p' − p = h Σ w_i (∂L/∂q + f): an increment, since Σ_j φ_j = 1.
         controls = jnp.concatenate([q[None], q + rest])
-        return Moving(carry.q + rest[-1], carry.p + jnp.sum(by_q, axis=0), controls, carry.t + dt, work, jnp.where(converged, carry.status, 1))
+        status = jnp.where(converged, carry.status, 1)
+        return Moving(carry.q + rest[-1], carry.p + jnp.sum(by_q, axis=0), controls, near, carry.t + dt, work, status)
 
     def output(self, mech: Any, carry: Moving) -> State:
-        return State(carry.q, carry.p, extras={"work": carry.work} if _is_forced(mech) else {})
+        return State(carry.q, carry.p, extras={"work": carry.work} if _is_forced(mech) else {}, near=carry.near)
 
     def status(self, carry: Moving) -> Array:
         return carry.status

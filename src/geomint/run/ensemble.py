@@ -19,7 +19,17 @@ from ..methods import Method
 from ..system import Stated, System
 from . import archive
 from .grid import Grid, grid
-from .inputs import as_array, check_energy, check_on_manifold, check_overrides, initial_state, is_traced, phase, warn_of_lost_digits
+from .inputs import (
+    as_array,
+    check_energy,
+    check_on_manifold,
+    check_overrides,
+    initial_state,
+    is_traced,
+    phase,
+    stated_velocity,
+    warn_of_lost_digits,
+)
 from .processes import chosen
 from .reducing import Reducing
 from .reductions import Reduction, checked
@@ -63,7 +73,8 @@ def ensemble(
         stated = choose(engine, members=True), method, system, Clock.of(times.t0, times.dt), spread, len(q), devices
         plain = reduce is None and keep is None
         runner = Tiled(*stated) if plain else Reducing(checked({} if reduce is None else reduce), _kept(keep, len(q)), times.save_every, team, *stated)
-        carry, seen = runner.begin(initial_state(q, p, times.t0, seed, compensated, len(q)))
+        near = stated_velocity(system, "v0s", v0s)
+        carry, seen = runner.begin(initial_state(q, p, times.t0, seed, compensated, len(q), near))
         check_energy(system, seen, runner.start)
         seen = runner.first_row(seen) if isinstance(runner, Reducing) else seen
         about = {"seed": seed, "compensated": compensated, "members": True}

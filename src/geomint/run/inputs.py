@@ -14,7 +14,7 @@ from jaxtyping import Array
 
 from ..arithmetic import Compensated
 from ..errors import InputError
-from ..lagrange import derive
+from ..lagrange import LagrangianSystem, derive
 from ..linalg.structure import DENSE_LIMIT
 from ..manifold import gram_product, scales, seeds, vanishing
 from ..mechanics import Mechanics
@@ -81,18 +81,26 @@ def check_seed(seed: Any) -> None:
         raise InputError(f"seed must be an integer, not {seed!r:.100}.")
 
 
-def initial_state(q: Any, p: Any, t0: float, seed: Any, compensated: bool, members: int | None = None) -> State:
-    """The state that a method's init receives. The key of a run is that of its seed. Members of an ensemble with one seed fold their
-    number into it; those with a seed each have the key of a run with that seed."""
+def initial_state(
+    q: Any, p: Any, t0: float, seed: Any, compensated: bool, members: int | None = None, near: Any = None
+) -> State:
+    """The state that a method's init receives, with a velocity near that of p where one is known. The key of a run is
+    that of its seed. Members of an ensemble with one seed fold their number into it; those with a seed each have the
+    key of a run with that seed."""
     wrap = (lambda x: Compensated(x, np.zeros(x.shape, x.dtype))) if compensated else (lambda x: x)
     if members is None:
-        return State(wrap(q), wrap(p), np.asarray(t0), _key(int(seed)))
+        return State(wrap(q), wrap(p), np.asarray(t0), _key(int(seed)), near=near)
     if np.ndim(seed):
         keys = np.stack([_key(int(s)) for s in seed])
     else:
         fold = lambda i: jax.random.key_data(jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(_key(int(seed)))), i))
         keys = jax.vmap(fold)(np.arange(members))
-    return State(wrap(q), wrap(p), np.full(members, t0), keys)
+    return State(wrap(q), wrap(p), np.full(members, t0), keys, near=near)
+
+
+def stated_velocity(system: Stated, name: str, v0: Any) -> Any:
+    """v0 where p is not a constant mass times it: the velocity is found again from p, and v0 is where to begin."""
+    return as_array(name, v0) if isinstance(system, LagrangianSystem) and v0 is not None else None
 
 
 def _key(seed: int) -> np.ndarray:

@@ -11,22 +11,35 @@ import numpy as np
 
 from ..engines import Clock, Layout, begin, choose
 from ..engines.tiles import Engine, Tiled
-from ..errors import GeomintError, Interrupted, ProcessLost, RunStopped
-from ..lagrange import derive
+from ..errors import GeomintError, InputError, Interrupted, ProcessLost, RunStopped
+from ..lagrange import LagrangianMechanics, derive
 from ..mechanics import Mechanics
-from ..methods import Method, as_method
+from ..methods import Method, State, as_method
 from ..system import Stated, System
 from . import archive
 from .fingerprint import fingerprint
 from .gradients import check_way, moved
 from .grid import Grid, grid
-from .inputs import check_energy, check_on_manifold, check_overrides, check_seed, initial_state, is_traced, phase, warn_of_lost_digits
+from .inputs import (
+    check_energy,
+    check_on_manifold,
+    check_overrides,
+    check_seed,
+    initial_state,
+    is_traced,
+    phase,
+    stated_velocity,
+    warn_of_lost_digits,
+)
 from .loop import AGREED, ALONE, Failure, Sink, run_to_end
 from .processes import Alone
 from .reducing import Reducing, bare
 from .sinks import Disk, Memory
 from .summary import taken_from
 from .trajectory import Checkpoint, Trajectory
+
+SAMPLE = 6  # members of an ensemble that a method looks at before the run
+ROUNDS = 6  # in which the sample may double, where other members do not fit
 
 
 def simulate(
@@ -55,12 +68,14 @@ def simulate(
     check_seed(seed)
     method, times = _checked(system, method), grid(dt, t_end, t0, save_every)
     q, p = phase(system, q0, v0, p0)
+    near = stated_velocity(system, "v0", v0)
     traced = is_traced(system, q, p, method)
     if not traced:
         check_on_manifold(system, q, p, "one")
     method = prepared(method, system, q, "one")
     if traced:
-        return _traced(system, method, times, q, p, seed, compensated, output, gradient)
+        state = initial_state(q, p, times.t0, seed, compensated, near=near)
+        return _traced(system, method, times, state, seed, compensated, output, gradient)
     warn_of_lost_digits(system, q.shape)
     method.warn(system, q, times.dt)
     method.check_start(system, q, p)
@@ -68,7 +83,7 @@ def simulate(
         check_overrides(system, q)
     clock = Clock.of(times.t0, times.dt)
     runner = choose(engine)(method, system, clock)
-    state = initial_state(q, p, times.t0, seed, compensated)
+    state = initial_state(q, p, times.t0, seed, compensated, near=near)
     carry, seen = runner.begin(state)
     check_energy(system, seen)
     about = {"seed": seed, "compensated": compensated, "members": False}
@@ -91,11 +106,33 @@ def _checked(system: Any, method: Any) -> Method:
 
 
 def prepared(method: Method, system: Stated, q: Any, spread: str) -> Method:
-    """The method after its look at the system; for an ensemble, at a sample of its members."""
+    """The method after its look at the system; for an ensemble, at a sample of its members that stands for all of
+    them."""
     if spread == "one":
         return method.prepare([(system, q)])
-    sample = sorted({round(x) for x in np.linspace(0, len(q) - 1, 6)})
-    return method.prepare([(system.member(i) if spread == "states and params" else system, q[i]) for i in sample])
+    own_params = spread == "states and params"
+    sample, others = _spread_out(np.arange(len(q)), SAMPLE), None
+    for _ in range(ROUNDS):
+        starts = [(system.member(i) if own_params else system, q[i]) for i in sample]
+        try:
+            ready = method.prepare(starts)
+        except InputError as error:
+            if others is None:
+                raise
+            raise InputError(f"{error} Found at member {others[0]} of the ensemble.") from None
+        others = np.flatnonzero(ready.misfits(system, q, own_params)) if len(sample) < len(q) else sample[:0]
+        if not len(others):
+            return ready
+        sample = np.union1d(sample, _spread_out(others, len(sample)))
+    raise InputError(
+        f"{method.name}: the members of this ensemble differ in the structure of their Hessians, which a sample of "
+        "them does not cover; give the method solver='dense' or solver='matrix-free'."
+    )
+
+
+def _spread_out(members: np.ndarray, count: int) -> np.ndarray:
+    """At most `count` of them, from the first to the last."""
+    return members[np.unique(np.linspace(0, len(members) - 1, count).round().astype(int))]
 
 
 def archive_meta(system: Stated, runner: Engine, times: Grid, about: dict[str, Any], q_shape: tuple[int, ...]) -> dict[str, Any]:
@@ -209,6 +246,10 @@ def _why(runner: Engine, times: Grid, good: dict[str, Any], bad: dict[str, Any])
     """A look at the last good state and at the first bad one: is the force singular, has the energy no value, or did the step outgrow its
     stability limit?"""
     if runner.spread == "one" and all(np.all(np.abs(bad[name]) < 1e50) for name in ("q", "p")):  # and not on the way to infinity
+        mech = derive(runner.system, bad["q"].shape)
+        if isinstance(mech, LagrangianMechanics) and not np.all(np.isfinite(mech.velocity_at(bad["q"], bad["p"]))):
+            return ("No velocity v with ∂L/∂v(q, v) = p was found there, although q and p are finite: "
+                    "p has left the range of ∂L/∂v, or ∂²L/∂v² is singular. Try a smaller dt.")  # fmt: skip
         return "The energy there is not finite, although q and p are: the motion has left the region where potential has a value (log of a negative number)."
     mech = derive(runner.system, good["q"].shape) if runner.spread == "one" else None
     if isinstance(mech, Mechanics) and not np.all(np.isfinite(mech.force(jnp.asarray(good["q"])))):
@@ -216,12 +257,14 @@ def _why(runner: Engine, times: Grid, good: dict[str, Any], bad: dict[str, Any])
     return f"The state grew beyond all bounds: the step dt = {times.dt:g} is probably too large for the fastest motion (try dt = {times.dt / 4:g}, or an implicit method), or the potential has no lower bound."
 
 
-def _traced(system: Stated, method: Method, times: Grid, q: Any, p: Any, seed: int, compensated: bool, output: Any, gradient: str) -> Trajectory:
+def _traced(
+    system: Stated, method: Method, times: Grid, state: State, seed: int, compensated: bool, output: Any, gradient: str
+) -> Trajectory:
     """The same run with its lengths known at compile time, so that gradients run through it."""
     if output is not None:
         raise GeomintError("output= can't be used inside jax.grad, jax.jit or jax.vmap: the run stays in memory there.")
     clock = Clock.of(times.t0, times.dt)
-    carry, seen = begin(method, system, initial_state(q, p, times.t0, seed, compensated), clock)
+    carry, seen = begin(method, system, state, clock)
     carry, rows = moved(gradient, method, system, carry, clock, times)
     columns = jax.tree.map(lambda first, rest: jnp.concatenate([first[None].astype(rest.dtype), rest]), seen, Layout.of(seen).unpack(rows))
     return Trajectory(system, method, times, jnp.asarray(times.times()), _failures_marked(columns), seed=seed, compensated=compensated, checkpoint=Checkpoint(carry, times.steps))

@@ -1,0 +1,363 @@
+"""Fast and slow together, with the exact flow of a quadratic fast part W: Gautschi's method and its relatives.
+
+With ∇W(q) = M(Ω²(q − a) + b) about any point a, x = q − a and g = −M⁻¹∇V, a step is
+
+    u = v + ½hψ₁(hΩ) g(Φq)
+    q' = a + cos(hΩ) x + h sinc(hΩ) u − h² c₂(hΩ) b
+    v' = cos(hΩ) u − hΩ² sinc(hΩ) x − h sinc(hΩ) b + ½hψ₁(hΩ) g(Φq')
+    Φq = a + φ(hΩ) x − h² χ(hΩ) b
+
+with c₂ = (1 − cos)/x² and χ = (1 − φ)/x²: kicks by filtered slow forces, and between them the motion of W alone.
+Where W has a rest position, a + φx − h²χb is φ applied to the distance from it. All functions are even, so they are
+written as functions of z = (hω)², an eigenvalue of h²M⁻¹Hess W. A negative stiffness gives a negative z and
+hyperbolic functions; a constant force along a motion without stiffness gives z = 0 and a parabola.
+
+References: Hairer, Lubich, Wanner, Geometric Numerical Integration, chapter XIII.2, where the filters are methods (A)
+to (E) and (G); García-Archilla, Sanz-Serna, Skeel, SIAM J. Sci. Comput. 20 (1998) 930; Grimm, Hochbruck, J. Phys. A
+39 (2006) 5495; Stumpff's functions: Battin, An Introduction to the Mathematics and Methods of Astrodynamics, chapter
+4.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..arithmetic import value
+from ..errors import InputError, nearest
+from ..linalg import Plan
+from ..mechanics import Mechanics
+from ..system import System
+from .base import State, Traits, register
+from .oscillatory import _TRAITS, Oscillatory, bent, is_quadratic
+from .planning import over_members
+
+BENT = 1
+DENSE = 600  # coordinates up to which the fast part is diagonalised
+TERMS = 10  # of a series for |z| ≤ 1: the next one is 1/20! = 4e-19
+
+
+# --- functions of z = x² --------------------------------------------------------------------------------------------
+def _entire(z: Array, k: int, circular: Callable[[Array], Array], hyperbolic: Callable[[Array], Array]) -> Array:
+    """Stumpff's function c_k(z) = Σ (−z)ʲ/(2j + k)!: by its series near 0, which is differentiable there; else by
+    circular(√z) or hyperbolic(√−z)."""
+    z = jnp.asarray(z, float)
+    near, series = jnp.where(jnp.abs(z) <= 1, z, 0.0), jnp.zeros_like(z)
+    for j in reversed(range(TERMS)):
+        series = (-1) ** j / math.factorial(2 * j + k) + near * series
+    # Where a branch is not used, its derivative must be finite all the same.
+    root = lambda far, x: jnp.sqrt(jnp.where(far, x, 1.0))
+    return jnp.where(z > 1, circular(root(z > 1, z)), jnp.where(z < -1, hyperbolic(root(z < -1, -z)), series))
+
+
+def sinc(z: Array) -> Array:
+    """sin x / x; sinh |x| / |x| for negative z."""
+    return _entire(z, 1, lambda x: jnp.sin(x) / x, lambda x: jnp.sinh(x) / x)
+
+
+def c2(z: Array) -> Array:
+    """(1 − cos x)/x²; (cosh |x| − 1)/|x|² for negative z."""
+    return _entire(z, 2, lambda x: 2 * (jnp.sin(x / 2) / x) ** 2, lambda x: 2 * (jnp.sinh(x / 2) / x) ** 2)
+
+
+def c3(z: Array) -> Array:
+    """(1 − sinc x)/x²."""
+    return _entire(z, 3, lambda x: (1 - jnp.sin(x) / x) / x**2, lambda x: (jnp.sinh(x) / x - 1) / x**2)
+
+
+Function = Callable[[Array], Array]
+
+
+class Filters(NamedTuple):
+    """ψ and φ as functions of z = (hω)², and χ = (1 − φ)/z, None where φ = 1."""
+
+    psi: Function
+    phi: Function = jnp.ones_like
+    chi: Function | None = None
+
+
+_sine = lambda z: z * sinc(z / 4) ** 2 / 4  # sin²(x/2)
+# Symmetric with ψ₁ = ψ/sinc and ψ₀ = cos ψ₁; symplectic where ψ = sinc φ.
+FILTERS: dict[str, Filters] = {
+    "gautschi": Filters(lambda z: sinc(z / 4) ** 2),
+    "deuflhard": Filters(sinc),
+    "garcia-archilla": Filters(lambda z: sinc(z) ** 2, sinc, c3),
+    "hochbruck-lubich": Filters(
+        lambda z: sinc(z / 4) ** 2,
+        lambda z: sinc(z) * (1 + _sine(z) / 3),
+        lambda z: c3(z) - sinc(z) * sinc(z / 4) ** 2 / 12,
+    ),
+    "hairer-lubich": Filters(lambda z: sinc(z) ** 2),
+    "grimm-hochbruck": Filters(lambda z: sinc(z) ** 3, sinc, c3),
+}
+SYMPLECTIC = ("deuflhard", "garcia-archilla")
+
+
+@functools.cache
+def _flow_functions(filter: str) -> tuple[Function, ...]:
+    """Of z: cos − 1, sinc, z sinc, c₂, ψ₁ and, where φ is not 1, φ and χ."""
+    psi, phi, chi = FILTERS[filter]
+    always = (lambda z: -z * c2(z), sinc, lambda z: z * sinc(z), c2, lambda z: psi(z) / sinc(z))
+    return always if chi is None else (*always, phi, chi)
+
+
+# --- the flow of W --------------------------------------------------------------------------------------------------
+class Flow(eqx.Module):
+    """All that a step of one length h applies: functions of hΩ, as numbers for each coordinate where Ω² = M⁻¹Hess W
+    is diagonal and as matrices where not, and what the constant force b does in that time."""
+
+    about: Array | None  # a; None for the origin, where Ω² is diagonal
+    turn: Array  # cos − 1
+    sinc: Array  # h sinc
+    sin: Array  # hΩ² sinc
+    kick: Array  # ½hψ₁
+    fallen: Array  # −h² c₂ b
+    gained: Array  # −h sinc b
+    averaged: tuple[Array, Array] | None  # φ and a − h²χ b, where φ is not 1
+
+    def displacement(self, q: Array) -> Array:
+        """x. The origin does for a diagonal Ω², which treats each coordinate by itself. Matrices lose digits in
+        proportion to x."""
+        return q if self.about is None else q - self.about
+
+    def positions(self, q: Array) -> Array:
+        """Φq."""
+        return q if self.averaged is None else _applied(self.averaged[0], self.displacement(q)) + self.averaged[1]
+
+
+def _applied(function: Array, x: Array) -> Array:
+    return function * x if function.shape == x.shape else (function @ x.ravel()).reshape(x.shape)
+
+
+def _diagonal(plan: Plan | None) -> bool:
+    return plan is not None and plan.kind == "blocks" and plan.order is not None and plan.order.shape[1] == 1
+
+
+def _spectrum(matrix: Array) -> tuple[Array, Array]:
+    """Eigenvalues and eigenvectors of a symmetric matrix."""
+    squares, modes = jnp.linalg.eigh(matrix)
+    # What rounding alone makes of a motion without stiffness is none: a weak spring would hold it, or drive it away.
+    return jnp.where(jnp.abs(squares) > 1e-12 * jnp.max(jnp.abs(squares)), squares, 0.0), modes
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _matrix_functions(functions: tuple[Function, ...], matrix: Array) -> tuple[Array, ...]:
+    """f(Z) − f(0) of a symmetric Z, for several f. Derivatives of eigenvectors have poles where eigenvalues coincide,
+    as they do for the two directions of a spring in the plane; the derivative of f(Z) has none. Second derivatives
+    need distinct eigenvalues."""
+    squares, modes = _spectrum(matrix)
+    return tuple((modes * (f(squares) - f(jnp.zeros_like(squares)))) @ modes.T for f in functions)
+
+
+@_matrix_functions.defjvp
+def _derivative(functions: tuple[Function, ...], at: tuple[Array], by: tuple[Array]) -> tuple[Any, Any]:
+    """V (F ∘ VᵀdZ V) Vᵀ with the divided differences F_ij = (f(z_i) − f(z_j))/(z_i − z_j) (Daleckii and Krein)."""
+    squares, modes = _spectrum(at[0])
+    turned = modes.T @ by[0] @ modes
+    apart = squares[:, None] - squares[None, :]
+    middle = 0.5 * (squares[:, None] + squares[None, :])
+    near = jnp.abs(apart) < 1e-4 * jnp.maximum(1.0, jnp.sqrt(jnp.abs(middle)))  # f changes over a length of √z
+
+    def divided(f: Function) -> Array:
+        values, slopes = f(squares), jax.jvp(f, (middle,), (jnp.ones_like(middle),))[1]
+        return jnp.where(near, slopes, (values[:, None] - values[None, :]) / jnp.where(near, 1.0, apart))
+
+    return _matrix_functions(functions, at[0]), tuple(modes @ (divided(f) * turned) @ modes.T for f in functions)
+
+
+def functions_of(
+    functions: tuple[Function, ...], mech: Mechanics, a: Array, h: Array, diagonal: bool
+) -> tuple[Array, ...]:
+    """f(h²Ω²) for each f, with Ω² at a; anywhere, since W is quadratic."""
+    if diagonal:
+        squares = mech.velocity(mech.fast_hessian_product(a, jnp.ones_like(a)))
+        return tuple(f(h**2 * squares) for f in functions)
+    lower, matrix = _weighted(mech, a)
+    solved = functools.partial(jax.scipy.linalg.solve_triangular, lower, lower=True, trans=1)
+    identity, origin = jnp.eye(a.size, dtype=a.dtype), jnp.zeros((), a.dtype)
+    # f(0) apart: what no force reaches is then moved exactly.
+    rest = _matrix_functions(functions, h**2 * matrix)
+    return tuple(f(origin) * identity + solved(x @ lower.T) for f, x in zip(functions, rest, strict=True))
+
+
+def _weighted(mech: Mechanics, a: Array) -> tuple[Array, Array]:
+    """L and L⁻¹KL⁻ᵀ, M = LLᵀ and K = Hess W(a)."""
+    flat = lambda f: lambda v: f(v.reshape(a.shape)).ravel()
+    identity = jnp.eye(a.size, dtype=a.dtype)
+    lower = jnp.linalg.cholesky(jax.vmap(flat(mech.momentum))(identity))
+    stiffness = jax.vmap(flat(lambda v: mech.fast_hessian_product(a, v)))(identity)
+    half = jax.scipy.linalg.solve_triangular(lower, stiffness, lower=True)
+    matrix = jax.scipy.linalg.solve_triangular(lower, half.T, lower=True)
+    return lower, 0.5 * (matrix + matrix.T)
+
+
+class Affine(eqx.Module):
+    """A check that W stays the quadratic function that it is near the start, where its program does not show it: one
+    random combination r of the equations ∇W(q) = ∇W(a) + Hess W(a)(q − a)."""
+
+    about: Array
+    slope: Array  # Hess W(a) r
+    rise: Array  # r · ∇W(a)
+
+    @staticmethod
+    def combination(like: Array) -> np.ndarray:
+        random = np.random.default_rng(5)
+        return random.uniform(0.5, 1.5, like.shape) * random.choice([-1.0, 1.0], like.shape)
+
+    @classmethod
+    def of(cls, mech: Mechanics, a: Array) -> Affine:
+        r = jnp.asarray(cls.combination(a), a.dtype)
+        return cls(a, mech.fast_hessian_product(a, r), jnp.sum(r * mech.fast_gradient(a)))
+
+    def broken(self, mech: Mechanics, q: Array) -> Array:
+        """Whether ∇W(q) is another one, beyond rounding."""
+        terms = self.combination(q) * mech.fast_gradient(q)
+        off = jnp.abs(jnp.sum(terms) - self.rise - jnp.sum(self.slope * (q - self.about)))
+        reach = jnp.abs(q) + jnp.abs(self.about)
+        scale = jnp.sum(jnp.abs(terms)) + jnp.abs(self.rise) + jnp.sum(jnp.abs(self.slope) * reach)
+        return ~(off <= 1e-9 * scale) & jnp.all(jnp.isfinite(q))
+
+
+# --- the methods ----------------------------------------------------------------------------------------------------
+class Turning(NamedTuple):
+    """The carry."""
+
+    q: Any
+    p: Any
+    kick: Array  # ½hψ₁g(Φq)
+    flow: Flow
+    check: tuple[Affine, Array] | None  # and its status, where W is not quadratic by its program
+
+
+@register({"filter": "hochbruck-lubich"}, {"filter": "hairer-lubich"}, {"filter": "grimm-hochbruck"})
+class Trigonometric(Oscillatory):
+    """q' = cos(hΩ)q + Ω⁻¹sin(hΩ)v + ½h²Ψg,   v' = −Ω sin(hΩ)q + cos(hΩ)v + ½h(Ψ₀g + Ψ₁g'),   g = −M⁻¹∇V(Φq),
+
+    for a quadratic fast part, by the name of its filters ψ, φ; `gm.methods.FILTERS` lists them, as functions of
+    (hω)². Exact where V = 0, also with a constant force and with negative stiffness in W (hyperbolic functions). A
+    fast part that turns out not to be quadratic on the way stops the run.
+    """
+
+    failures: ClassVar[dict[int, str]] = {
+        BENT: "the fast part is quadratic near the start only, and here its gradient is another one; use IMEX or RESPA"
+    }
+    filter: str = eqx.field(static=True, default="hairer-lubich")
+
+    def __check_init__(self):
+        if self.filter not in FILTERS:
+            what = f"{type(self).__name__}({self.filter!r}): there is no filter of that name."
+            raise InputError(what + nearest(self.filter, FILTERS))
+
+    @property
+    def traits(self) -> Traits:
+        symplectic = self.filter in SYMPLECTIC
+        maps, needs = "all" if symplectic else None, ("fast", "quadratic fast")
+        return dataclasses.replace(_TRAITS, symplectic=symplectic, momentum_maps=maps, needs=needs, forces=1)
+
+    def prepare(self, starts: Sequence[tuple[Any, Any]]) -> Any:
+        ready = super().prepare(starts)
+        if not ready.quadratic and not is_quadratic(starts):
+            what = "follows the exact flow of a quadratic fast part, and this one is not quadratic"
+            raise InputError(f"{self.name} {what}; use IMEX or RESPA.")
+        n = np.size(starts[0][1])
+        if n > DENSE and not _diagonal(ready.plan):
+            what = f"diagonalises the fast part, here of {n} coordinates, more than {DENSE}"
+            raise InputError(f"{self.name} {what}; use IMEX, which need not.")
+        return ready
+
+    def misfits(self, system: Any, q: Any, own_params: bool) -> np.ndarray:
+        others = super().misfits(system, q, own_params)
+        return others if self.quadratic else others | np.asarray(over_members(bent, own_params, system, q))
+
+    def flow(self, mech: Mechanics, a: Array, h: Array) -> Flow:
+        """Everything that a step of length h applies; a is some point, at which W is looked at."""
+        diagonal, filters = _diagonal(self.plan), FILTERS[self.filter]
+        wanted = _flow_functions(self.filter)
+        turn, sine, restoring, fall, kick, *average = functions_of(wanted, mech, a, h, diagonal)
+        constant = mech.velocity(mech.fast_gradient(a) - (mech.fast_hessian_product(a, a) if diagonal else 0.0))
+        averaged = None
+        if filters.chi is not None:
+            averaged = average[0], (0.0 if diagonal else a) - h**2 * _applied(average[1], constant)
+        about = None if diagonal else a
+        fallen, gained = -(h**2) * _applied(fall, constant), -h * _applied(sine, constant)
+        return Flow(about, turn, h * sine, restoring / h, 0.5 * h * kick, fallen, gained, averaged)
+
+    def warn(self, system: System, q: Any, dt: float) -> None:
+        """ψ₁ = ψ/sinc has poles where hω is a multiple of π, unless ψ has the same zeros."""
+        if self.filter not in ("gautschi", "hochbruck-lubich"):
+            return
+        mech, q = Mechanics(system, np.shape(q)), jnp.asarray(q, float)
+        wanted = _flow_functions(self.filter)[4:5]
+        (first,) = functions_of(wanted, mech, q, jnp.asarray(dt, float), _diagonal(self.plan))
+        if not float(jnp.max(jnp.abs(first))) < 100:
+            what = f"hω is near a multiple of π, where {self.name} has a pole"
+            warnings.warn(f"{what}; change dt a little, or take Trigonometric('hairer-lubich').", stacklevel=4)
+
+    def _kick(self, mech: Mechanics, flow: Flow, q: Any) -> Array:
+        """½hψ₁g(Φq)."""
+        return _applied(flow.kick, mech.velocity(mech.slow_force(flow.positions(value(q)))))
+
+    def init(self, mech: Mechanics, state: State, dt: Array) -> Turning:
+        # The flow is the same about any point, so nothing depends on this one.
+        a = jax.lax.stop_gradient(value(state.q))
+        flow = self.flow(mech, a, dt)
+        check = None if self.quadratic else (Affine.of(mech, a), jnp.zeros((), int))
+        return Turning(state.q, state.p, self._kick(mech, flow, state.q), flow, check)
+
+    def rescale(self, mech: Mechanics, carry: Turning, dt: Array) -> Turning:
+        flow = self.flow(mech, jax.lax.stop_gradient(value(carry.q)), dt)
+        return carry._replace(kick=self._kick(mech, flow, carry.q), flow=flow)
+
+    def step(self, mech: Mechanics, carry: Turning, dt: Array) -> Turning:
+        q, p, kick, flow, check = carry
+        x, u = flow.displacement(value(q)), mech.velocity(p) + kick
+        q = q + (_applied(flow.turn, x) + _applied(flow.sinc, u) + flow.fallen)
+        turned = _applied(flow.turn, u) - _applied(flow.sin, x) + flow.gained
+        after = self._kick(mech, flow, q)
+        if check is not None:
+            affine, status = check
+            check = affine, jnp.where((status == 0) & affine.broken(mech, value(q)), BENT, status)
+        return Turning(q, p + mech.momentum((turned + kick) + after), after, flow, check)
+
+    def output(self, mech: Mechanics, carry: Turning) -> State:
+        return State(carry.q, carry.p)
+
+    def status(self, carry: Turning) -> Array | None:
+        return None if carry.check is None else carry.check[1]
+
+
+class _Fixed(Trigonometric):
+    """A trigonometric method by its own name."""
+
+    filter: str = eqx.field(static=True, default="deuflhard", init=False)
+
+
+@register()
+class Impulse(_Fixed):
+    """Deuflhard's impulse method: kicks by V, and between them the exact flow of W. Resonant where hω is a multiple
+    of π."""
+
+
+@register()
+class MollifiedImpulse(_Fixed):
+    """The impulse method with the slow force of averaged positions, ψ = sinc², φ = sinc (García-Archilla, Sanz-Serna,
+    Skeel)."""
+
+    filter: str = eqx.field(static=True, default="garcia-archilla", init=False)
+
+
+@register()
+class Gautschi(_Fixed):
+    """Gautschi's method, ψ(x) = sinc²(x/2), φ = 1: exact where the slow force is constant."""
+
+    filter: str = eqx.field(static=True, default="gautschi", init=False)
