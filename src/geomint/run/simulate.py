@@ -12,6 +12,7 @@ import numpy as np
 from ..engines import Clock, Layout, begin, choose
 from ..engines.tiles import Engine, Tiled
 from ..errors import GeomintError, Interrupted, ProcessLost, RunStopped
+from ..index_check import check_indices
 from ..lagrange import derive
 from ..mechanics import Mechanics
 from ..methods import Method, as_method
@@ -58,6 +59,7 @@ def simulate(
     traced = is_traced(system, q, p, method)
     if not traced:
         check_on_manifold(system, q, p, "one")
+    check_indices(system, q, p)
     method = prepared(method, system, q, "one")
     if traced:
         return _traced(system, method, times, q, p, seed, compensated, output, gradient)
@@ -94,8 +96,12 @@ def prepared(method: Method, system: Stated, q: Any, spread: str) -> Method:
     """The method after its look at the system; for an ensemble, at a sample of its members."""
     if spread == "one":
         return method.prepare([(system, q)])
-    sample = sorted({round(x) for x in np.linspace(0, len(q) - 1, 6)})
-    return method.prepare([(system.member(i) if spread == "states and params" else system, q[i]) for i in sample])
+    return method.prepare([(system.member(i) if spread == "states and params" else system, q[i]) for i in sampled(len(q))])
+
+
+def sampled(members: int) -> list[int]:
+    """Members of an ensemble that are looked at for all of them."""
+    return sorted({round(x) for x in np.linspace(0, members - 1, 6)})
 
 
 def archive_meta(system: Stated, runner: Engine, times: Grid, about: dict[str, Any], q_shape: tuple[int, ...]) -> dict[str, Any]:
