@@ -326,11 +326,12 @@ def _slice(params: Any, x: np.ndarray) -> np.ndarray:
 # What indices are usually made of. Other operations are evaluated by JAX, which compiles each of them.
 OPERATIONS: dict[str, Callable[..., Any]] = {
     **{name: (lambda params, *x, f=f: f(*x)) for name, f in {
-        "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal, "add": np.add,
-        "sub": np.subtract, "mul": np.multiply, "max": np.maximum, "min": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or,
-        "not": np.invert, "neg": np.negative, "abs": np.abs, "floor": np.floor, "ceil": np.ceil, "rem": np.fmod, "sign": np.sign,
+        "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
+        "add": np.add, "sub": np.subtract, "mul": np.multiply, "neg": np.negative, "abs": np.abs, "sign": np.sign,
+        "max": np.maximum, "min": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or, "not": np.invert,
+        "floor": np.floor, "ceil": np.ceil, "rem": np.fmod,
     }.items()},
-    "select_n": lambda params, which, *cases: np.where(which, cases[1], cases[0]) if len(cases) == 2 else np.choose(which, cases),
+    "select_n": lambda params, which, *x: np.where(which, x[1], x[0]) if len(x) == 2 else np.choose(which, x),
     "convert_element_type": lambda params, x: x.astype(params["new_dtype"]),
     "broadcast_in_dim": _broadcast_in_dim,
     "reshape": lambda params, x: x.reshape(params["new_sizes"]),
