@@ -49,6 +49,10 @@ class ProcessLost(GeomintError, RuntimeError):
         self.reason, self.process, self.path = reason, process, path
 
 
+class InstabilityWarning(UserWarning):
+    """The energy error of a run exceeds the scale of its energy: the step is too long, and the results are wrong."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """' Did you mean …?' for a misspelt name, or the whole list where nothing is near."""
     known = sorted(known)

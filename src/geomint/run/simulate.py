@@ -22,6 +22,7 @@ from .fingerprint import fingerprint
 from .gradients import check_way, moved
 from .grid import Grid, grid
 from .inputs import check_energy, check_on_manifold, check_overrides, check_seed, initial_state, is_traced, phase, warn_of_lost_digits
+from .instability import Extremes, warn_of_instability
 from .loop import AGREED, ALONE, Failure, Sink, run_to_end
 from .processes import Alone
 from .reducing import Reducing, bare
@@ -123,7 +124,8 @@ def drive(runner: Engine, carry: Any, times: Grid, sink: Any, progress: bool, ab
 
 def _driven(runner: Engine, carry: Any, times: Grid, sink: Any, progress: bool, about: dict[str, Any], start: int, team: Alone) -> Trajectory:
     last: dict[str, Any] = {"carry": carry, "step": start}
-    tap = _Tap(sink, last)
+    extremes = Extremes(runner)
+    tap = _Tap(sink, last, extremes)
     failure, interrupted = None, False
     try:
         carry, step, failure = run_to_end(runner, carry, times, tap, start, progress, team)
@@ -145,14 +147,19 @@ def _driven(runner: Engine, carry: Any, times: Grid, sink: Any, progress: bool, 
         raise Interrupted(f"interrupted at step {step}, t = {times.t0 + step * times.dt:g}.", "What was saved is in the exception's .run" + _how_to_resume(run), run=run)
     if failure is not None:
         raise _stopped(runner, times, run, failure)
+    warn_of_instability(run, extremes)
     return run
 
 
 class _Tap:
-    """Remembers the newest carry on its way to the sink, for Ctrl-C."""
+    """Remembers the newest carry on its way to the sink, for Ctrl-C, and the extremes of the energy."""
 
-    def __init__(self, sink: Sink, last: dict[str, Any]):
-        self.append, self.note, self.sink, self.last = sink.append, sink.note, sink, last
+    def __init__(self, sink: Sink, last: dict[str, Any], extremes: Extremes):
+        self.note, self.sink, self.last, self.extremes = sink.note, sink, last, extremes
+
+    def append(self, rows: np.ndarray) -> None:
+        self.extremes.look(rows)
+        self.sink.append(rows)
 
     def checkpoint(self, carry: Any, step: int) -> None:
         self.last.update(carry=carry, step=step)
