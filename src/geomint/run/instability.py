@@ -37,6 +37,7 @@ SAMPLE = 257  # saved points that are looked at first
 ROWS = 4096  # saved points that are read at a time
 READ = 16  # members whose saved points are all read
 ROUNDING = 1e4  # an energy error below so many units in the last place of the energy is none
+FOLLOWED = 100  # steps for which a motion is followed at least, to see the scale of its energy
 HALVINGS = 24  # of the step, in the search for one that works
 TRIAL_NUMBERS, TRIAL_STEPS = 10**6, (1000, 100_000)  # coordinates × steps of a trial run, and the bounds of its steps
 
@@ -308,7 +309,7 @@ def _warned(run: Trajectory, saved: _Saved, member: int, whose: str, scale: floa
     releases even where no state of the suspect can be trusted."""
     grid = run.grid
     index, _ = _first_beyond(saved, member, scale)
-    tried = _tried(run, starts, index)
+    tried = tried_steps(run, starts, index)
     scale = max(scale, tried.scale)
     if largest <= scale:
         return False
@@ -325,32 +326,34 @@ def _warned(run: Trajectory, saved: _Saved, member: int, whose: str, scale: floa
 
 
 class Tried(NamedTuple):
-    """What trial runs with shorter steps showed: the advice, and the scale of the energy of the first start."""
+    """What trial runs with shorter steps showed: the advice, the scale of the energy of the first start, and a step that
+    keeps the energy; None where none was found."""
 
     advice: str
     scale: float
+    dt: float | None
 
 
-def _tried(run: Trajectory, starts: list[Start], index: int) -> Tried:
+def tried_steps(run: Trajectory, starts: list[Start], index: int) -> Tried:
     """Halve the step until the energy of runs from these starts is kept, at least up to twice the time of the saved
-    point `index`."""
+    point `index`. A short run says little about the scale of the energy: trials are followed for FOLLOWED of its steps."""
     grid = run.grid
     for k in range(1, HALVINGS + 1):
         room = _room(run, starts[0][1].size, 2**k)
         if room < min(grid.saves - 1, 2 * index):
-            return Tried(f"Take a step below dt = {grid.dt / 2 ** (k - 1):.12g}, or an implicit method.", 0.0)
+            return Tried(f"Take a step below dt = {grid.dt / 2 ** (k - 1):.12g}, or an implicit method.", 0.0, None)
         scales = [_kept_scale(run, start, 2**k, room) for start in starts]
         if None not in scales:
             upto = f" (tried up to t = {grid.t0 + room * grid.save_every * grid.dt:g})" if room < grid.saves - 1 else ""
-            return Tried(f"dt = {grid.dt / 2**k:.12g} keeps the energy{upto}.", scales[0] or 0.0)
+            return Tried(f"dt = {grid.dt / 2**k:.12g} keeps the energy{upto}.", scales[0] or 0.0, grid.dt / 2**k)
     down = f"No step down to dt = {grid.dt / 2**HALVINGS:.2g} keeps it"
-    return Tried(f"{down}: the force may be singular, or not the gradient of the potential.", 0.0)
+    return Tried(f"{down}: the force may be singular, or not the gradient of the potential.", 0.0, None)
 
 
 def _room(run: Trajectory, size: int, factor: int) -> int:
-    """Saved points of the run that a trial with so much smaller steps can afford."""
-    steps = int(np.clip(TRIAL_NUMBERS // max(1, size), *TRIAL_STEPS))
-    return min(run.grid.saves - 1, steps // (run.grid.save_every * factor))
+    """Saved points up to which a trial with so much smaller steps goes: those of the run, as far as it can afford them."""
+    steps, every = int(np.clip(TRIAL_NUMBERS // max(1, size), *TRIAL_STEPS)), run.grid.save_every
+    return min(max(run.grid.saves - 1, -(-FOLLOWED // every)), steps // (every * factor))
 
 
 def _kept_scale(run: Trajectory, start: Start, factor: int, saves: int) -> float | None:
@@ -368,7 +371,8 @@ def _trial(run: Trajectory, start: Start, factor: int, saves: int) -> Trajectory
 
     grid, (system, q, p) = run.grid, start
     t_end = grid.t0 + saves * grid.save_every * grid.dt
-    settings: dict[str, Any] = {"dt": grid.dt / factor, "t0": grid.t0, "t_end": t_end, "save_every": grid.save_every * factor}
+    engine = "auto" if run.members else run.engine.split()[0]  # the program of the run serves its trials too
+    settings: dict[str, Any] = {"engine": engine, "dt": grid.dt / factor, "t0": grid.t0, "t_end": t_end, "save_every": grid.save_every * factor}
     with unwatched(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return simulate(system, q, p0=p, method=run.method, compensated=run.compensated, **settings)
