@@ -104,8 +104,9 @@ def certify(system: Stated, method: Method, q0: Any, v0: Any = None, *, p0: Any 
     dt, steps = grid(dt, dt).dt, _whole("steps", steps)
     traits, forced = method.traits, getattr(system, "force", None) is not None
     if forced:  # forces do work and break time reversal: nothing of this is claimed
-        unclaimed: dict[str, Any] = {"symplectic": False, "symmetric": False, "reversible": False, "energy": None, "momentum_maps": None}
-        traits = dataclasses.replace(traits, **unclaimed)
+        traits = dataclasses.replace(
+            traits, symplectic=False, symmetric=False, reversible=False, energy=None, momentum_maps=None
+        )
     start = Point(*phase(system, q0, v0, p0))
     long = _long_run(method, system, start, dt, steps)
     # A few steps away from the start: initial data are often too symmetric to show anything.
@@ -113,7 +114,8 @@ def certify(system: Stated, method: Method, q0: Any, v0: Any = None, *, p0: Any 
     large = measure.large_step(method, system, at, dt)
     rows = []
     if not traits.event_driven:  # which have no step
-        rows += _order(method, system, start, large / 4 if traits.steps > 2 else large, traits)  # a multistep method is watched four times as long
+        first = large / 4 if traits.steps > 2 else large  # a multistep method is watched four times as long
+        rows += _order(method, system, start, first, traits)
     rows.append(_exact("symplecticity", measure.symplecticity(method, system, at, large), traits.symplectic))
     rows.append(_exact("symmetry", measure.symmetry(method, system, at, large), traits.symmetric))
     rows.append(_exact("reversibility", measure.reversibility(method, system, at, large), traits.reversible))
@@ -149,7 +151,9 @@ def _long_run(method: Method, system: Stated, start: Point, dt: float, steps: in
 
 
 def _advised(tried: Any) -> str:
-    return "Take a smaller dt, or an implicit method." if tried is None or tried.dt is None else f"Take dt = {tried.dt:.12g} or less."
+    if tried is None or tried.dt is None:
+        return "Take a smaller dt, or an implicit method."
+    return f"Take dt = {tried.dt:.12g} or less."
 
 
 def _order(method: Method, system: Stated, start: Point, first: float, traits: Traits) -> list[Row]:
@@ -184,5 +188,6 @@ def _balance(method: Method, system: Stated, start: Point, dt: float) -> list[Ro
     """Energy − work: its error falls with the order of the method, as far as the quadrature of the work shows it."""
     found, claim = measure.balance(method, system, start, dt), min(method.traits.order, 8)
     exact = bool(np.isnan(found.order))
-    row = Row("energy balance", found.order, None, f"order {claim}", exact or bool(found.order > claim - 0.5), "exact to rounding here" * exact)
+    agrees, note = exact or bool(found.order > claim - 0.5), "exact to rounding here" * exact
+    row = Row("energy balance", found.order, None, f"order {claim}", agrees, note)
     return [row, Row("balance error", found.error, None, "", None)]

@@ -113,9 +113,16 @@ def _at_rest(system: Stated, q: Array) -> Array:
 
 
 @jax.jit
-def _energies(system: Stated, q: Array, p: Array) -> Array:
-    """H of rows of q with one p."""
-    return jax.vmap(lambda x: derive(system, x.shape).energy(x, p))(q)
+def _sizes(system: Stated, q: Array, p: Array, directions: Array) -> Array:
+    """|∂H·x| + |xᵀ∂²H x| in each direction x of q."""
+
+    def along(x: Array) -> Array:
+        energy = lambda s: derive(system, q.shape).energy(q + s * x, p)
+        slope = lambda s: jax.jvp(energy, (s,), (jnp.ones_like(s),))[1]
+        first, second = jax.jvp(slope, (jnp.zeros((), q.dtype),), (jnp.ones((), q.dtype),))
+        return jnp.abs(first) + jnp.abs(second)
+
+    return jax.vmap(along)(directions)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -244,11 +251,12 @@ def _spread_out(count: int) -> np.ndarray:
 
 
 def _noise(saved: _Saved, member: int) -> float:
-    """What the energy may change by rounding alone: by what it changes where q is moved by its last digits. A potential
-    that is zero by cancellation of large terms says nothing by its size."""
+    """What the energy may change by rounding alone, judged by the terms that follow from moving q by its own size with
+    random signs: a potential that is zero by cancellation of large terms says nothing by its value."""
     q, p = (saved.column(name, member, 0) for name in ("q", "p"))
-    moved = np.stack([q * (1 + k * np.finfo(q.dtype).eps) for k in range(4)])
-    return ROUNDING * float(np.ptp(_energies(saved.system_of(member), moved, p)))
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], (4, *q.shape)).astype(q.dtype)
+    sizes = np.asarray(_sizes(saved.system_of(member), q, p, signs * q))
+    return ROUNDING * float(np.finfo(q.dtype).eps * np.max(sizes, initial=0.0, where=np.isfinite(sizes)))
 
 
 # --- what the user is told ---
@@ -372,10 +380,10 @@ def _trial(run: Trajectory, start: Start, factor: int, saves: int) -> Trajectory
     grid, (system, q, p) = run.grid, start
     t_end = grid.t0 + saves * grid.save_every * grid.dt
     engine = "auto" if run.members else run.engine.split()[0]  # the program of the run serves its trials too
-    settings: dict[str, Any] = {"engine": engine, "dt": grid.dt / factor, "t0": grid.t0, "t_end": t_end, "save_every": grid.save_every * factor}
+    times: dict[str, Any] = {"dt": grid.dt / factor, "t0": grid.t0, "t_end": t_end, "save_every": grid.save_every * factor}
     with unwatched(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return simulate(system, q, p0=p, method=run.method, compensated=run.compensated, **settings)
+        return simulate(system, q, p0=p, method=run.method, compensated=run.compensated, engine=engine, **times)
 
 
 def _outside() -> int:
