@@ -196,6 +196,8 @@ def excess(run: Trajectory, largest: Any = None, first: int = 0, share: float = 
     largest = np.broadcast_to(largest, start.shape) / share
     scale = ROUNDING * np.finfo(start.dtype).eps * np.abs(start)
     suspects = np.flatnonzero(largest > scale)
+    # A member that has turned non-finite has failed, which run.failed_at tells.
+    suspects = suspects[np.isfinite(saved.conserved(first + suspects, saved.count - 1)) | (not run.members)]
     for row in _spread_out(saved.count):
         if not len(suspects):
             return None
@@ -317,14 +319,18 @@ def _warned(run: Trajectory, saved: _Saved, member: int, whose: str, scale: floa
     releases even where no state of the suspect can be trusted."""
     grid = run.grid
     index, _ = _first_beyond(saved, member, scale)
-    tried = tried_steps(run, starts, index)
+    try:
+        tried = tried_steps(run, starts, index)
+    except KeyboardInterrupt:  # the run itself is complete
+        tried = Tried("Take a shorter step.", 0.0, None)
     scale = max(scale, tried.scale)
     if largest <= scale:
         return False
     index, error = _first_beyond(saved, member, scale)
-    step = index * grid.save_every
+    step, seen = index * grid.save_every, max(_whole_scale(saved, member), tried.scale)
+    known = f", {seen:.3g}" if seen > 0 else ""  # no save between a start at rest and the end
     warnings.warn(
-        f"{run.method.name} with dt = {grid.dt:g}: the energy error{whose} exceeds the scale of the energy, {scale:.3g}: "
+        f"{run.method.name} with dt = {grid.dt:g}: the energy error{whose} exceeds the scale of the energy{known}: "
         f"it is {error:.3g} at step {step}, t = {grid.t0 + step * grid.dt:g}, and at most {largest:.3g}. These results "
         f"do not follow the motion. {tried.advice}",
         InstabilityWarning,
@@ -349,7 +355,8 @@ def tried_steps(run: Trajectory, starts: list[Start], index: int) -> Tried:
     for k in range(1, HALVINGS + 1):
         room = _room(run, starts[0][1].size, 2**k)
         if room < min(grid.saves - 1, 2 * index):
-            return Tried(f"Take a step below dt = {grid.dt / 2 ** (k - 1):.12g}, or an implicit method.", 0.0, None)
+            down = f"Steps down to dt = {grid.dt / 2 ** (k - 1):.3g} do not keep it either, and shorter ones were not tried"
+            return Tried(f"{down}: take an implicit method, or see whether the force is singular.", 0.0, None)
         scales = [_kept_scale(run, start, 2**k, room) for start in starts]
         if None not in scales:
             upto = f" (tried up to t = {grid.t0 + room * grid.save_every * grid.dt:g})" if room < grid.saves - 1 else ""
@@ -368,7 +375,7 @@ def _kept_scale(run: Trajectory, start: Start, factor: int, saves: int) -> float
     """The scale of the energy of a trial run whose energy error stays below half of it; None where it does not."""
     try:
         trial = _trial(run, start, factor, saves)
-    except GeomintError:
+    except Exception:  # whatever it is: a trial must not cost the user the run
         return None
     return _whole_scale(_Saved(trial), 0) if excess(trial, share=0.5) is None else None
 
