@@ -1,4 +1,4 @@
-"""A certificate can fail: methods that converge to another motion, or to none, steps that are too long, forces that do work."""
+"""A certificate can fail: methods that converge to another motion or to none, steps that are too long, forces."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_the_work_of_forces_is_in_the_balance(driven):
     assert certificate["energy balance"].measured == pytest.approx(2, abs=0.1)
     assert certificate["balance error"].measured < 0.01
     assert "energy drift" not in [row.name for row in certificate.rows]
-    # The method's own count of its work, W = Σ h w f·v at the nodes, closes the balance as well, with an error of order two.
+    # The method's own count of its work, W = Σ h w f·v at the nodes, closes the balance as well.
     run = gm.simulate(driven, [1.0], [0.0], method=gm.Variational(), dt=0.1, t_end=40.0)
     assert np.max(np.abs(run.energy_error - run.work)) < 0.01 * np.max(np.abs(run.work))
 

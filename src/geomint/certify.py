@@ -20,8 +20,8 @@ from .system import Stated
 
 # Round-off of one step, its derivative and a few steps; a broken property at a large step lies far above.
 EXACT = 1e-11
-# Times of the step for which an order is looked for: longer ones where errors are at round-off, then shorter ones where the
-# longer ones are not resolved yet, or the motion can't be known for so long.
+# Times of the step for which an order is looked for: longer ones where errors are at round-off, then shorter ones
+# where the longer ones are not resolved yet, or the motion can't be known for so long.
 FACTORS = (1, 2, 4, 1 / 4, 1 / 16, 1 / 64)
 # An error against the reference below which a motion is the right one. References are known to 1e-9 at least.
 RIGHT = 1e-9
@@ -94,8 +94,8 @@ def certify(system: Stated, method: Method, q0: Any, v0: Any = None, *, p0: Any 
     energy balance      of systems with forces, instead: the order at which energy − work stays what it is
     momentum maps       of the stated symmetries, over the same run; constraint residuals likewise
 
-    A property that a method does not claim may still hold on a system (a quadratic potential hides much). A step for which
-    the method is unstable on the system raises a MeasurementError that names one for which it is not.
+    A property that a method does not claim may still hold on a system (a quadratic potential hides much). A step for
+    which the method is unstable on the system raises a MeasurementError that names one for which it is not.
     """
     if jnp.result_type(float) != jnp.float64:
         raise GeomintError("certify needs float64: round-off in float32 hides what it measures. Unset JAX_ENABLE_X64.")
@@ -136,7 +136,8 @@ def _long_run(method: Method, system: Stated, start: Point, dt: float, steps: in
         long = measure.long_run(method, system, start, dt, steps)
     except RunStopped as stopped:
         run = stopped.run
-        tried = tried_steps(run, [(system, start.q, start.p)], max(1, len(run) - 1)) if isinstance(run, Trajectory) else None
+        starts = [(system, start.q, start.p)]
+        tried = tried_steps(run, starts, max(1, len(run) - 1)) if isinstance(run, Trajectory) else None
         stable = tried is not None and tried.dt is not None
         what = f"{method.name} stops there at step {stopped.step}, t = {stopped.time:g}." if stable else stopped.reason
         raise MeasurementError(f"dt = {dt:g} can't be certified: {what} {_advised(tried)}") from stopped
@@ -144,7 +145,7 @@ def _long_run(method: Method, system: Stated, start: Point, dt: float, steps: in
         tried = tried_steps(long.run, [(system, start.q, start.p)], 1)
         if tried.dt is not None:
             error, scale = float(long.beyond.largest[0]), max(float(long.beyond.scale[0]), tried.scale)
-            what = f"{method.name} is unstable there, with an energy error of {error:.3g} where the motion has {scale:.3g}."
+            what = f"{method.name} has an energy error of {error:.3g} there, and the motion a scale of {scale:.3g}."
             if error > scale:
                 raise MeasurementError(f"dt = {dt:g} can't be certified: {what} {_advised(tried)}")
     return long
@@ -170,12 +171,14 @@ def _order(method: Method, system: Stated, start: Point, first: float, traits: T
         closest = min(closest, found.closest)
         if not np.isnan(found.order):
             agrees = bool(found.order > traits.order - 0.25)
-            return [Row("order", found.order, None, str(traits.order), agrees), Row("smallest error", closest, None, "", None)]
+            order = Row("order", found.order, None, str(traits.order), agrees)
+            return [order, Row("smallest error", closest, None, "", None)]
     if unknown is not None and not np.isfinite(closest):
         raise unknown
     exact = closest < RIGHT
     note = "exact to rounding here" if exact else "no step follows the motion"
-    return [Row("order", np.nan, None, str(traits.order), bool(exact), note), Row("smallest error", closest, None, "", None)]
+    order = Row("order", np.nan, None, str(traits.order), bool(exact), note)
+    return [order, Row("smallest error", closest, None, "", None)]
 
 
 def _energy(long: measure.LongRun, traits: Traits) -> list[Row]:

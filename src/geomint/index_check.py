@@ -4,13 +4,14 @@ JAX clamps an index that is out of range, or drops what is written there, and sa
 of potential, fast, constraint, lagrangian, force, watch and overrides at the initial state, and computes only what
 indices depend on, in numpy. An index that follows from q is therefore checked at q0 alone.
 
-Some indices out of range are meant: those of gathers with mode="clip" or mode="fill" (jnp.take fills with NaN, which the
-check of the energy finds) and those inside functions of JAX itself are left alone. A scatter with mode="drop" looks like
-any other one in a jaxpr, and is refused.
+Some indices out of range are meant: those of gathers with mode="clip" or mode="fill" (jnp.take fills with NaN, which
+the check of the energy finds) and those inside functions of JAX itself are left alone. A scatter with mode="drop" looks
+like any other one in a jaxpr, and is refused.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -145,7 +146,8 @@ class Needs:
         return self.of(self.inside(equation)[0], wanted).inputs
 
     def carried(self, equation: Any, outputs: list[bool]) -> list[bool]:
-        """The outputs of the body of a loop that are wanted, given those of the loop: also what the next iteration needs."""
+        """The outputs of the body of a loop that are wanted, given those of the loop: also what the next iteration
+        needs."""
         is_scan, programs = equation.primitive.name == "scan", self.inside(equation)
         fixed, count = scan_sizes(equation) if is_scan else (equation.params["body_nconsts"], len(outputs))
         tested = (
@@ -162,10 +164,10 @@ class Needs:
 
 # --- evaluation ---
 class Walk:
-    """Evaluates what indices depend on, and checks every index on its way. `complete` says whether all of them were known."""
+    """Evaluates what indices depend on, and checks every index on its way. `complete` says whether all were known."""
 
-    def __init__(self) -> None:
-        self.complete, self.left, self.needs = True, BUDGET, Needs()
+    def __init__(self, needs: Needs) -> None:
+        self.complete, self.left, self.needs = True, BUDGET, needs
 
     def run(
         self, program: Any, inputs: Values, wanted: Sequence[bool], consts: Sequence[Any] | None = None
@@ -346,46 +348,75 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
 
 
 # --- the functions of a system ---
-_programs_of: dict[Any, list[tuple[str, Any]]] = {}  # of systems met before: what depends on the call
+@dataclasses.dataclass
+class Pending:
+    """A function with indices that depend on numbers of the call."""
+
+    name: str
+    program: Any
+    needs: Needs
+    by_state: bool = True  # on q or p, not only on the numbers of the system
+
+
+@dataclasses.dataclass
+class Known:
+    """A system met before: what is left to check, and the numbers of the system for which the rest was checked."""
+
+    pending: list[Pending]
+    leaves: list[Any]
+
+
+_met: dict[Any, Known] = {}
 
 
 def check_indices(system: Stated, q: Any, p: Any) -> None:
     """An error where a function of the system reads or writes out of range at (q, p). Indices that follow from traced
     values, from the velocity or from the time are left out."""
     leaves, structure = jax.tree.flatten(system)
-    inputs = [*leaves, q, p]
-    key = structure, tuple((np.shape(x), jnp.result_type(x)) for x in inputs)
-    programs = _programs_of.get(key)
-    if programs is None:
-        traced = [(name, jax.make_jaxpr(f)(*inputs, 0.0)) for name, f in _functions(system, structure).items()]
-        programs = [
-            (name, program) for name, program in traced if not _checked(name, program, [UNKNOWN] * len(inputs))
-        ]
-        if not any(isinstance(c, Tracer) for _, program in programs for c in program.consts):
-            while len(_programs_of) >= 256:
-                _programs_of.pop(next(iter(_programs_of)))
-            _programs_of[key] = programs
-    for name, program in programs:
-        _checked(name, program, [*map(_known, inputs[:-1]), _known(p) if name.startswith("watch") else UNKNOWN])
+    key = structure, np.shape(q), *((np.shape(x), getattr(x, "dtype", type(x))) for x in leaves)
+    known = _met.get(key)
+    if known is not None and all(x is y for x, y in zip(leaves, known.leaves, strict=True)):
+        pending = [each for each in known.pending if each.by_state]
+    else:
+        known = known or _meet(system, structure, leaves, q, p)
+        pending = known.pending
+        for each in pending:
+            each.by_state = not _checked(each, [*map(_known, leaves), UNKNOWN, UNKNOWN])
+        if not any(isinstance(x, Tracer) for x in (*leaves, *(c for each in pending for c in each.program.consts))):
+            known.leaves = leaves
+            while len(_met) >= 256:
+                _met.pop(next(iter(_met)))
+            _met[key] = known
+    for each in pending:
+        if each.by_state:
+            _checked(each, [*map(_known, leaves), _known(q), _known(p) if each.name.startswith("watch") else UNKNOWN])
 
 
-def _checked(name: str, program: Any, inputs: Values) -> bool:
+def _meet(system: Stated, structure: Any, leaves: list[Any], q: Any, p: Any) -> Known:
+    """The functions of a system, without those whose indices are constants and in range."""
+    traced = [
+        Pending(name, jax.make_jaxpr(f)(*leaves, q, p, 0.0), Needs())
+        for name, f in _functions(system, structure).items()
+    ]
+    return Known([each for each in traced if not _checked(each, [UNKNOWN] * (len(leaves) + 2))], leaves)
+
+
+def _checked(pending: Pending, inputs: Values) -> bool:
     """Whether nothing is left to check at other values of the inputs; an error where an index is out of range."""
-    walk = Walk()
+    walk, program = Walk(pending.needs), pending.program
     try:
         walk.run(program, [*inputs, UNKNOWN], [False] * len(program.jaxpr.outvars))
     except OverBudget:
         return True
     except OutOfRange as found:
-        raise InputError(
-            f"{name} uses {found}. JAX would clamp it, or drop what is written there; correct the index."
-        ) from None
+        what = "JAX would clamp it, or drop what is written there; correct the index."
+        raise InputError(f"{pending.name} uses {found}. {what}") from None
     return walk.complete
 
 
 def _functions(system: Stated, structure: Any) -> dict[str, Callable]:
-    """The user's functions by name, each as a function of the leaves of the system, q, p and t. Velocities have the shape
-    of p."""
+    """The user's functions by name, each as a function of the leaves of the system, q, p and t. Velocities have the
+    shape of p."""
     stated = {
         name: getattr(system, name, None) for name in ("potential", "fast", "constraint", "lagrangian", "force")
     }

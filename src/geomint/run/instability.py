@@ -1,9 +1,10 @@
-"""Runs whose energy error exceeds the scale of the energy: found from saved points, and told once, with a step that works.
+"""Runs whose energy error exceeds the scale of the energy are found from saved points; one warning names a step that works.
 
-What conservation allows. With A = H − W, the energy less the work of forces (W = 0 without them), A(t) = A(0) in the exact
-motion, and the kinetic energy at time t is  A(0) + W(t) − V(q(t)).  The scale of the energy is the largest value of this
-over the saved points at which |A − A(0)| is at most half of it. A constant added to V changes nothing; a state that has
-left the motion does not count, however large its energy is; and a start at rest is measured by the energy it releases.
+What conservation allows. With A = H − W, the energy less the work of forces (W = 0 without them), A(t) = A(0) in the
+exact motion, and the kinetic energy at time t is  A(0) + W(t) − V(q(t)).  The scale of the energy is the largest value
+of this over the saved points at which |A − A(0)| is at most half of it. A constant added to V changes nothing; a state
+that has left the motion does not count, however large its energy is; and a start at rest is measured by the energy it
+releases.
 
 Cost. While a run goes on, the smallest and the largest A of every member are kept, from rows that are in the cache
 anyway. At the end a few saved points show that the scale is larger than that, and only where it is not, the others are
@@ -59,26 +60,13 @@ class Extremes:
 
     def __init__(self, runner: Any):
         self.runner, self.low, self.high = runner, np.inf, -np.inf
-        self.scale: Any = 0.0  # of members that are reduced, whose saved points are not kept
+        self.reduced = isinstance(runner, Reducing)  # rows of members are not here
 
     def look(self, rows: np.ndarray) -> None:
         """At the next saved rows, (n, width) or (members, n, width)."""
-        if isinstance(self.runner, Reducing):
-            return self._look_at_members(self.runner)
-        a = _conserved(self.runner.layout.unpack(rows))
-        self.low, self.high = np.fmin(self.low, np.fmin.reduce(a, axis=-1)), np.fmax(self.high, np.fmax.reduce(a, axis=-1))
-
-    def _look_at_members(self, runner: Reducing) -> None:
-        """Their rows are not kept: at the last one of a chunk, while it is there."""
-        rows = runner.last_rows()
-        if not len(rows):
-            return
-        seen = runner.member_layout.unpack(rows)
-        a, start = _conserved(seen), runner.first_conserved
-        self.low, self.high = np.fmin(self.low, a), np.fmax(self.high, a)
-        if isinstance(runner.system, System):
-            allowed = start + seen.get("work", 0.0) - (seen["energy"] - _Kinetic(runner.system)(seen["p"]))
-            self.scale = np.fmax(self.scale, np.where(np.abs(a - start) <= allowed / 2, allowed, 0.0))
+        if not self.reduced:
+            a = _conserved(self.runner.layout.unpack(rows))
+            self.low, self.high = np.fmin(self.low, np.fmin.reduce(a, -1)), np.fmax(self.high, np.fmax.reduce(a, -1))
 
     def largest(self, start: Any) -> np.ndarray:
         """max |A − A(0)| of each member, given A(0); a run without rows has none."""
@@ -201,11 +189,16 @@ def excess(run: Trajectory, largest: Any = None, first: int = 0, share: float = 
     for row in _spread_out(saved.count):
         if not len(suspects):
             return None
-        allowed, error = saved.at_row(row, first + suspects), np.abs(saved.conserved(first + suspects, row) - start[suspects])
+        allowed, error = (
+            saved.at_row(row, first + suspects),
+            np.abs(saved.conserved(first + suspects, row) - start[suspects]),
+        )
         scale[suspects] = np.fmax(scale[suspects], _trusted(allowed, error))
         suspects = suspects[largest[suspects] > scale[suspects]]
     for member in suspects[:READ]:
-        scale[member] = max(scale[member], _noise(saved, first + int(member)), _whole_scale(saved, first + int(member)))
+        scale[member] = max(
+            scale[member], _noise(saved, first + int(member)), _whole_scale(saved, first + int(member))
+        )
     suspects = suspects[largest[suspects] > scale[suspects]]
     return Excess(first + suspects, share * largest[suspects], scale[suspects]) if len(suspects) else None
 
@@ -246,10 +239,11 @@ def _largest(saved: _Saved) -> np.ndarray:
     return found
 
 
-def _spread_out(count: int) -> np.ndarray:
-    """Saved points to look at first: the first one, and others in an order that soon covers the run."""
+def _spread_out(count: int) -> Iterator[int]:
+    """Saved points to look at, in an order that soon covers the run; most runs need the first two or three of them."""
+    yield from (0, count // 2, count - 1)
     even = np.unique(np.linspace(0, count - 1, min(count, SAMPLE)).round().astype(int))
-    return even[np.argsort([int(f"{k:016b}"[::-1], 2) for k in range(len(even))])]
+    yield from even[np.argsort([int(f"{k:09b}"[::-1], 2) for k in range(len(even))])]
 
 
 def _noise(saved: _Saved, member: int) -> float:
@@ -271,7 +265,7 @@ def warn_of_instability(run: Trajectory, extremes: Extremes) -> None:
         return
     runner = extremes.runner
     if isinstance(runner, Reducing):
-        return _warn_of_reduced(run, extremes, runner)
+        return _warn_of_reduced(run, runner)
     if "energy" not in run.columns:
         return
     everybody = run.members and run.share is None  # the members of all processes are here
@@ -284,7 +278,9 @@ def warn_of_instability(run: Trajectory, extremes: Extremes) -> None:
     of_member = lambda m: (saved.system_of(m), saved.column("q", m, 0), saved.column("p", m, 0))
     for k, member in enumerate(found.members[:READ]):
         number = int(member) + (0 if everybody else run.member_range[0])
-        whose = f" of {len(found.members) - k} of {len(start)} members, first of member {number}," if run.members else ""
+        whose = (
+            f" of {len(found.members) - k} of {len(start)} members, first of member {number}," if run.members else ""
+        )
         worst = int(found.members[np.argmax(found.largest)])
         others = [] if worst == member else [of_member(worst)]
         scale, largest = float(found.scale[k]), float(found.largest[k])
@@ -292,13 +288,27 @@ def warn_of_instability(run: Trajectory, extremes: Extremes) -> None:
             return
 
 
-def _warn_of_reduced(run: Trajectory, extremes: Extremes, runner: Reducing) -> None:
-    """Of an ensemble that was reduced only ends of chunks were seen: a suspect is run again by itself."""
-    traits, start, summary = runner.method.traits, runner.first_conserved, run.summary
-    if summary is None or traits.event_driven or getattr(runner.system, "force", None) is not None:
-        return
+def _suspects(runner: Reducing) -> np.ndarray:
+    """Members of an ensemble that was reduced whose energy error is too large at the last saved point: their other rows
+    are gone. First by the kinetic energy at the start, without their states, which may be on a card."""
+    start, energy = runner.first_energies, runner.last_row("energy")
+    if energy is None or not isinstance(runner.system, System):
+        return np.zeros(0, int)
+    kinetic, error = _Kinetic(runner.system), np.abs(energy - start)
     floor = ROUNDING * np.finfo(start.dtype).eps * np.abs(start)
-    suspects = np.flatnonzero(extremes.largest(start) > np.maximum(extremes.scale, floor))
+    momenta = np.asarray(runner.states[1])[runner.start : runner.stop]
+    suspects = np.flatnonzero(np.isfinite(error) & (error > np.fmax(floor, kinetic(momenta))))
+    if not len(suspects):
+        return suspects
+    allowed = start - (energy - kinetic(runner.last_row("p")))
+    return suspects[(error > _trusted(allowed, error))[suspects]]
+
+
+def _warn_of_reduced(run: Trajectory, runner: Reducing) -> None:
+    """Of an ensemble that was reduced a suspect is run again by itself."""
+    summary, suspects = run.summary, np.zeros(0, int)
+    if summary is not None and not runner.method.traits.event_driven:
+        suspects = _suspects(runner)
     for k, member in enumerate(runner.start + suspects[:READ]):
         q, p = (np.asarray(x[member]) for x in summary.start)
         system = runner.system.member(int(member)) if runner.spread == "states and params" else runner.system
@@ -307,14 +317,16 @@ def _warn_of_reduced(run: Trajectory, extremes: Extremes, runner: Reducing) -> N
         except GeomintError:  # it stops: members that fail are told by run.failed_at
             continue
         found = excess(alone)
-        whose = f" of {len(suspects) - k} of {len(start)} members, first of member {member},"
+        whose = f" of {len(suspects) - k} of {runner.stop - runner.start} members, first of member {member},"
         if found is not None:
             sizes = float(found.scale[0]), float(found.largest[0])
             if _warned(run, _Saved(alone), 0, whose, *sizes, [(system, q, p)]):
                 return
 
 
-def _warned(run: Trajectory, saved: _Saved, member: int, whose: str, scale: float, largest: float, starts: list[Start]) -> bool:
+def _warned(
+    run: Trajectory, saved: _Saved, member: int, whose: str, scale: float, largest: float, starts: list[Start]
+) -> bool:
     """Whether a suspect was warned of. The scale is also that of a run with a shorter step, which shows what the start
     releases even where no state of the suspect can be trusted."""
     grid = run.grid
@@ -350,7 +362,8 @@ class Tried(NamedTuple):
 
 def tried_steps(run: Trajectory, starts: list[Start], index: int) -> Tried:
     """Halve the step until the energy of runs from these starts is kept, at least up to twice the time of the saved
-    point `index`. A short run says little about the scale of the energy: trials are followed for FOLLOWED of its steps."""
+    point `index`. A short run says little about the scale of the energy: trials are followed for FOLLOWED of its
+    steps."""
     grid = run.grid
     for k in range(1, HALVINGS + 1):
         room = _room(run, starts[0][1].size, 2**k)
@@ -359,14 +372,17 @@ def tried_steps(run: Trajectory, starts: list[Start], index: int) -> Tried:
             return Tried(f"{down}: take an implicit method, or see whether the force is singular.", 0.0, None)
         scales = [_kept_scale(run, start, 2**k, room) for start in starts]
         if None not in scales:
-            upto = f" (tried up to t = {grid.t0 + room * grid.save_every * grid.dt:g})" if room < grid.saves - 1 else ""
+            upto = (
+                f" (tried up to t = {grid.t0 + room * grid.save_every * grid.dt:g})" if room < grid.saves - 1 else ""
+            )
             return Tried(f"dt = {grid.dt / 2**k:.12g} keeps the energy{upto}.", scales[0] or 0.0, grid.dt / 2**k)
     down = f"No step down to dt = {grid.dt / 2**HALVINGS:.2g} keeps it"
     return Tried(f"{down}: the force may be singular, or not the gradient of the potential.", 0.0, None)
 
 
 def _room(run: Trajectory, size: int, factor: int) -> int:
-    """Saved points up to which a trial with so much smaller steps goes: those of the run, as far as it can afford them."""
+    """Saved points up to which a trial with so much smaller steps goes: those of the run, as far as it can afford
+    them."""
     steps, every = int(np.clip(TRIAL_NUMBERS // max(1, size), *TRIAL_STEPS)), run.grid.save_every
     return min(max(run.grid.saves - 1, -(-FOLLOWED // every)), steps // (every * factor))
 
@@ -387,7 +403,12 @@ def _trial(run: Trajectory, start: Start, factor: int, saves: int) -> Trajectory
     grid, (system, q, p) = run.grid, start
     t_end = grid.t0 + saves * grid.save_every * grid.dt
     engine = "auto" if run.members else run.engine.split()[0]  # the program of the run serves its trials too
-    times: dict[str, Any] = {"dt": grid.dt / factor, "t0": grid.t0, "t_end": t_end, "save_every": grid.save_every * factor}
+    times: dict[str, Any] = {
+        "dt": grid.dt / factor,
+        "t0": grid.t0,
+        "t_end": t_end,
+        "save_every": grid.save_every * factor,
+    }
     with unwatched(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return simulate(system, q, p0=p, method=run.method, compensated=run.compensated, engine=engine, **times)
