@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import warnings
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import geomint as gm
+from geomint.methods import Method, Traits
 
 KEPLER = gm.models.kepler()
 PAIR = gm.System(lambda q, offset: offset + 0.5 * jnp.sum(jnp.array([1.0, 400.0]) * q**2), params=0.0)  # ω = 1 and 20
@@ -118,6 +120,30 @@ def test_rounding_at_rest_is_no_instability():
     messages, run = told(lambda: gm.simulate(system, np.full(3, 1 / 3), method=gm.Verlet(), dt=1e-5, t_end=0.01))
     assert np.max(np.abs(run.energy_error)) < 1e-6
     assert not messages
+
+
+class Noisy(Method):
+    """Symplectic Euler with random kicks, which feed energy."""
+
+    @property
+    def traits(self):
+        return Traits(1, symplectic=False, symmetric=False, reversible=False, energy=None, momentum_maps=None)
+
+    def init(self, mech, state, dt):
+        return state.q, state.p, state.key, jnp.zeros((), jnp.uint32)
+
+    def step(self, mech, carry, dt):
+        q, p, key, n = carry
+        noise = jax.random.normal(jax.random.fold_in(jax.random.wrap_key_data(key), n), q.shape)
+        p = p + dt * mech.force(q) + jnp.sqrt(dt) * noise
+        return q + dt * p, p, key, n + 1
+
+
+def test_random_kicks_are_no_instability():
+    go = lambda: gm.simulate(gm.models.pendulum().system, [0.1], method=Noisy(), dt=0.05, t_end=20.0, engine="xla")
+    messages, run = told(go)
+    assert not messages
+    assert np.max(run.energy_error) > 100 * (1 - np.cos(0.1))  # what the start could release
 
 
 @pytest.mark.slow

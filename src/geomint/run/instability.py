@@ -1,4 +1,4 @@
-"""Runs whose energy error exceeds the scale of the energy are found from saved points; one warning names a step that works.
+"""Runs whose energy error exceeds the scale of the energy: one warning, with a step that works.
 
 What conservation allows. With A = H − W, the energy less the work of forces (W = 0 without them), A(t) = A(0) in the
 exact motion, and the kinetic energy at time t is  A(0) + W(t) − V(q(t)).  The scale of the energy is the largest value
@@ -261,7 +261,7 @@ Start = tuple[Any, np.ndarray, np.ndarray]  # a system, q and p
 
 def warn_of_instability(run: Trajectory, extremes: Extremes) -> None:
     """One warning for a run, where its energy error exceeds the scale of its energy."""
-    if not _watched.get():
+    if not _watched.get() or _is_random(run):
         return
     runner = extremes.runner
     if isinstance(runner, Reducing):
@@ -286,6 +286,13 @@ def warn_of_instability(run: Trajectory, extremes: Extremes) -> None:
         scale, largest = float(found.scale[k]), float(found.largest[k])
         if _warned(run, saved, int(member), whose, scale, largest, [of_member(int(member)), *others]):
             return
+
+
+def _is_random(run: Trajectory) -> bool:
+    """Whether the method draws random numbers, which feed energy: it claims nothing about it, and carries a key."""
+    if run.method.traits.energy is not None or run.checkpoint is None:
+        return False
+    return any(getattr(x, "dtype", None) == np.uint32 for x in jax.tree.leaves(run.checkpoint.carry))
 
 
 def _suspects(runner: Reducing) -> np.ndarray:
@@ -352,8 +359,8 @@ def _warned(
 
 
 class Tried(NamedTuple):
-    """What trial runs with shorter steps showed: the advice, the scale of the energy of the first start, and a step that
-    keeps the energy; None where none was found."""
+    """What trial runs with shorter steps showed: the advice, the scale of the energy of the first start, and a step
+    that keeps the energy; None where none was found."""
 
     advice: str
     scale: float
@@ -368,7 +375,7 @@ def tried_steps(run: Trajectory, starts: list[Start], index: int) -> Tried:
     for k in range(1, HALVINGS + 1):
         room = _room(run, starts[0][1].size, 2**k)
         if room < min(grid.saves - 1, 2 * index):
-            down = f"Steps down to dt = {grid.dt / 2 ** (k - 1):.3g} do not keep it either, and shorter ones were not tried"
+            down = f"Steps down to dt = {grid.dt / 2 ** (k - 1):.3g} do not keep it (shorter ones were not tried)"
             return Tried(f"{down}: take an implicit method, or see whether the force is singular.", 0.0, None)
         scales = [_kept_scale(run, start, 2**k, room) for start in starts]
         if None not in scales:
