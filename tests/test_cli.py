@@ -169,7 +169,7 @@ def test_certify_prints_the_certificate(shell, monkeypatch):
     """The command alone: which system, method and step it asks about, and how the answer is printed."""
     def measured(system, method, q0, v0, *, dt):
         content = {"method": method.name, "dt": dt, "order": np.float64(2.0), "drift": float("nan"), "q0": np.asarray(q0)}
-        return SimpleNamespace(to_dict=lambda: content)
+        return SimpleNamespace(to_dict=lambda: content, ok=True)
 
     # The module by its full name: the public function gm.certify hides it as an attribute of the package.
     monkeypatch.setattr(importlib.import_module("geomint.certify"), "certify", measured)

@@ -187,7 +187,7 @@ INERTIA, MOMENTUM = np.array([0.6, 0.8, 1.0]), np.array([1.8, 0.4, -0.9])
 
 def test_heavy_top():
     model, mech, p = start("heavy_top")
-    np.testing.assert_allclose(model.system.mass, [0.6, 0.4, 0.2], rtol=1e-15)
+    np.testing.assert_allclose(model.system.mass, [[0.6, 0.4, 0.2]], rtol=1e-15)
     omega = MOMENTUM / INERTIA
     assert energy("heavy_top") == pytest.approx(0.5 * MOMENTUM @ omega + 1, abs=1e-14)
     assert energy("heavy_top") == pytest.approx(4.205, abs=1e-14)

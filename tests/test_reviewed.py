@@ -99,6 +99,8 @@ def test_forces_are_not_certified_as_structure():
     certificate = gm.certify(driven, gm.Variational(), [1.0], [0.0], dt=0.1, steps=200)
     assert certificate.ok
     assert certificate["symplecticity"].holds is False
+    assert certificate["energy balance"].measured == pytest.approx(2, abs=0.1)
+    assert certificate["balance error"].measured < 0.01
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ if "JAX_ENABLE_X64" not in _os.environ:
 from . import methods, models
 from .certify import Certificate, certify
 from .constraints import Constraint, Distances, OnSphere, Orthogonal
-from .errors import ArchiveError, GeomintError, InputError, Interrupted, ProcessLost, RunStopped
+from .errors import ArchiveError, GeomintError, InputError, InstabilityWarning, Interrupted, MeasurementError, ProcessLost, RunStopped
 from .fast_slow import adaptive_splitting, split_quadratic, watch_oscillations
 from .lagrange import LagrangianSystem
 from .mechanics import Mechanics

@@ -9,14 +9,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import measure
-from .errors import GeomintError
+from .errors import GeomintError, MeasurementError, RunStopped
 from .measure import Point
-from .methods import Method, as_method
+from .methods import Method, Traits, as_method
+from .run import Trajectory
+from .run.grid import _whole, grid
 from .run.inputs import phase
+from .run.instability import tried_steps
 from .system import Stated
 
 # Round-off of one step, its derivative and a few steps; a broken property at a large step lies far above.
 EXACT = 1e-11
+# Times of the step for which an order is looked for: longer ones where errors are at round-off, then shorter ones
+# where the longer ones are not resolved yet, or the motion can't be known for so long.
+FACTORS = (1, 2, 4, 1 / 4, 1 / 16, 1 / 64)
+# An error against the reference below which a motion is the right one. References are known to 1e-9 at least.
+RIGHT = 1e-9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,10 +36,12 @@ class Row:
     holds: bool | None
     claim: str
     agrees: bool | None
+    note: str = ""
 
     @property
     def verdict(self) -> str:
-        return "" if self.agrees is None else ("as claimed" if self.agrees else "NOT AS CLAIMED")
+        said = "" if self.agrees is None else ("as claimed" if self.agrees else "NOT AS CLAIMED")
+        return f"{said} ({self.note})" if self.note else said
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +70,7 @@ class Certificate:
         head = f"{self.method} on {self.system}, dt = {self.dt:g} (one-step properties at {self.large_dt:g})"
         holds = {True: "yes", False: "no", None: ""}
         table = [("property", "measured", "holds", "claimed", "")]
-        table += [(r.name, f"{r.measured:.3g}", holds[r.holds], r.claim, r.verdict) for r in self.rows]
+        table += [(r.name, "–" if np.isnan(r.measured) else f"{r.measured:.3g}", holds[r.holds], r.claim, r.verdict) for r in self.rows]
         widths = [max(len(line[i]) for line in table) for i in range(5)]
         lines = ["  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in table]
         return "\n".join([head, lines[0], "-" * len(lines[0]), *lines[1:]])
@@ -76,38 +86,40 @@ def _exact(name: str, measured: float, claimed: bool) -> Row:
 def certify(system: Stated, method: Method, q0: Any, v0: Any = None, *, p0: Any = None, dt: float, steps: int = 20_000) -> Certificate:
     """Measure the structure of a method on a system near (q0, v0), with steps around dt.
 
-    order               exponent of the error against an independent reference, from dt down, extrapolated to h → 0
+    order               exponent of the error against an independent reference, from dt down, extrapolated to h → 0; a
+                        method that converges to another motion, or to none, is not as claimed
     symplecticity       defect of the derivative of one large step (on the constraint manifold's tangent bundle)
     symmetry            Φ(−h) after Φ(h);  reversibility: the same by flipping the momenta
     energy drift        per unit time over `steps` steps; it holds where the drift stays inside the oscillation
+    energy balance      of systems with forces, instead: the order at which energy − work stays what it is
     momentum maps       of the stated symmetries, over the same run; constraint residuals likewise
 
-    A property that a method does not claim may still hold on a system (a quadratic potential hides much).
+    A property that a method does not claim may still hold on a system (a quadratic potential hides much). A step for
+    which the method is unstable on the system raises a MeasurementError that names one for which it is not.
     """
     if jnp.result_type(float) != jnp.float64:
         raise GeomintError("certify needs float64: round-off in float32 hides what it measures. Unset JAX_ENABLE_X64.")
     method = as_method(method)
     method.check(system)
-    traits = method.traits
-    if getattr(system, "force", None) is not None:  # forces do work and break time reversal: nothing of this is claimed
-        traits = dataclasses.replace(traits, symplectic=False, symmetric=False, reversible=False, energy=None, momentum_maps=None)
+    dt, steps = grid(dt, dt).dt, _whole("steps", steps)
+    traits, forced = method.traits, getattr(system, "force", None) is not None
+    if forced:  # forces do work and break time reversal: nothing of this is claimed
+        traits = dataclasses.replace(
+            traits, symplectic=False, symmetric=False, reversible=False, energy=None, momentum_maps=None
+        )
     start = Point(*phase(system, q0, v0, p0))
+    long = _long_run(method, system, start, dt, steps)
     # A few steps away from the start: initial data are often too symmetric to show anything.
     at = Point(*(np.asarray(x) for x in measure.flow(method, system, start, dt, 3)))
     large = measure.large_step(method, system, at, dt)
-    first = large / 4 if traits.steps > 2 else large  # a multistep method is watched four times as long
     rows = []
     if not traits.event_driven:  # which have no step
-        slopes = (measure.order(method, system, start, factor * first).order for factor in (1, 2, 4))
-        slope = next((s for s in slopes if not np.isnan(s)), np.nan)  # errors at round-off show no slope: look at longer steps
-        rows.append(Row("order", slope, None, str(traits.order), None if np.isnan(slope) else bool(slope > traits.order - 0.25)))
+        first = large / 4 if traits.steps > 2 else large  # a multistep method is watched four times as long
+        rows += _order(method, system, start, first, traits)
     rows.append(_exact("symplecticity", measure.symplecticity(method, system, at, large), traits.symplectic))
     rows.append(_exact("symmetry", measure.symmetry(method, system, at, large), traits.symmetric))
     rows.append(_exact("reversibility", measure.reversibility(method, system, at, large), traits.reversible))
-    long = measure.long_run(method, system, start, dt, steps)
-    bounded = bool(long.excess < 1)
-    rows.append(Row("energy drift", long.drift, bounded, traits.energy or "none", bounded or traits.energy is None))
-    rows.append(Row("energy band", long.band, None, "", None))
+    rows += _balance(method, system, start, dt) if forced else _energy(long, traits)
     for name, symmetry in system.named_symmetries.items():
         claimed = traits.momentum_maps == "all" or (traits.momentum_maps == "linear" and symmetry.degree == 0)
         rows.append(_exact(f"momentum map {name}", long.momentum[name], claimed))
@@ -115,3 +127,70 @@ def certify(system: Stated, method: Method, q0: Any, v0: Any = None, *, p0: Any 
         rows.append(_exact("constraint g(q)", long.constraint, traits.constrained))
         rows.append(_exact("constraint G v", long.tangency, traits.tangent))
     return Certificate(method.name, system.origin or "a system", dt, large, tuple(rows))
+
+
+def _long_run(method: Method, system: Stated, start: Point, dt: float, steps: int) -> measure.LongRun:
+    """What many steps show. A step that is too long for the system says nothing about a method: an error, with one that
+    is not. Where no step keeps the energy, it is the method that does not."""
+    try:
+        long = measure.long_run(method, system, start, dt, steps)
+    except RunStopped as stopped:
+        run = stopped.run
+        starts = [(system, start.q, start.p)]
+        tried = tried_steps(run, starts, max(1, len(run) - 1)) if isinstance(run, Trajectory) else None
+        stable = tried is not None and tried.dt is not None
+        what = f"{method.name} stops there at step {stopped.step}, t = {stopped.time:g}." if stable else stopped.reason
+        raise MeasurementError(f"dt = {dt:g} can't be certified: {what} {_advised(tried)}") from stopped
+    if long.beyond is not None:
+        tried = tried_steps(long.run, [(system, start.q, start.p)], 1)
+        if tried.dt is not None:
+            error, scale = float(long.beyond.largest[0]), max(float(long.beyond.scale[0]), tried.scale)
+            what = f"{method.name} has an energy error of {error:.3g} there, and the motion a scale of {scale:.3g}."
+            if error > scale:
+                raise MeasurementError(f"dt = {dt:g} can't be certified: {what} {_advised(tried)}")
+    return long
+
+
+def _advised(tried: Any) -> str:
+    if tried is None or tried.dt is None:
+        return "Take a smaller dt, or an implicit method."
+    return f"Take dt = {tried.dt:.12g} or less."
+
+
+def _order(method: Method, system: Stated, start: Point, first: float, traits: Traits) -> list[Row]:
+    """The order, and the smallest error against the reference. Without a slope the errors must be at round-off."""
+    closest, unknown = np.inf, None
+    for factor in FACTORS:
+        if unknown is not None and factor > 1:
+            continue
+        try:
+            found = measure.order(method, system, start, factor * first)
+        except MeasurementError as error:
+            unknown = error
+            continue
+        closest = min(closest, found.closest)
+        if not np.isnan(found.order):
+            agrees = bool(found.order > traits.order - 0.25)
+            order = Row("order", found.order, None, str(traits.order), agrees)
+            return [order, Row("smallest error", closest, None, "", None)]
+    if unknown is not None and not np.isfinite(closest):
+        raise unknown
+    exact = closest < RIGHT
+    note = "exact to rounding here" if exact else "no step follows the motion"
+    order = Row("order", np.nan, None, str(traits.order), bool(exact), note)
+    return [order, Row("smallest error", closest, None, "", None)]
+
+
+def _energy(long: measure.LongRun, traits: Traits) -> list[Row]:
+    bounded = bool(long.excess < 1)
+    drift = Row("energy drift", long.drift, bounded, traits.energy or "none", bounded or traits.energy is None)
+    return [drift, Row("energy band", long.band, None, "", None)]
+
+
+def _balance(method: Method, system: Stated, start: Point, dt: float) -> list[Row]:
+    """Energy − work: its error falls with the order of the method, as far as the quadrature of the work shows it."""
+    found, claim = measure.balance(method, system, start, dt), min(method.traits.order, 8)
+    exact = bool(np.isnan(found.order))
+    agrees, note = exact or bool(found.order > claim - 0.5), "exact to rounding here" * exact
+    row = Row("energy balance", found.order, None, f"order {claim}", agrees, note)
+    return [row, Row("balance error", found.error, None, "", None)]

@@ -321,7 +321,8 @@ def certify(
     dt: Annotated[float | None, typer.Option(help="The step.", show_default="the model's")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Only JSON on stdout.")] = False,
 ) -> None:
-    """Measure the structure of a method on a model: order, symplecticity, symmetry, momentum maps, energy, constraints."""
+    """Measure the structure of a method on a model: order, symplecticity, symmetry, momentum maps, energy, constraints. Exit 1 where a
+    claim of the method is contradicted."""
     from . import methods, models
     from .certify import certify as measured
 
@@ -329,6 +330,8 @@ def certify(
     with _busy(f"measuring {moved_by.name} on {stated.name}"):
         certificate = measured(stated.system, moved_by, stated.q0, stated.v0, dt=stated.dt if dt is None else dt)
     typer.echo(_json(certificate.to_dict()) if as_json else str(certificate))
+    if not certificate.ok:
+        raise typer.Exit(1)
 
 
 @contextlib.contextmanager

@@ -49,6 +49,14 @@ class ProcessLost(GeomintError, RuntimeError):
         self.reason, self.process, self.path = reason, process, path
 
 
+class MeasurementError(GeomintError, RuntimeError):
+    """What was to be measured can't be measured here: the step is too long, or the motion can't be known well enough."""
+
+
+class InstabilityWarning(UserWarning):
+    """The energy error of a run exceeds the scale of its energy: the step is too long, and the results are wrong."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """' Did you mean …?' for a misspelt name, or the whole list where nothing is near."""
     known = sorted(known)

@@ -7,6 +7,7 @@ claims; the property tests hold the claims to them.
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any, NamedTuple
 
 import jax
@@ -14,13 +15,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 from scipy.integrate import solve_ivp
+from scipy.interpolate import make_interp_spline
 
 from .engines import Clock, Xla, march
+from .errors import MeasurementError, RunStopped
 from .lagrange import derive
 from .methods import Composition, Method, Rattle, State, Verlet
 from .methods.planning import start_key
-from .run import simulate
+from .run import Trajectory, simulate
 from .run.inputs import initial_state
+from .run.instability import Excess, excess, unwatched
 from .system import Stated, System
 
 
@@ -72,6 +76,7 @@ def _distance(a: Point, b: Point) -> float:
 
 # --- order ----------------------------------------------------------------------------------------------------------
 FEWEST = 6  # steps to fit a slope to
+EVALUATIONS = 400_000  # of the force, for an independent reference: about ten seconds
 
 
 @jax.jit
@@ -79,17 +84,25 @@ def _field(system: Stated, q: Array, v: Array, t: Array) -> Array:
     return derive(system, q.shape).acceleration(q, v, t)
 
 
+_SHORTER = ": it is followed for a number of steps; take a smaller dt, or a start from which it is tamer."
+
+
 def independent_reference(system: Stated, at: Point, times: np.ndarray) -> Point:
     """The exact motion to about 1e-12, by an unrelated method: Dormand–Prince 8(5,3) on the underlying equation q̈ = a(q, q̇)."""
     shape, size = at.q.shape, at.q.size
-    mech = derive(system, shape)
+    mech, spent = derive(system, shape), itertools.count()
 
     def right(t, y):
+        if next(spent) > EVALUATIONS:
+            raise MeasurementError(f"the motion up to t = {times[-1]:g} needs more than {EVALUATIONS} evaluations of the force{_SHORTER}")
         q, v = y[:size].reshape(shape), y[size:].reshape(shape)
         return np.concatenate([y[size:], np.ravel(_field(system, q, v, t))])
 
     start = np.concatenate([np.ravel(at.q), np.ravel(mech.velocity_at(jnp.asarray(at.q), jnp.asarray(at.p)))])
-    y = solve_ivp(right, (0, times[-1]), start, method="DOP853", t_eval=times, rtol=3e-14, atol=1e-15).y.T
+    solved = solve_ivp(right, (0, times[-1]), start, method="DOP853", t_eval=times, rtol=3e-14, atol=1e-15)
+    y = solved.y.T
+    if len(y) < len(times) or not np.all(np.isfinite(y)):
+        raise MeasurementError(f"the exact motion was not found up to t = {times[-1]:g} (a singularity?){_SHORTER}")
     q, v = y[:, :size].reshape(-1, *shape), y[:, size:].reshape(-1, *shape)
     return Point(q, np.asarray(jax.vmap(mech.momentum_at)(jnp.asarray(q), jnp.asarray(v))))
 
@@ -111,21 +124,22 @@ def reference(system: Stated, at: Point, times: np.ndarray, dt: float) -> tuple[
 _references: dict[Any, tuple[Point, float]] = {}
 
 
+@unwatched()
 def _reference(system: Stated, at: Point, times: np.ndarray, dt: float) -> tuple[Point, float]:
     independent = independent_reference(system, at, times)
     if not isinstance(system, System):
         return independent, 1e-11
     base = Verlet() if system.constraint is None else Rattle()
     n = int(np.ceil(times[0] / dt)) * 40
-    fine = simulate(
-        system, at.q, p0=at.p, method=Composition(base, order=8), dt=times[0] / n, t_end=times[-1], save_every=n, compensated=True
-    )
+    settings: dict[str, Any] = {"dt": times[0] / n, "t_end": times[-1], "save_every": n, "compensated": True}
+    try:
+        fine = simulate(system, at.q, p0=at.p, method=Composition(base, order=8), **settings)
+    except RunStopped as stopped:
+        raise MeasurementError(f"the reference of order 8 stopped ({stopped.reason}){_SHORTER}") from stopped
     close = Point(fine.q[1:], fine.p[1:])
     apart = _distance(close, independent)
-    if apart > 1e-9:
-        raise RuntimeError(
-            f"two independent references differ by {apart:.1e}: the motion is too unstable to measure an order on; use a shorter time"
-        )
+    if not apart <= 1e-9:
+        raise MeasurementError(f"two independent references differ by {apart:.1e} up to t = {times[-1]:g}{_SHORTER}")
     return close, 1e-14
 
 
@@ -135,8 +149,10 @@ class Order(NamedTuple):
     uncertainties: tuple[float, float]  # of the slopes
     steps: tuple[float, ...]
     errors: tuple[tuple[float, float], ...]  # in q and p, root mean square over the looks, relative
+    closest: float  # the smallest error of all steps, the larger one of q and p
 
 
+@unwatched()
 def order(method: Method, system: Stated, at: Point, dt: float, refinements: int | None = None) -> Order:
     """The exponent r of the error c·hʳ as h → 0, in q and in p; steps shrink from dt on by 2^(refinements/2) in all, or to round-off.
 
@@ -153,12 +169,16 @@ def order(method: Method, system: Stated, at: Point, dt: float, refinements: int
     exact, floor = reference(system, at, coarsest * dt * np.arange(1, looks + 1), dt)
     # The constraint is met to round-off in q: multipliers are known to eps/h², and what remains of them in p sums up along the run.
     floors = (floor, max(floor, 1e-13) if multistep and system.constraint is not None else floor)
-    steps, errors, n = [], [], coarsest
+    steps, errors, n, closest = [], [], coarsest, np.inf
     while n <= coarsest * 2 ** (refinements / 2):
         h = coarsest * dt / n
-        run = simulate(system, at.q, p0=at.p, method=method, dt=h, t_end=looks * coarsest * dt, save_every=n, compensated=True)
+        every, n = n, n + max(1, n // close)
+        try:
+            run = simulate(system, at.q, p0=at.p, method=method, dt=h, t_end=looks * coarsest * dt, save_every=every, compensated=True)
+        except RunStopped:  # not stable yet
+            continue
         pair = [np.ravel(x[1:] - y) / np.max(np.abs(y)) for x, y in zip((run.q, run.p), exact, strict=True)]
-        n += max(1, n // close)
+        closest = min(closest, max(map(_size, pair)))
         if not max(np.max(np.abs(error)) for error in pair) < 0.1:  # not convergent yet
             continue
         if all(_size(error) < least for error, least in zip(pair, floors, strict=True)):
@@ -168,7 +188,7 @@ def order(method: Method, system: Stated, at: Point, dt: float, refinements: int
     power = 2 if method.traits.symmetric and getattr(system, "force", None) is None else 1
     found = [_slope(np.array(steps), [e[i] for e in errors], floors[i], power) for i in range(2)]
     slopes, uncertainties = zip(*found, strict=True)
-    return Order(float(np.min(slopes)), slopes, uncertainties, tuple(steps), tuple((_size(q), _size(p)) for q, p in errors))
+    return Order(float(np.min(slopes)), slopes, uncertainties, tuple(steps), tuple((_size(q), _size(p)) for q, p in errors), closest)
 
 
 def _size(error: np.ndarray) -> float:
@@ -288,8 +308,11 @@ class LongRun(NamedTuple):
     momentum: dict[str, float]  # largest deviation of each momentum map, relative to Σ|p||ξ|
     constraint: float  # max |g(q)|
     tangency: float  # max |G M⁻¹p|
+    run: Trajectory
+    beyond: Excess | None  # where the energy error exceeds the scale of the energy
 
 
+@unwatched()
 def long_run(method: Method, system: Stated, at: Point, dt: float, steps: int = 20_000, saves: int = 1000) -> LongRun:
     """What a run of many steps shows; with compensated sums, so that a drift is the method's and not that of rounding."""
     every = max(1, steps // saves)
@@ -306,4 +329,39 @@ def long_run(method: Method, system: Stated, at: Point, dt: float, steps: int = 
         momentum[name] = float(np.max(np.abs(values - values[0])) / size)
     worst = lambda x: float(np.max(np.abs(x), initial=0.0))
     tangency = worst(run.columns["velocity_residual"]) if system.constraint is not None else 0.0
-    return LongRun(float(slope), band, abs(slope) * run.t[-1] / max(band, walk), momentum, worst(run.constraint_residual), tangency)
+    return LongRun(float(slope), band, abs(slope) * run.t[-1] / max(band, walk), momentum, worst(run.constraint_residual), tangency, run, excess(run))
+
+
+# --- forces that do work ----------------------------------------------------------------------------------------------
+class Balance(NamedTuple):
+    order: float  # of |H − H(0) − W| in the step; NaN where it is rounding
+    error: float  # the largest, with the step dt, relative to the energy that is exchanged
+
+
+@jax.jit
+def _power(system: Stated, q: Array, p: Array, t: Array) -> Array:
+    """f·v at saved points."""
+
+    def at(q: Array, p: Array, t: Array) -> Array:
+        mech = derive(system, q.shape)
+        v = mech.velocity_at(q, p)
+        return jnp.sum(mech.outer_force(q, v, t) * v)
+
+    return jax.vmap(at)(q, p, t)
+
+
+@unwatched()
+def balance(method: Method, system: Stated, at: Point, dt: float, steps: int = 400) -> Balance:
+    """The energy less the work of the stated force along the computed motion, W = ∫ f·v dt. The integral is that of a
+    spline of degree 7 through the values at all steps, independent of what the method counts as work."""
+    errors, exchanged = [], 0.0
+    for k in (1, 2, 4):
+        run = simulate(system, at.q, p0=at.p, method=method, dt=dt / k, t_end=steps * dt, compensated=True)
+        power = np.asarray(_power(system, run.q, run.p, run.t))
+        work = make_interp_spline(run.t, power, k=7).antiderivative()(run.t)
+        exchanged = max(exchanged, float(np.max(np.abs(work - work[0]))), float(np.max(np.abs(run.energy_error))))
+        errors.append(float(np.max(np.abs(run.energy_error - (work - work[0]))[::k])))
+    relative = np.array(errors) / max(exchanged, 1e-300)
+    above = relative > 1e-12  # rounding, and that of the spline
+    slope = np.polyfit(-np.log(np.array([1, 2, 4])[above]), np.log(relative[above]), 1)[0] if above.sum() > 1 else np.nan
+    return Balance(float(slope), float(relative[0]))

@@ -156,6 +156,12 @@ class Layout:
     def width(self) -> int:
         return sum(int(np.prod(s)) for s in self.shapes)
 
+    def place(self, name: str) -> tuple[int, int, tuple[int, ...]]:
+        """Where a quantity begins in a row, how many numbers it has, and its shape."""
+        which = jax.tree.unflatten(self.treedef, range(len(self.shapes)))[name]
+        sizes = [int(np.prod(s)) for s in self.shapes]
+        return sum(sizes[:which]), sizes[which], self.shapes[which]
+
     def unpack(self, rows: Any) -> Observed:
         """Rows (..., width) as a tree of arrays (..., *shape), views where the array type allows."""
         ends = np.cumsum([int(np.prod(s)) for s in self.shapes])

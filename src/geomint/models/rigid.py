@@ -42,7 +42,7 @@ def heavy_top(inertia: Sequence[float] = (0.6, 0.8, 1.0), momentum: Sequence[flo
     symmetries: tuple[Symmetry, ...] = (Generator(jnp.kron(hat(np.eye(3)[2]), np.eye(3))),)
     if moments[0] == moments[1]:
         symmetries += (Rotation((0, 1)),)  # δQ = −Qê₃
-    system = System(lambda q: q[2, 2], mass=d, constraint=Orthogonal(), symmetries=symmetries)
+    system = System(lambda q: q[2, 2], mass=d[None, :], constraint=Orthogonal(), symmetries=symmetries)
     return Model(system, np.eye(3), hat(m / moments), "heavy_top", "a spinning top as a rotation matrix", dt=0.01, t_end=200.0)
 
 

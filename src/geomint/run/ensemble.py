@@ -14,6 +14,7 @@ from jaxtyping import PyTree
 from ..engines import Clock, choose
 from ..engines.tiles import Tiled
 from ..errors import GeomintError, InputError
+from ..index_check import check_indices
 from ..lagrange import derive
 from ..methods import Method
 from ..system import Stated, System
@@ -34,7 +35,7 @@ from .processes import chosen
 from .reducing import Reducing
 from .reductions import Reduction, checked
 from .shared import opened
-from .simulate import _checked, archive_meta, drive, prepared
+from .simulate import _checked, archive_meta, drive, prepared, sampled
 from .sinks import Disk, Memory
 from .trajectory import Trajectory
 
@@ -112,6 +113,8 @@ def _stated(system: Stated, q0s: Any, v0s: Any, p0s: Any, params: PyTree, method
     system, spread = _spread(system, params, as_array("q0s", q0s), members)
     q, p = phase(system, q0s, v0s, p0s, members=True, own_params=spread == "states and params")
     check_on_manifold(system, q, p, spread)
+    for i in sampled(members):
+        check_indices(system.member(i) if spread == "states and params" else system, q[i], p[i])
     method = prepared(method, system, q, spread)
     warn_of_lost_digits(system if spread == "states" else system.member(0), q.shape[1:])
     method.warn(system if spread == "states" else system.member(0), q[0], times.dt)

@@ -73,6 +73,7 @@ class Reducing(Tiled):
     def begin(self, state: State) -> tuple[Marked, Observed]:
         """As `Tiled`: what is seen is that of the members. `first_row` says what is left of it."""
         carry, seen = super().begin(state)
+        self.first_energies, self._last = np.asarray(seen["energy"]), None  # of this process's members
         self.states = value(state.q), value(state.p)
         self.member_layout = self.layout
         self.cuts = [Cut(a, min(a + self.tile, part.stop), k) for k, part in enumerate(self.parts) for a in range(part.start, part.stop, self.tile)]
@@ -172,6 +173,7 @@ class Reducing(Tiled):
 
     def kept(self, buffer: Room, blocks: int) -> np.ndarray:
         """The first `blocks` rows of what is left of all members, on every process the same."""
+        self._last = buffer.buffers, blocks - 1
         places, sample = [], []
         for part, held in zip(self.parts, buffer.buffers, strict=True):
             here = [k for k, m in enumerate(self.keep) if part.start <= m < part.stop]
@@ -182,6 +184,15 @@ class Reducing(Tiled):
             places += here
             sample += list((np.asarray(rows[which]) if on_card else np.asarray(rows)[which])[:, :blocks])
         return self._gathered(buffer.left, places, sample, blocks)
+
+    def last_row(self, name: str) -> np.ndarray | None:
+        """A quantity of each of this process's members at the last saved point, until the next run takes the buffer."""
+        if self._last is None or self.idle:
+            return None
+        buffers, row = self._last
+        begin, size, shape = self.member_layout.place(name)
+        held = [np.asarray(b.rows[: part.count, row, begin : begin + size]) for part, b in zip(self.parts, buffers, strict=True)]
+        return np.concatenate(held).reshape(-1, *shape)
 
     def first_row(self, seen: Observed) -> dict[str, Any]:
         """What is left of the initial states of this process's members."""

@@ -12,6 +12,7 @@ import numpy as np
 from ..engines import Clock, Layout, begin, choose
 from ..engines.tiles import Engine, Tiled
 from ..errors import GeomintError, InputError, Interrupted, ProcessLost, RunStopped
+from ..index_check import check_indices
 from ..lagrange import LagrangianMechanics, derive
 from ..mechanics import Mechanics
 from ..methods import Method, State, as_method
@@ -31,6 +32,7 @@ from .inputs import (
     stated_velocity,
     warn_of_lost_digits,
 )
+from .instability import Extremes, warn_of_instability
 from .loop import AGREED, ALONE, Failure, Sink, run_to_end
 from .processes import Alone
 from .reducing import Reducing, bare
@@ -72,6 +74,7 @@ def simulate(
     traced = is_traced(system, q, p, method)
     if not traced:
         check_on_manifold(system, q, p, "one")
+    check_indices(system, q, p)
     method = prepared(method, system, q, "one")
     if traced:
         state = initial_state(q, p, times.t0, seed, compensated, near=near)
@@ -135,6 +138,11 @@ def _spread_out(members: np.ndarray, count: int) -> np.ndarray:
     return members[np.unique(np.linspace(0, len(members) - 1, count).round().astype(int))]
 
 
+def sampled(members: int) -> list[int]:
+    """Members of an ensemble that are looked at for all of them."""
+    return _spread_out(np.arange(members), SAMPLE).tolist()
+
+
 def archive_meta(system: Stated, runner: Engine, times: Grid, about: dict[str, Any], q_shape: tuple[int, ...]) -> dict[str, Any]:
     """What an archive says of itself."""
     return {
@@ -154,7 +162,8 @@ def drive(runner: Engine, carry: Any, times: Grid, sink: Any, progress: bool, ab
 
 def _driven(runner: Engine, carry: Any, times: Grid, sink: Any, progress: bool, about: dict[str, Any], start: int, team: Alone) -> Trajectory:
     last: dict[str, Any] = {"carry": carry, "step": start}
-    tap = _Tap(sink, last)
+    extremes = Extremes(runner)
+    tap = _Tap(sink, last, extremes)
     failure, interrupted = None, False
     try:
         carry, step, failure = run_to_end(runner, carry, times, tap, start, progress, team)
@@ -176,14 +185,19 @@ def _driven(runner: Engine, carry: Any, times: Grid, sink: Any, progress: bool, 
         raise Interrupted(f"interrupted at step {step}, t = {times.t0 + step * times.dt:g}.", "What was saved is in the exception's .run" + _how_to_resume(run), run=run)
     if failure is not None:
         raise _stopped(runner, times, run, failure)
+    warn_of_instability(run, extremes)
     return run
 
 
 class _Tap:
-    """Remembers the newest carry on its way to the sink, for Ctrl-C."""
+    """Remembers the newest carry on its way to the sink, for Ctrl-C, and the extremes of the energy."""
 
-    def __init__(self, sink: Sink, last: dict[str, Any]):
-        self.append, self.note, self.sink, self.last = sink.append, sink.note, sink, last
+    def __init__(self, sink: Sink, last: dict[str, Any], extremes: Extremes):
+        self.note, self.sink, self.last, self.extremes = sink.note, sink, last, extremes
+
+    def append(self, rows: np.ndarray) -> None:
+        self.extremes.look(rows)
+        self.sink.append(rows)
 
     def checkpoint(self, carry: Any, step: int) -> None:
         self.last.update(carry=carry, step=step)

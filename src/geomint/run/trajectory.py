@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from ..engines import sound
 from ..errors import InputError
@@ -18,6 +19,8 @@ from .events import Events
 from .grid import Grid
 from .reducing import statuses
 from .summary import Reduced, Summary
+
+READABLE = 2**26  # energies that repr reads, half a gigabyte
 
 
 @dataclasses.dataclass
@@ -187,7 +190,23 @@ class Trajectory:
         kind = f"{count} trajectories" + ", reduced" * (self.summary is not None) if self.members else "trajectory"
         span = f"t = {float(self.t[0]):g} … {float(self.t[-1]):g}" if len(self.t) else "no points"
         where = f", on disk in {self.path}" if self.path else ""
-        return f"<geomint {kind}: {self.method.name}, dt = {self.grid.dt:g}, {span}, {len(self.t)} saved points{where}>"
+        return f"<geomint {kind}: {self.method.name}, dt = {self.grid.dt:g}, {span}, {len(self.t)} saved points{self._energy_told()}{where}>"
+
+    def _energy_told(self) -> str:
+        """The largest energy error, for repr: read a few rows at a time, since the run may be larger than memory."""
+        energy = self.columns.get("energy")
+        if energy is None or isinstance(energy, Tracer) or not 0 < np.size(energy) <= READABLE:
+            return ""
+        balanced, forced = "work" in self.columns, getattr(self.system, "force", None) is not None
+        start, worst = None, 0.0
+        for begin in range(0, len(self.t), 4096):
+            piece = (slice(None), slice(begin, begin + 4096)) if self.members else slice(begin, begin + 4096)
+            rows = np.asarray(energy[piece]) - (np.asarray(self.columns["work"][piece]) if balanced else 0.0)
+            start = rows[..., :1] if start is None else start
+            with np.errstate(invalid="ignore"):
+                worst = np.fmax(worst, np.fmax.reduce(np.abs(rows - start), axis=None))
+        name = "error of energy − work" if balanced else "energy change" if forced else "energy error"
+        return f", {name} {worst:.2g}"
 
     def save(self, path: str | Path) -> Path:
         """Write an archive that gm.load opens and gm.resume continues."""
