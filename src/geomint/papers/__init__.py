@@ -17,10 +17,10 @@ from . import (
     tao_owhadi_2015_penalty,
     tao_owhadi_2015_systems,
 )
-from .base import Check, Experiment, Outcome, Reproduction, all, experiment, find, reproduce
+from .base import Check, Experiment, Information, Outcome, Reproduction, all, experiment, find, reproduce
 
 __all__ = [
-    "Check", "Experiment", "Outcome", "Reproduction", "all", "console_hairer_lubich_2013", "console_hairer_lubich_2013_systems", "experiment",
+    "Check", "Experiment", "Information", "Outcome", "Reproduction", "all", "console_hairer_lubich_2013", "console_hairer_lubich_2013_systems", "experiment",
     "fernandez_pendas_2019", "fernandez_pendas_2019_solvers", "find", "gonzalez_schmidt_ortiz_2010", "gonzalez_schmidt_ortiz_2010_argon",
     "gonzalez_schmidt_ortiz_2010_argon_steps", "gonzalez_schmidt_ortiz_2010_force_stepping", "reproduce", "stern_grinspun_2009", "tao_owhadi_2015",
     "tao_owhadi_2015_penalty", "tao_owhadi_2015_systems",
