@@ -16,16 +16,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-ROUNDING = 1e-9  # an upper bound at or below this measures rounding errors, whose digits differ between machines
-
-
 @dataclasses.dataclass(frozen=True)
 class Check:
     """A measured number and the range it must lie in: low ≤ measured ≤ high. One of the bounds may be missing, not both.
 
     `expected` states that range in words. NaN is never in range. `rtol` is the relative difference to the number in
-    docs/results.json that the tests accept. It is None where the digits depend on rounding (chaotic motion, wall times);
-    then only the range counts.
+    docs/results.json that the tests accept. Where it is None (chaotic motion) or there is no lower bound (rounding errors),
+    the digits differ between machines and only the range counts.
     """
 
     name: str
@@ -40,7 +37,9 @@ class Check:
             if (value := getattr(self, field)) is not None:
                 object.__setattr__(self, field, float(value))
         if self.low is None and self.high is None:
-            raise ValueError(f"the check {self.name!r} has no bound, so it cannot fail. Use Information for such a number.")
+            raise ValueError(
+                f"the check {self.name!r} has no bound, so it cannot fail. Use Information for such a number."
+            )
         if not self.expected:
             object.__setattr__(self, "expected", self.range)
 
@@ -64,8 +63,8 @@ class Check:
         return f"≥ {self.low:g}" if self.low is not None else f"≤ {self.high:g}"
 
     def agrees(self, recorded: float) -> bool:
-        """Whether a number recorded earlier is the same up to `rtol`; rounding errors agree if both are in range."""
-        if self.rtol is None or (self.low is None and self.high is not None and self.high <= ROUNDING):
+        """Whether a number recorded earlier is the same up to `rtol`, or at least in the same range."""
+        if self.rtol is None or self.low is None:
             return dataclasses.replace(self, measured=recorded).ok
         return abs(self.measured - recorded) <= self.rtol * abs(recorded)
 
@@ -95,7 +94,11 @@ class Information:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON; a number that is not finite is null."""
-        return {"name": self.name, "measured": self.measured if math.isfinite(self.measured) else None, "remark": self.remark}
+        return {
+            "name": self.name,
+            "measured": self.measured if math.isfinite(self.measured) else None,
+            "remark": self.remark,
+        }
 
 
 @dataclasses.dataclass

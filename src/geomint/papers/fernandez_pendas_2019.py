@@ -105,10 +105,24 @@ def shake_equals_rattle(quick: bool) -> Outcome:
     for x in both:
         checks += [
             Check(f"{x.name}: positions, SHAKE against RATTLE", x.between.max(), None, 1e-13, "below 1e-13"),
-            Check(f"{x.name}: positions, RATTLE against the textbook", x.from_textbook.max(), None, 1e-13, "below 1e-13"),
+            Check(
+                f"{x.name}: positions, RATTLE against the textbook", x.from_textbook.max(), None, 1e-13, "below 1e-13"
+            ),
             Check(f"{x.name}: momenta, RATTLE against the textbook", x.momenta, None, 1e-13, "below 1e-13"),
-            Check(f"{x.name}: λ of SHAKE against ½(λʳ + λᵛ)", np.max(np.abs(x.multipliers - x.mean)), None, 50 * EPS / x.h**2, "below 50 ε/h² = 3e-11"),
-            Check.near(f"{x.name}: λʳ against λᵛ", np.max(np.abs(x.textbook.positional[1:] - x.textbook.velocity[:-1])), 0.014, 0.05, "0.014: they differ"),
+            Check(
+                f"{x.name}: λ of SHAKE against ½(λʳ + λᵛ)",
+                np.max(np.abs(x.multipliers - x.mean)),
+                None,
+                50 * EPS / x.h**2,
+                "below 50 ε/h² = 3e-11",
+            ),
+            Check.near(
+                f"{x.name}: λʳ against λᵛ",
+                np.max(np.abs(x.textbook.positional[1:] - x.textbook.velocity[:-1])),
+                0.014,
+                0.05,
+                "0.014: they differ",
+            ),
         ]
     checks += [
         Check("RATTLE: largest |G M⁻¹p|", rattle.max(), None, 1e-14, "below 1e-14"),
@@ -250,8 +264,23 @@ def generalized_rattle(quick: bool) -> Outcome:
             checks.append(Check(f"symplecticity on TM over {label}", measure.symplecticity(method, model.system, at, 0.05), None, 1e-14, "below 1e-14"))
     problems = {"triple pendulum": model} if quick else {"triple pendulum": model, "two bodies on a sphere": spheres(), "double pendulum": pendula()["double pendulum"], "chain of 10": models.chain(10)}
     gains = [gains_on(name, problem, bases, 0.01, name in ("triple pendulum", "two bodies on a sphere")) for name, problem in problems.items()]
-    checks += [Check.near(f"gain per force over Verlet, {x.problem}: {label}", gain, GAINS[label][x.problem], 0.04) for x in gains for label, gain in x.everywhere.items()]
-    checks += [Check.near(f"the same, constrained at ends only, {x.problem}: {label}", gain, AT_ENDS[x.problem], 0.06, f"about {AT_ENDS[x.problem]:g}: a loss") for x in gains for label, gain in x.ends.items() if label in TWO_STAGE]
+    checks += [
+        Check.near(f"gain per force over Verlet, {x.problem}: {label}", gain, GAINS[label][x.problem], 0.04)
+        for x in gains
+        for label, gain in x.everywhere.items()
+    ]
+    checks += [
+        Check.near(
+            f"the same, constrained at ends only, {x.problem}: {label}",
+            gain,
+            AT_ENDS[x.problem],
+            0.06,
+            f"about {AT_ENDS[x.problem]:g}: a loss",
+        )
+        for x in gains
+        for label, gain in x.ends.items()
+        if label in TWO_STAGE
+    ]
     spacings = np.array([0.04, 0.02, 0.01] if quick else [0.04, 0.02, 0.01, 0.005])
     lines = {label: np.array([largest_error(model, base, s) for s in spacings]) for label, base in bases.items()}
     only = np.array([largest_error_at_ends(model, bases[best], s) for s in spacings])

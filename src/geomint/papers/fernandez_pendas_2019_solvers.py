@@ -113,7 +113,12 @@ def cost(n: int) -> Cost:
     return Cost(n, 1e6 * min(times[1:]) / steps, place(n, "newton")[1], float(residual))
 
 
-SWEEPS = {10: (484, 54), 100: (39_232, 531), 300: (313_029, 1592), 1000: (np.nan, 5299)}  # plain, and at the best relaxation
+SWEEPS = {
+    10: (484, 54),
+    100: (39_232, 531),
+    300: (313_029, 1592),
+    1000: (np.nan, 5299),
+}  # plain, and at the best relaxation
 
 
 @experiment(PAPER, "chain", "Chains of up to 1000 links: Newton's method with the band costs O(n), the sweep O(n³)", "slides on the chain and on SHAKE iteration")
@@ -128,20 +133,46 @@ def chain_of_links(quick: bool) -> Outcome:
     digit = {n: (plain[n] - sweeps(straight(n), tolerance=1e-8)) / 2 for n in (30, 100)}
     relaxed = (best[100] - sweeps(straight(100), best_relaxation(100), 1e-8)) / 2
     roots = {n: float(np.max(np.abs(place(n, "sweep", best_relaxation(n))[0] - place(n, "newton")[0]))) for n in ((10,) if quick else (10, 30, 100))}
-    checks = [Check.near(f"sweeps for a digit over n², {n} links", x / n**2, 0.933, 0.005, "4 ln 10/π² = 0.933") for n, x in digit.items()]
-    checks += [Check.near(f"sweeps of a straight chain of {n} links, |g| ≤ 5e-10", plain[n], SWEEPS[n][0], 0.01) for n in plain if n in SWEEPS]
-    checks += [Check.near(f"the same at the best relaxation, {n} links", best[n], SWEEPS[n][1], 0.03) for n in best if n in SWEEPS]
+    checks = [
+        Check.near(f"sweeps for a digit over n², {n} links", x / n**2, 0.933, 0.005, "4 ln 10/π² = 0.933")
+        for n, x in digit.items()
+    ]
     checks += [
-        Check("sweeps for a digit over n, 100 links, best relaxation", relaxed / 100, 0.72, 0.82, "0.785, a little above ln 10/π = 0.733"),
+        Check.near(f"sweeps of a straight chain of {n} links, |g| ≤ 5e-10", plain[n], SWEEPS[n][0], 0.01)
+        for n in plain
+        if n in SWEEPS
+    ]
+    checks += [
+        Check.near(f"the same at the best relaxation, {n} links", best[n], SWEEPS[n][1], 0.03)
+        for n in best
+        if n in SWEEPS
+    ]
+    checks += [
+        Check(
+            "sweeps for a digit over n, 100 links, best relaxation",
+            relaxed / 100,
+            0.72,
+            0.82,
+            "0.785, a little above ln 10/π = 0.733",
+        ),
         Check("most sweeps of a chain with right angles", max(bent.values()), 2, 2, "2, of any length"),
         Check("most rounds of Newton's method in the first step", max(x.rounds for x in costs), 2, 4, "3", rtol=None),
-        Check("largest |g| over ε L max |q|", max(x.residual for x in costs), None, 10, "2 … 4: at round-off", rtol=None),
+        Check(
+            "largest |g| over ε L max |q|", max(x.residual for x in costs), None, 10, "2 … 4: at round-off", rtol=None
+        ),
     ]
     checks += [Check(f"Rattle(solver='sweep') against Newton, {n} links", x, None, 1e-12 * n, f"below {1e-12 * n:.0e}") for n, x in roots.items()]
     information = [Information(f"µs a step, {x.n} links", x.microseconds, "wall time") for x in costs]
     each = {n: {r: sweeps(straight(n), r) for r in (*np.linspace(1, 1.9, 19), *np.linspace(1.91, 1.99, 9), best_relaxation(n))} for n in ((10, 30) if quick else (10, 30, 100))}
     if not quick:
-        checks.append(Check.near("sweeps of 100 links at the relaxation 1.8 over those at the best", each[100][relaxation_near(each[100], 1.8)] / best[100], 10.0, 0.2))
+        checks.append(
+            Check.near(
+                "sweeps of 100 links at the relaxation 1.8 over those at the best",
+                each[100][relaxation_near(each[100], 1.8)] / best[100],
+                10.0,
+                0.2,
+            )
+        )
     return Outcome(checks, draw_chain(costs, plain, best, bent, each), information)
 
 
@@ -229,10 +260,24 @@ def sphere_particles(quick: bool) -> Outcome:
         checks += [
             Check(f"N = {x.n}: closed form against Newton, 100 steps", x.apart.max(), None, 1e-13, "below 1e-13"),
             Check(f"N = {x.n}: against the formula in NumPy, a step", x.steps, None, 5e-15, "below 5e-15"),
-            Check(f"N = {x.n}: largest energy error over H", np.max(np.abs(x.energy)) / x.run.energy[0], *ENERGY[x.n], rtol=0.05 if x.n == 2 else None),
-            Check(f"N = {x.n}: mean energy, second half − first, over its spread", abs(second.mean() - first.mean()) / x.energy.std(), None, 0.1, "below 0.1: no drift", rtol=None),
+            Check(
+                f"N = {x.n}: largest energy error over H",
+                np.max(np.abs(x.energy)) / x.run.energy[0],
+                *ENERGY[x.n],
+                rtol=0.05 if x.n == 2 else None,
+            ),
+            Check(
+                f"N = {x.n}: mean energy, second half − first, over its spread",
+                abs(second.mean() - first.mean()) / x.energy.std(),
+                None,
+                0.1,
+                "below 0.1: no drift",
+                rtol=None,
+            ),
             Check(f"N = {x.n}: angular momentum", x.momentum.max(), None, 1e-12, "below 1e-12"),
-            Check(f"N = {x.n}: largest ||q|² − 1|", np.max(np.abs(x.run.constraint_residual)), None, 2e-15, "below 2e-15"),
+            Check(
+                f"N = {x.n}: largest ||q|² − 1|", np.max(np.abs(x.run.constraint_residual)), None, 2e-15, "below 2e-15"
+            ),
         ]
     information = [Information(f"N = {x.n}: time of Newton over the closed form", x.ratio, "wall time") for x in both]
     return Outcome(checks, draw_spheres(both), information)

@@ -125,9 +125,18 @@ def transversality(quick: bool) -> list[Check]:
     masses, so that one reflection for each h is enough against it."""
     found = {parts: approach(parts, 2.0) for parts in ((100, 800) if quick else (100, 800, 6400))}
     largest = max(float(speed[reflected].max(initial=0.0)) for speed, reflected in found.values())
-    checks = [Check("largest |n·q̇|/√h at a reflection, all heights", largest, 1.0, np.sqrt(2) + 1e-6, "at most √2", rtol=None)]
+    checks = [
+        Check("largest |n·q̇|/√h at a reflection, all heights", largest, 1.0, np.sqrt(2) + 1e-6, "at most √2", rtol=None)
+    ]
     return checks + [
-        Check(f"E₀/{parts}, 2 ps: smallest |n·q̇|/√h at an event", speed.min(), 0.0, np.sqrt(2), "below √2; Definition 4.1 asks that it grows without bound", rtol=None)
+        Check(
+            f"E₀/{parts}, 2 ps: smallest |n·q̇|/√h at an event",
+            speed.min(),
+            0.0,
+            np.sqrt(2),
+            "below √2; Definition 4.1 asks that it grows without bound",
+            rtol=None,
+        )
         for parts, (speed, _) in found.items()
     ]
 
@@ -174,15 +183,46 @@ class Statistics(Flights):
         reflected, trapped = self.over(np.median, lambda x: x.reflected), self.over(np.mean, lambda x: x.share)
         return [
             Check(f"{name}: up, less down, less levels climbed", counts["up"] - counts["down"] - climbed, 0, 0, "0"),
-            Check(f"{name}: reflected, share of the events of a nanosecond, median", reflected, *REFLECTIONS[self.parts], rtol=None),
-            Check(f"{name}: share of the time in stretches of {STRETCH} reflections and more, mean", trapped, *TRAPPED[self.parts], rtol=None),
-            Check(f"{name}: evaluations of V, V', V'' for an event", counts["jets"] / counts["events"], 2.2, 3.2, "2.3 … 3.0", rtol=None),
-            Check(f"{name}: stretches that the method counted, less those in its log", counts["stretches"] - len(self.trapped), 0, 0, "0"),
+            Check(
+                f"{name}: reflected, share of the events of a nanosecond, median",
+                reflected,
+                *REFLECTIONS[self.parts],
+                rtol=None,
+            ),
+            Check(
+                f"{name}: share of the time in stretches of {STRETCH} reflections and more, mean",
+                trapped,
+                *TRAPPED[self.parts],
+                rtol=None,
+            ),
+            Check(
+                f"{name}: evaluations of V, V', V'' for an event",
+                counts["jets"] / counts["events"],
+                2.2,
+                3.2,
+                "2.3 … 3.0",
+                rtol=None,
+            ),
+            Check(
+                f"{name}: stretches that the method counted, less those in its log",
+                counts["stretches"] - len(self.trapped),
+                0,
+                0,
+                "0",
+            ),
         ]
 
     def information(self) -> list[Information]:
-        rows = {"events": len(self.lengths), "reflected, share of all events": self.reflected, "share of the time in stretches, whole run": self.share}
-        rows |= {"shortest flight, fs": self.lengths.min(), f"stretches of {STRETCH} reflections and more": len(self.trapped), "reflections in the longest of them": self.rows.max()}
+        rows = {
+            "events": len(self.lengths),
+            "reflected, share of all events": self.reflected,
+            "share of the time in stretches, whole run": self.share,
+        }
+        rows |= {
+            "shortest flight, fs": self.lengths.min(),
+            f"stretches of {STRETCH} reflections and more": len(self.trapped),
+            "reflections in the longest of them": self.rows.max(),
+        }
         return [Information(f"E₀/{self.parts}: {name}", x, "chaotic") for name, x in rows.items()]
 
 
@@ -193,7 +233,16 @@ def step_statistics(quick: bool) -> Outcome:
     traps exceedingly unlikely and its trajectories transversal; a quarter to three quarters of the events reflect."""
     found = [Statistics(parts, quick) for parts in PARTS]
     checks = [check for x in found for check in x.checks()] + transversality(quick)
-    checks.append(Check("all heights: stretches of reflections", sum(len(x.trapped) for x in found), 1, None, "at least one", rtol=None))
+    checks.append(
+        Check(
+            "all heights: stretches of reflections",
+            sum(len(x.trapped) for x in found),
+            1,
+            None,
+            "at least one",
+            rtol=None,
+        )
+    )
     return Outcome(checks, draw_statistics(found), [row for x in found for row in x.information()])
 
 

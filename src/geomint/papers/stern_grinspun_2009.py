@@ -118,7 +118,9 @@ def fpu_baselines(quick: bool) -> Outcome:
         Check.near("reference: largest I", exact.total.max(), 1.0623, 0.003),
         Check.near("reference: first time I₁ = I₃", exact.exchange_time, 77.38, 0.003),
         Check.near("Verlet, h = 0.03: largest I", verlet.total.max(), 1.67, 0.04, "1.67: the invariant is lost"),
-        Check.near("midpoint, h = 0.1: smallest I₁ − I₃", midpoint.lead.min(), 0.791, 0.03, "0.79, above 0: no exchange"),
+        Check.near(
+            "midpoint, h = 0.1: smallest I₁ − I₃", midpoint.lead.min(), 0.791, 0.03, "0.79, above 0: no exchange"
+        ),
     ]
     return Outcome(checks, draw_exchange([exact, verlet, midpoint]))
 
@@ -129,7 +131,9 @@ def fpu(quick: bool) -> Outcome:
     saved_every = {0.001: 20, 0.03: 1} if quick else {0.001: 20, 0.01: 2, 0.03: 1}
     verlet = {h: OscillatoryEnergies(f"Störmer/Verlet, h = {h:g}", Verlet(), h, 200.0, every) for h, every in saved_every.items()}
     imex = {h: OscillatoryEnergies(f"IMEX, h = {h:g}", IMEX(), h, 200.0) for h in ((0.1, 0.3) if quick else (0.03, 0.1, 0.15, 0.2, 0.25, 0.3))}
-    checks = [check for h, x in verlet.items() for check in exchange_checks(f"Verlet, h = {h:g}", x, VERLET_EXPECTED[h])]
+    checks = [
+        check for h, x in verlet.items() for check in exchange_checks(f"Verlet, h = {h:g}", x, VERLET_EXPECTED[h])
+    ]
     checks += [check for h, x in imex.items() for check in exchange_checks(f"IMEX, h = {h:g}", x, IMEX_EXPECTED[h])]
     return Outcome(checks, draw_exchange([*verlet.values(), *imex.values()]))
 
@@ -146,82 +150,9 @@ def exchange_checks(name: str, x: OscillatoryEnergies, expected: tuple[float, fl
     """The numbers are to 1 %; where I is off by more than that it must be off by the same, since the method is at fault."""
     names = ("smallest I", "largest I", "first time I₁ = I₃")
     measured = (x.total.min(), x.total.max(), x.exchange_time)
-    return [Check.near(f"{name}: {what}", y, value, 0.01) for what, y, value in zip(names, measured, expected, strict=True)]
-
-
-# --- long times -------------------------------------------------------------------------------------------------------
-class ShiftedStarts:
-    """I of IMEX to t = 4000 from starts shifted by 1e-13 at random, the first not shifted. At large steps the motion is
-    chaotic, so that only the distribution over the starts says anything."""
-
-    def __init__(self, dt: float, members: int, save_every: int):
-        chain, self.dt = stiff_springs(), dt
-        shifts = 1e-13 * np.random.default_rng(4).normal(size=(members, *chain.q0.shape)) * (np.arange(members) > 0)[:, None, None]
-        steps = round(4000.0 / dt) // save_every * save_every
-        run = ensemble(chain.system, chain.q0 + shifts, chain.v0 + 0 * shifts, method=IMEX(), dt=dt, t_end=steps * dt, save_every=save_every)
-        with np.errstate(over="ignore"):
-            self.parts = 0.5 * (np.asarray(run.p)[:, :, 1] ** 2 + OMEGA**2 * np.asarray(run.q)[:, :, 1] ** 2)
-        self.t, self.total = np.asarray(run.t), self.parts.sum(axis=2)
-        self.late = self.total[:, self.t > 3000].mean(axis=1)  # NaN where a run stopped
-
-    @property
-    def astray(self) -> float:
-        """The share of starts whose mean I after t = 3000 is off 1 by more than 5 %, runs that stopped included."""
-        return float(np.mean(~(np.abs(self.late - 1) < 0.05)))
-
-
-@experiment(PAPER, "fpu-long", "FPU chain to t = 4000: the invariant stays at h = 0.1, and is lost at h = 0.3", "FPU: IMEX for T = 4000")
-def fpu_long(quick: bool) -> Outcome:
-    """The time scale ω², for many starts that differ by 1e-13. At h = .1 all of them keep I. At h = .3 the motion is chaotic:
-    the mean of I at the end is anything from .4 to 8, and nearly no start keeps it. Both are cheap, so the quick run is the
-    whole."""
-    small, large = ShiftedStarts(0.1, 32, 4), ShiftedStarts(0.3, 128, 3)
-    finite = large.late[np.isfinite(large.late)]
-    low, middle, high = np.quantile(finite, [0.1, 0.5, 0.9])
-    checks = [
-        Check("h = 0.1, 32 starts: smallest I", small.total.min(), 0.90, 0.93, "0.92", rtol=None),
-        Check("h = 0.1, 32 starts: largest I", small.total.max(), 1.08, 1.14, "1.11", rtol=None),
-        Check("h = 0.1, 32 starts: share off 1 by 5 % after t = 3000", small.astray, 0.0, 0.0, "0"),
-        Check("h = 0.1, 32 starts: largest |mean I − 1| after t = 3000", np.abs(small.late - 1).max(), None, 0.005, "0.003: no drift", rtol=None),
-        Check("h = 0.3, 128 starts: share off 1 by 5 % after t = 3000", large.astray, 0.8, 1.0, "0.9 or more: lost", rtol=None),
-        Check("h = 0.3, 128 starts: median of the mean I after t = 3000", middle, 1.2, 2.4, "1.6", rtol=None),
-        Check("h = 0.3, 128 starts: 9th decile of it over the first", high / low, 3.0, 20.0, "6: chaotic", rtol=None),
+    return [
+        Check.near(f"{name}: {what}", y, value, 0.01) for what, y, value in zip(names, measured, expected, strict=True)
     ]
-    information = [
-        Information("h = 0.3, 128 starts: smallest mean I after t = 3000", finite.min(), "chaotic"),
-        Information("h = 0.3, 128 starts: largest mean I after t = 3000", finite.max(), "chaotic"),
-        Information("h = 0.3, 128 starts: runs that stopped before t = 4000", np.sum(~np.isfinite(large.late)), "chaotic"),
-    ]
-    return Outcome(checks, draw_long(small, large), information)
-
-
-def draw_long(small: ShiftedStarts, large: ShiftedStarts) -> Figure:
-    """I of the first start over time at both steps, and the distribution over starts of what is left of it."""
-    from ..plots import envelope, new_figure
-
-    figure = new_figure(13.0, 5.2)
-    grid = figure.add_gridspec(2, 2, width_ratios=(2.2, 1))
-    for row, (x, top) in enumerate(((small, 1.25), (large, 5.0))):
-        axes = figure.add_subplot(grid[row, 0])
-        lines = {"I": x.total[0], "I₁": x.parts[0, :, 0], "I₂": x.parts[0, :, 1], "I₃": x.parts[0, :, 2]}
-        for (name, y), color in zip(lines.items(), ("0.6", "C0", "C1", "C2"), strict=True):
-            axes.plot(*envelope(x.t, y), lw=0.8, color=color, label=name)
-        axes.set(xlim=(0, x.t[-1]), ylim=(0, top), ylabel="oscillatory energy")
-        axes.set_title(f"IMEX, h = {x.dt:g} (hω = {x.dt * OMEGA:g}), one start", fontsize=10)
-        axes.grid(alpha=0.25)
-    axes.set_xlabel("time")
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower left", ncols=4, frameon=False)
-    right = figure.add_subplot(grid[:, 1])
-    for x, color in ((small, "C0"), (large, "C3")):
-        y = np.sort(x.late[np.isfinite(x.late)])
-        right.plot(np.concatenate([[y[0]], y]), np.arange(len(y) + 1) / len(x.late), drawstyle="steps-post", lw=1.4, color=color, label=f"h = {x.dt:g}, {len(x.late)} starts")
-    right.axvline(1, color="0.5", lw=0.8, ls="--")
-    right.set(xscale="log", ylim=(0, 1), xlabel="mean I after t = 3000", ylabel="share of starts below", title="Starts shifted by 1e-13")
-    right.set_xticks([0.5, 1, 2, 5], ["0.5", "1", "2", "5"])
-    right.set_xticks([], minor=True)
-    right.legend(frameon=False, fontsize=9, loc="lower right")
-    right.grid(alpha=0.25)
-    return figure
 
 
 # --- slow exchange and the trigonometric methods --------------------------------------------------------------------
@@ -261,7 +192,13 @@ def draw_slow_exchange(panels: list[OscillatoryEnergies], steps: np.ndarray, lar
     return figure
 
 
-LEADS = {"implicit midpoint": 0.791, "Gautschi": 0.268, "mollified impulse": 0.947, "Hairer–Lubich": 0.690, "Hochbruck–Lubich": 0.907}
+LEADS = {
+    "implicit midpoint": 0.791,
+    "Gautschi": 0.268,
+    "mollified impulse": 0.947,
+    "Hairer–Lubich": 0.690,
+    "Hochbruck–Lubich": 0.907,
+}
 
 
 @experiment(PAPER, "slow-exchange", "At hω = 5 IMEX and the impulse method exchange energy, the filtered methods and midpoint do not", "Analysis of slow energy exchange")
@@ -272,17 +209,37 @@ def slow_exchange(quick: bool) -> Outcome:
     shown: dict[str, Method] = {"IMEX": IMEX(), "impulse": Impulse(), **silent}
     runs = {label: OscillatoryEnergies(label, method, 0.1, 200.0) for label, method in shown.items()}
     reference = OscillatoryEnergies("reference", Verlet(), 0.001, 200.0, 20)
-    checks = [Check.near(f"{label}: first time I₁ = I₃", runs[label].exchange_time, t, 0.01) for label, t in (("IMEX", 72.4), ("impulse", 75.4))]
-    checks += [Check.near(f"{label}: smallest I₁ − I₃", runs[label].lead.min(), LEADS[label], 0.02, f"{LEADS[label]:g}, above 0: no exchange") for label in silent]
+    checks = [
+        Check.near(f"{label}: first time I₁ = I₃", runs[label].exchange_time, t, 0.01)
+        for label, t in (("IMEX", 72.4), ("impulse", 75.4))
+    ]
+    checks += [
+        Check.near(
+            f"{label}: smallest I₁ − I₃",
+            runs[label].lead.min(),
+            LEADS[label],
+            0.02,
+            f"{LEADS[label]:g}, above 0: no exchange",
+        )
+        for label in silent
+    ]
     kept = max(np.abs(runs[label].total - 1).max() for label in silent)
     checks.append(Check.near("the methods without exchange: largest |I − 1|", kept, 0.073, 0.1, "0.073: I is kept"))
     # .25 is near hω = 4π, within the window of its resonance.
     steps = np.unique(np.append(np.linspace(0.05, 0.26, 8 if quick else 85), 0.25))
     largest = {label: np.array([largest_invariant(shown[label], float(h)) for h in steps]) for label in ("impulse", "IMEX")}
     at = int(np.argmax(steps == 0.25))
-    checks.append(Check.near("impulse, h = 0.25 (hω = 3.98π): largest I", largest["impulse"][at], 40.6, 0.05, "40.6: resonance"))
-    checks.append(Check("IMEX: largest I of all steps up to 0.18", largest["IMEX"][steps < 0.181].max(), 1.09, 1.32, "1.11 … 1.26"))
-    information = [Information("IMEX: largest I of all steps up to 0.26", largest["IMEX"].max(), "chaotic at the longest steps")]
+    checks.append(
+        Check.near("impulse, h = 0.25 (hω = 3.98π): largest I", largest["impulse"][at], 40.6, 0.05, "40.6: resonance")
+    )
+    checks.append(
+        Check(
+            "IMEX: largest I of all steps up to 0.18", largest["IMEX"][steps < 0.181].max(), 1.09, 1.32, "1.11 … 1.26"
+        )
+    )
+    information = [
+        Information("IMEX: largest I of all steps up to 0.26", largest["IMEX"].max(), "chaotic at the longest steps")
+    ]
     return Outcome(checks, draw_slow_exchange([reference, *runs.values()], steps, largest), information)
 
 
@@ -366,11 +323,22 @@ def resonance(quick: bool) -> Outcome:
     at = lambda label, x: float(errors[label][np.argmin(np.abs(ratios - x))])
     checks = [Check(f"impulse at hω/π = {k}", at("impulse", k), 980 / k**2, 1040 / k**2, f"about {1010 / k**2:.4g}") for k in PEAKS]
     checks += [
-        Check(f"r-RESPA at hω/π = {x:.4f}, where its inner steps turn by {k}π", at("r-RESPA", x), 980 / k**2, 1040 / k**2, f"about {1010 / k**2:.4g}")
+        Check(
+            f"r-RESPA at hω/π = {x:.4f}, where its inner steps turn by {k}π",
+            at("r-RESPA", x),
+            980 / k**2,
+            1040 / k**2,
+            f"about {1010 / k**2:.4g}",
+        )
         for k, x in zip(PEAKS, RESPA_PEAKS, strict=True)
     ]
-    checks += [Check.near(f"impulse in the middle of window {k}", at("impulse", windows[1][k - 1]), value, 0.1) for k, value in zip(PEAKS, (3.4e13, 4.1e6, 2.0e4, 1.4e3), strict=True)]
-    checks.append(Check(f"IMEX: largest of all {len(ratios)} ω", errors["IMEX"].max(), 0.00249, 0.00251, "h²/4 = 2.5e-3"))
+    checks += [
+        Check.near(f"impulse in the middle of window {k}", at("impulse", windows[1][k - 1]), value, 0.1)
+        for k, value in zip(PEAKS, (3.4e13, 4.1e6, 2.0e4, 1.4e3), strict=True)
+    ]
+    checks.append(
+        Check(f"IMEX: largest of all {len(ratios)} ω", errors["IMEX"].max(), 0.00249, 0.00251, "h²/4 = 2.5e-3")
+    )
     return Outcome(checks, draw_resonance(ratios, errors, near))
 
 

@@ -18,7 +18,15 @@ import numpy as np
 from .. import measure, models
 from ..errors import RunStopped
 from ..measure import Point
-from ..methods import Composition, ImplicitMidpoint, Method, Newmark, PushforwardNewmark, SimplifiedZhangSkeel, ZhangSkeel
+from ..methods import (
+    Composition,
+    ImplicitMidpoint,
+    Method,
+    Newmark,
+    PushforwardNewmark,
+    SimplifiedZhangSkeel,
+    ZhangSkeel,
+)
 from ..penalty import penalize
 from ..run import simulate
 from ..system import System
@@ -91,7 +99,11 @@ def structure_checks(rows: list[Structure]) -> list[Check]:
         where, name = f"{row.method}, {row.problem}", f"symplecticity defect: {row.method}, {row.problem}"
         defect = DEFECTS.get((row.method, row.problem))
         small = Check(name, row.symplecticity, None, 1e-13, "< 1e-13")
-        checks.append(small if defect is None else Check.near(name, row.symplecticity, defect, 0.05, f"{defect:g}: not symplectic"))
+        checks.append(
+            small
+            if defect is None
+            else Check.near(name, row.symplecticity, defect, 0.05, f"{defect:g}: not symplectic")
+        )
         if row.reversibility is not None:
             checks.append(Check(f"reversibility: {where}", row.reversibility, None, 1e-12, "< 1e-12"))
     return checks
@@ -141,7 +153,10 @@ def structure(quick: bool) -> Outcome:
     rows = [structure_of(label, method, problem, not quick or label == "Z&S") for label, method in methods.items() for problem in problems]
     shorter = [structure_of("Z&Ss", methods["Z&Ss"], quartic._replace(name="coupled quartic, h = 0.1", dt=0.1), False)]
     bases = {"Z&S": (ZhangSkeel(beta=BETA), 2, 0.01)}
-    bases |= {f"composition of order {n}": (Composition(ZhangSkeel(beta=BETA), order=n), n, width) for n, width in ((4, 0.02), (6, 0.06))}
+    bases |= {
+        f"composition of order {n}": (Composition(ZhangSkeel(beta=BETA), order=n), n, width)
+        for n, width in ((4, 0.02), (6, 0.06))
+    }
     orders = {label: measure.order(method, quartic.system, quartic.at, 0.2, refinements=10) for label, (method, _, _) in bases.items()}
     checks = [Check(f"order: {label}", orders[label].order, n - width, n + width, f"{n} ± {width:g}") for label, (_, n, width) in bases.items()]
     return Outcome(structure_checks(rows + shorter) + checks, draw_structure(orders, rows))
@@ -216,7 +231,12 @@ def position_error(method: Method, omega: float) -> tuple[float, float]:
     return float(np.max(np.abs(np.asarray(run.columns.get("q_filtered", run.q)) - exact)[:, 1])), np.nan
 
 
-FILTERED_ERRORS = {0.1: (2.2e-3, 5.3e-3), 0.05: (4.4e-4, 6.3e-4), 0.025: (1.1e-4, 1.4e-4), 0.0125: (2.7e-5, 3.4e-5)}  # of T + Ṽ
+FILTERED_ERRORS = {
+    0.1: (2.2e-3, 5.3e-3),
+    0.05: (4.4e-4, 6.3e-4),
+    0.025: (1.1e-4, 1.4e-4),
+    0.0125: (2.7e-5, 3.4e-5),
+}  # of T + Ṽ
 
 
 @experiment(PAPER, "step-limit", "On penalised problems the step is limited: h²ω ≲ 0.3", "sections 1.2 and 4.1")
@@ -232,17 +252,54 @@ def step_limit(quick: bool) -> Outcome:
         errors = {h: energy_errors(ZhangSkeel(beta=BETA), h, products) for h in steps}
         newmark = energy_errors(PushforwardNewmark(beta=BETA), 0.1, products)
         stiffer = {60: 0.6, 300: 3.0, 2000: 20.0}  # ω and h²ω
-        far = dict(zip(stiffer, energy_errors(PushforwardNewmark(beta=BETA), 0.1, np.array(list(stiffer.values()))), strict=True))
-        unstable: dict[str, Method] = {"Z&S": ZhangSkeel(beta=BETA)} | ({} if quick else {"implicit midpoint": ImplicitMidpoint()})
+        far = dict(
+            zip(
+                stiffer,
+                energy_errors(PushforwardNewmark(beta=BETA), 0.1, np.array(list(stiffer.values()))),
+                strict=True,
+            )
+        )
+        unstable: dict[str, Method] = {"Z&S": ZhangSkeel(beta=BETA)} | (
+            {} if quick else {"implicit midpoint": ImplicitMidpoint()}
+        )
         stops = {label: position_error(method, 2000.0)[1] for label, method in unstable.items()}
         solved = position_error(Newmark(beta=BETA), 2000.0)[0]
     first = {h: float(np.append(products, np.nan)[np.argmax(np.isinf(np.append(e, np.inf)))]) for h, e in errors.items()}
-    checks = [Check(f"Z&S, h = {h:g}: first h²ω at which the run stops", x, 0.33, 0.37, "0.34 or 0.36") for h, x in first.items()]
-    checks += [Check(f"Z&S, h = {h:g}: largest error of T + Ṽ up to h²ω = 0.3", e[products <= 0.3].max(), *FILTERED_ERRORS[h]) for h, e in errors.items()]
-    checks.append(Check("pushforward Newmark, h = 0.1: largest error of T + Ṽ up to h²ω = 0.5", newmark.max(), 1.7e-3, 5.2e-3))
-    checks += [Check.near(f"pushforward Newmark, h = 0.1, ω = {omega}: error of T + Ṽ", x, 1.83e-3, 0.06) for omega, x in far.items()]
-    checks += [Check(f"{label}, h = 0.1, ω = 2000: the run stops at step", x, 1, 20, "in the first steps, as section 4.1 says", rtol=None) for label, x in stops.items()]
-    checks.append(Check.near("Newmark, h = 0.1, ω = 2000: largest error of x₂, y₂", solved, 0.081, 0.05, "0.081: stable, where section 4.1 says unstable"))
+    checks = [
+        Check(f"Z&S, h = {h:g}: first h²ω at which the run stops", x, 0.33, 0.37, "0.34 or 0.36")
+        for h, x in first.items()
+    ]
+    checks += [
+        Check(f"Z&S, h = {h:g}: largest error of T + Ṽ up to h²ω = 0.3", e[products <= 0.3].max(), *FILTERED_ERRORS[h])
+        for h, e in errors.items()
+    ]
+    checks.append(
+        Check("pushforward Newmark, h = 0.1: largest error of T + Ṽ up to h²ω = 0.5", newmark.max(), 1.7e-3, 5.2e-3)
+    )
+    checks += [
+        Check.near(f"pushforward Newmark, h = 0.1, ω = {omega}: error of T + Ṽ", x, 1.83e-3, 0.06)
+        for omega, x in far.items()
+    ]
+    checks += [
+        Check(
+            f"{label}, h = 0.1, ω = 2000: the run stops at step",
+            x,
+            1,
+            20,
+            "in the first steps, as section 4.1 says",
+            rtol=None,
+        )
+        for label, x in stops.items()
+    ]
+    checks.append(
+        Check.near(
+            "Newmark, h = 0.1, ω = 2000: largest error of x₂, y₂",
+            solved,
+            0.081,
+            0.05,
+            "0.081: stable, where section 4.1 says unstable",
+        )
+    )
     return Outcome(checks, draw_step_limit(products, errors, newmark))
 
 
