@@ -291,10 +291,10 @@ PAPERS = {"console": "console-hairer-lubich-2013", "fernandez": "fernandez-penda
 
 
 def record(experiment, size, outcome):
-    """Write the numbers of one run to docs/results.json, to six digits; a number that is not finite is left out."""
+    """Write the numbers of one run to docs/results.json, to eight digits; a number that is not finite is left out."""
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     rows = {
-        row.name: float(f"{row.measured:.6g}")
+        row.name: float(f"{row.measured:.8g}")
         for row in (*outcome.checks, *outcome.information)
         if math.isfinite(row.measured)
     }
