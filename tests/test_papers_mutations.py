@@ -88,8 +88,8 @@ MUTATIONS = {
     "β = .25 for .3, DNA": Mutation(
         f"{TAO}/dna", dna, "SOFT", lambda _: gm.ZhangSkeel(beta=0.25), "Z&S: step from which"
     ),
-    "Newmark for pushforward Newmark": Mutation(
-        f"{TAO}/step-limit", tao, "PushforwardNewmark", lambda _: gm.Newmark, "pushforward Newmark"
+    "Z&S for pushforward Newmark": Mutation(
+        f"{TAO}/step-limit", tao, "PushforwardNewmark", lambda _: gm.ZhangSkeel, "pushforward Newmark"
     ),
     "impulse for IMEX, resonance": Mutation(
         f"{STERN}/resonance", stern, "IMEX", lambda _: gm.Impulse, "IMEX: largest of all"
@@ -106,7 +106,7 @@ MUTATIONS = {
         f"{STERN}/slow-exchange", stern, "Gautschi", lambda _: gm.Trigonometric, "Gautschi: smallest"
     ),
     "the midpoint rule for IMEX, stiff pendulum": Mutation(
-        f"{STERN}/stiff-pendulum", limits, "IMEX", lambda _: gm.ImplicitMidpoint, "h = 0.05, h²ω = 1"
+        f"{STERN}/stiff-pendulum", limits, "IMEX", lambda _: gm.ImplicitMidpoint, "h = 0.05, h²ω = 5"
     ),
     "order 6 for 8, heavy top": Mutation(
         f"{CONSOLE}/heavy-top", console, "PARAMETERS", lambda right: right | {8: right[6]}, "r = 8, quaternions: order"

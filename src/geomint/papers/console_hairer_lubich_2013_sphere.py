@@ -53,8 +53,9 @@ class Effort:
 
     @property
     def chosen(self) -> int:
-        """The longest step of those tried that reaches the target."""
-        return int(np.nonzero(self.errors <= TARGET)[0][-1])
+        """The longest step of those tried that reaches the target; the most accurate where none does."""
+        reached = np.flatnonzero(self.errors <= TARGET)
+        return int(reached[-1]) if len(reached) else int(np.argmin(self.errors))
 
 
 def angular_error(run: Trajectory) -> np.ndarray:
