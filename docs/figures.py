@@ -1,10 +1,14 @@
-"""Draws the figures of the documentation: python docs/figures.py [first] [work-precision] [stability] [console] [fernandez] [stern] [tao].
+"""Draws the figures of the documentation:
+python docs/figures.py [first] [work-precision] [stability] [console] [fernandez] [gonzalez] [stern] [tao].
 
-They are committed; run this again when a method changes what they show. The second one takes a minute or two, since it
-measures times; so do the others, the experiments of the papers, since they compile much. `tao/chain` draws one of them.
-`stability` also writes the tables of docs/stability.md; it takes half a minute.
+They are committed; run this again when a method changes what they show. `work-precision` takes a minute or two, since it
+measures times. `stability` also writes the tables of docs/stability.md; it takes half a minute. The others are the
+experiments of the papers; `tao/chain` is one of them. Each is run at full and at reduced size (all of them: about 15
+minutes), and its numbers are written to docs/results.json, from which docs/generate.py writes the numbers in the pages.
 """
 
+import json
+import math
 import sys
 import time
 from pathlib import Path
@@ -16,6 +20,7 @@ from PIL import Image
 import geomint as gm
 
 IMAGES = Path(__file__).parent / "images"
+RESULTS = Path(__file__).parent / "results.json"
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
 
@@ -286,14 +291,31 @@ def stability():
 PAPERS = {"console": "console-hairer-lubich-2013", "fernandez": "fernandez-pendas-2019", "gonzalez": "gonzalez-schmidt-ortiz-2010", "stern": "stern-grinspun-2009", "tao": "tao-owhadi-2015"}
 
 
+def record(experiment, size, outcome):
+    """Write the numbers of one run to docs/results.json, to eight digits; a number that is not finite is left out."""
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    rows = {
+        row.name: float(f"{row.measured:.8g}")
+        for row in (*outcome.checks, *outcome.information)
+        if math.isfinite(row.measured)
+    }
+    results.setdefault(experiment.id, {})[size] = rows
+    RESULTS.write_text(json.dumps(dict(sorted(results.items())), indent=1, ensure_ascii=False) + "\n")
+
+
 def experiments(prefix, one=""):
-    """The experiments of a paper at full size, or one of them."""
+    """The experiments of a paper at both sizes, or one of them. The figure is that of the full size."""
     from geomint import papers
 
     for experiment in papers.find(f"{PAPERS[prefix]}/{one}" if one else PAPERS[prefix]):
-        outcome = experiment()
-        for check in outcome.checks:
-            print(f"{check.name:85s} {check.measured:<12.6g} {'ok' if check.ok else 'OUT OF RANGE'}")
+        for size in ("quick", "full"):
+            outcome = experiment(quick=size == "quick")
+            record(experiment, size, outcome)
+            for check in outcome.checks:
+                print(
+                    f"{size:6s}{check.name:85s} {check.measured:<12.6g} {'ok' if check.ok else 'OUT OF RANGE'}",
+                    flush=True,
+                )
         path = IMAGES / f"{prefix}-{experiment.name}.png"
         outcome.figure.savefig(path, dpi=1400 / outcome.figure.get_figwidth())
         with Image.open(path) as picture:

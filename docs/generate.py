@@ -1,10 +1,15 @@
-"""Writes what the registries know: the table in README.md, docs/methods.md, docs/models.md, the methods of docs/reference.md.
+"""Writes what the registries know: the table in README.md, docs/methods.md, docs/models.md, the methods of docs/reference.md;
+and the numbers of the papers' experiments in the papers' pages, from docs/results.json (see `with_numbers`).
 
 python docs/generate.py           writes them
 python docs/generate.py --check   writes nothing; exits 1 and names the files that are stale
+
+docs/figures.py runs the experiments and writes docs/results.json.
 """
 
 import inspect
+import json
+import re
 import sys
 from pathlib import Path
 
@@ -102,10 +107,72 @@ def between_markers(path, text):
     return f"{before}{BEGIN}\n{text}{END}{rest.partition(END)[2]}"
 
 
+# A number that an experiment measured, and a comment that says which: 0.094<!--=double-pendulum: Z&S: largest error-->
+MEASURED = re.compile(
+    r"(?P<number>[−-]?\d[\d,]*(?:\.\d+)?(?:e[−+-]?\d+)?)(?P<percent> %)?<!--=(?P<experiment>[^:>]+): (?P<row>[^>]+)-->"
+)
+
+
+def with_numbers(text, results):
+    """A paper's page with every number that carries a comment `<!--=EXPERIMENT: ROW-->` as it is in `results`, the numbers of
+    the paper at full size by experiment and row. ROW is the name of the row without its vertical bars, which would end a cell
+    of a table; … in it stands for any text, and what follows the last word may be left out. The number keeps its form:
+    decimals, exponent, per cent."""
+
+    def one(match):
+        experiment, row = match["experiment"], match["row"]
+        if experiment not in results:
+            raise SystemExit(f"docs/results.json has no experiment {experiment!r}, which a page refers to.")
+        return (
+            as_written(match["number"], row_value(results[experiment], row), match["percent"] or "")
+            + match[0][match[0].index("<!--") :]
+        )
+
+    return MEASURED.sub(one, text)
+
+
+def row_value(rows, name):
+    """The number of the row whose name is, or begins with, `name`."""
+    plain = {key.replace("|", ""): value for key, value in rows.items()}
+    pattern = re.compile(".*".join(re.escape(part) for part in name.split("…")))
+    found = [key for key in plain if pattern.fullmatch(key)] or [key for key in plain if pattern.match(key)]
+    if len(found) != 1:
+        raise SystemExit(
+            f"{name!r} names {len(found)} rows of an experiment in docs/results.json: {found or list(plain)}"
+        )
+    return plain[found[0]]
+
+
+def as_written(old, value, percent):
+    """`value` in the form of the number `old`."""
+    value, decimals = (100 * value if percent else value), len(old.partition("e")[0].partition(".")[2])
+    if "e" not in old and value and float(f"{value:.{decimals}f}") != 0:
+        text = f"{value:,.{decimals}f}" if abs(value) >= 10_000 else f"{value:.{decimals}f}"
+    elif value:
+        mantissa, exponent = f"{value:.{decimals if 'e' in old else 1}e}".split("e")
+        text = f"{mantissa}e{int(exponent)}"
+    else:
+        text = "0"
+    return text.replace("-", "−", 1) + percent if value < 0 else text + percent
+
+
+def paper_pages():
+    """The pages of the papers, each named as its paper."""
+    by_paper = {}
+    for name, sizes in json.loads((ROOT / "docs/results.json").read_text()).items():
+        paper, _, experiment = name.partition("/")
+        by_paper.setdefault(paper, {})[experiment] = sizes["full"]
+    return {
+        path: with_numbers(path.read_text(), results)
+        for paper, results in by_paper.items()
+        if (path := ROOT / f"docs/{paper}.md").exists()
+    }
+
+
 def pages():
     """Path and content of everything that is generated."""
     readme, reference = ROOT / "README.md", ROOT / "docs/reference.md"
-    return {
+    return paper_pages() | {
         readme: between_markers(readme, readme_table()),
         reference: between_markers(reference, reference_entries()),
         ROOT / "docs/methods.md": methods_page(),

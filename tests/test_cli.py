@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import geomint as gm
 from geomint import papers
 from geomint.cli import app
-from geomint.papers import Check, Outcome, base
+from geomint.papers import Check, Information, Outcome, base
 from geomint.run import archive
 
 
@@ -192,7 +192,9 @@ def one_experiment(monkeypatch):
     monkeypatch.setattr(base, "_experiments", {})
 
     def register(measured):
-        papers.experiment("a-paper", "one", "A title", "Fig. 1")(lambda quick: Outcome([Check("a [number]", measured, 1.0, 2.0, "about 1.5")], Figure()))
+        papers.experiment("a-paper", "one", "A title", "Fig. 1")(
+            lambda quick: Outcome([Check("a [number]", measured, 1.0, 2.0, "about 1.5")], Figure(), [Information("another", 7.25, "wall time")])
+        )
 
     return register
 
@@ -203,6 +205,9 @@ def test_reproduce_in_range(shell, one_experiment, tmp_path):
     assert result.exit_code == 0
     row = next(line for line in result.stdout.splitlines() if "a [number]" in line)
     assert re.split(r"  +", row.strip()) == ["a [number]", "1.4375", "about 1.5", "1 … 2", "ok"]
+    row = next(line for line in result.stdout.splitlines() if "another" in line)  # no range, no verdict, and not counted
+    assert re.split(r"  +", row.strip()) == ["another", "7.25", "wall time", "–", "not checked"]
+    assert "in range: 1 of 1 (1 checks)" in result.stdout
     assert (tmp_path / "out" / "a-paper-one.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -228,6 +233,7 @@ def test_reproduce_as_json(shell, one_experiment):
     assert (experiment["paper"], experiment["experiment"], experiment["figure"], experiment["quick"]) == ("a-paper", "one", "Fig. 1", True)
     assert experiment["picture"] == "out/a-paper-one.png"
     assert experiment["checks"] == [{"name": "a [number]", "measured": 1.5, "low": 1.0, "high": 2.0, "expected": "about 1.5", "ok": True}]
+    assert experiment["information"] == [{"name": "another", "measured": 7.25, "remark": "wall time"}]
 
 
 # --- bench, version and a real process ----------------------------------------------------------------------------------------

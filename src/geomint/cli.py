@@ -383,7 +383,8 @@ def reproduce(
         typer.echo(_json({"ok": good, "experiments": [each.to_dict() for each in done]}))
     else:
         failed = [each.experiment.id for each in done if not each.ok]
-        _console().print(Text(f"out of range: {', '.join(failed)}" if failed else f"in range: {len(done)} of {len(done)}", style="bold red" if failed else "green"))
+        passed = f"in range: {len(done)} of {len(done)} ({sum(len(each.checks) for each in done)} checks)"
+        _console().print(Text(f"out of range: {', '.join(failed)}" if failed else passed, style="bold red" if failed else "green"))
     if not good:
         raise typer.Exit(1)
 
@@ -394,6 +395,8 @@ def _reproduction_table(done: Reproduction) -> Table:
     for check in done.checks:
         verdict = Text("ok", style="green") if check.ok else Text("FAILED", style="bold red")
         table.add_row(Text(check.name), f"{check.measured:.6g}", Text(check.expected), Text(check.range), verdict)
+    for row in done.information:  # no range, no verdict: these numbers are not checked
+        table.add_row(Text(row.name), f"{row.measured:.6g}", Text(row.remark), Text("–"), Text("not checked"), style="dim")
     if done.error:
         table.add_row(Text("the experiment itself"), "–", "an outcome", "–", Text("FAILED", style="bold red"))
     table.caption, table.caption_justify = Text(done.error or f"figure: {done.picture}"), "left"

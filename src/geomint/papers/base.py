@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """A measured number beside what is expected of it: low ≤ measured ≤ high, either of which may be missing.
+    """A measured number and the range it must lie in: low ≤ measured ≤ high. One of the bounds may be missing, not both.
 
-    `expected` is that range in words, for the reader; NaN is never in range.
+    `expected` states that range in words. NaN is never in range. `rtol` is the relative difference to the number in
+    docs/results.json that the tests accept. Where it is None (chaotic motion) or there is no lower bound (rounding errors),
+    the digits differ between machines and only the range counts.
     """
 
     name: str
@@ -29,11 +31,24 @@ class Check:
     low: float | None = None
     high: float | None = None
     expected: str = ""
+    rtol: float | None = 0.02
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "measured", float(self.measured))
+        for field in ("measured", "low", "high"):  # NumPy scalars become floats, which JSON takes
+            if (value := getattr(self, field)) is not None:
+                object.__setattr__(self, field, float(value))
+        if self.low is None and self.high is None:
+            raise ValueError(
+                f"the check {self.name!r} has no bound, so it cannot fail. Use Information for such a number."
+            )
         if not self.expected:
             object.__setattr__(self, "expected", self.range)
+
+    @classmethod
+    def near(cls, name: str, measured: float, value: float, share: float = 0.05, expected: str = "", rtol: float | None = 0.02) -> Check:
+        """A check that `measured` is `value` up to the relative difference `share`."""
+        low, high = sorted((value * (1 - share), value * (1 + share)))
+        return cls(name, measured, low, high, expected or f"{value:g} ± {100 * share:g} %", rtol)
 
     @property
     def ok(self) -> bool:
@@ -46,9 +61,13 @@ class Check:
         """The bounds as text."""
         if self.low is not None and self.high is not None:
             return f"{self.low:g} … {self.high:g}"
-        if self.low is not None:
-            return f"≥ {self.low:g}"
-        return "any number" if self.high is None else f"≤ {self.high:g}"
+        return f"≥ {self.low:g}" if self.low is not None else f"≤ {self.high:g}"
+
+    def agrees(self, recorded: float) -> bool:
+        """Whether a number recorded earlier is the same up to `rtol`, or at least in the same range."""
+        if self.rtol is None or self.low is None:
+            return dataclasses.replace(self, measured=recorded).ok
+        return abs(self.measured - recorded) <= self.rtol * abs(recorded)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON, which has no NaN or infinity: those are null, and `ok` tells."""
@@ -56,12 +75,40 @@ class Check:
         return {"name": self.name, "measured": measured, "low": self.low, "high": self.high, "expected": self.expected, "ok": self.ok}
 
 
+@dataclasses.dataclass(frozen=True)
+class Information:
+    """A measured number that no range is stated for: wall times and quantities of one chaotic run.
+
+    It is printed without a verdict and does not count as a check. `rtol` as in `Check`.
+    """
+
+    name: str
+    measured: float
+    remark: str = ""
+    rtol: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "measured", float(self.measured))
+
+    def agrees(self, recorded: float) -> bool:
+        return self.rtol is None or abs(self.measured - recorded) <= self.rtol * abs(recorded)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON; a number that is not finite is null."""
+        return {
+            "name": self.name,
+            "measured": self.measured if math.isfinite(self.measured) else None,
+            "remark": self.remark,
+        }
+
+
 @dataclasses.dataclass
 class Outcome:
-    """What an experiment gave: its checks and the paper's figure, drawn again."""
+    """The result of an experiment: its checks, the paper's figure drawn again, and numbers that are not checked."""
 
     checks: list[Check]
     figure: Figure
+    information: list[Information] = dataclasses.field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -134,6 +181,7 @@ class Reproduction:
     quick: bool
     seconds: float
     checks: tuple[Check, ...] = ()
+    information: tuple[Information, ...] = ()
     picture: Path | None = None
     error: str | None = None
 
@@ -143,7 +191,8 @@ class Reproduction:
 
     def to_dict(self) -> dict[str, Any]:
         about = {"paper": self.experiment.paper, "experiment": self.experiment.name, "title": self.experiment.title, "figure": self.experiment.figure}
-        found = {"ok": self.ok, "checks": [check.to_dict() for check in self.checks], "error": self.error}
+        rows = {"checks": [x.to_dict() for x in self.checks], "information": [x.to_dict() for x in self.information]}
+        found = {"ok": self.ok, **rows, "error": self.error}
         return {**about, "quick": self.quick, "seconds": round(self.seconds, 3), "picture": self.picture and str(self.picture), **found}
 
 
@@ -159,4 +208,5 @@ def reproduce(experiment: Experiment, quick: bool, folder: Path) -> Reproduction
         picture = save_figure(outcome.figure, folder / f"{experiment.paper}-{experiment.name}.png")
     except GeomintError as error:
         return Reproduction(experiment, quick, time.perf_counter() - began, error=str(error))
-    return Reproduction(experiment, quick, time.perf_counter() - began, tuple(outcome.checks), picture)
+    rows = tuple(outcome.checks), tuple(outcome.information)
+    return Reproduction(experiment, quick, time.perf_counter() - began, *rows, picture)

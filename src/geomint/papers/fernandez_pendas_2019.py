@@ -105,15 +105,29 @@ def shake_equals_rattle(quick: bool) -> Outcome:
     for x in both:
         checks += [
             Check(f"{x.name}: positions, SHAKE against RATTLE", x.between.max(), None, 1e-13, "below 1e-13"),
-            Check(f"{x.name}: positions, RATTLE against the textbook", x.from_textbook.max(), None, 1e-13, "below 1e-13"),
+            Check(
+                f"{x.name}: positions, RATTLE against the textbook", x.from_textbook.max(), None, 1e-13, "below 1e-13"
+            ),
             Check(f"{x.name}: momenta, RATTLE against the textbook", x.momenta, None, 1e-13, "below 1e-13"),
-            Check(f"{x.name}: λ of SHAKE against ½(λʳ + λᵛ)", np.max(np.abs(x.multipliers - x.mean)), None, 50 * EPS / x.h**2, "below 50 ε/h² = 3e-11"),
-            Check(f"{x.name}: λʳ against λᵛ", np.max(np.abs(x.textbook.positional[1:] - x.textbook.velocity[:-1])), 1e-3, None, "above 1e-3: they differ"),
+            Check(
+                f"{x.name}: λ of SHAKE against ½(λʳ + λᵛ)",
+                np.max(np.abs(x.multipliers - x.mean)),
+                None,
+                50 * EPS / x.h**2,
+                "below 50 ε/h² = 3e-11",
+            ),
+            Check.near(
+                f"{x.name}: λʳ against λᵛ",
+                np.max(np.abs(x.textbook.positional[1:] - x.textbook.velocity[:-1])),
+                0.014,
+                0.05,
+                "0.014: they differ",
+            ),
         ]
     checks += [
         Check("RATTLE: largest |G M⁻¹p|", rattle.max(), None, 1e-14, "below 1e-14"),
-        Check("SHAKE: largest |G M⁻¹p|, h = 0.01", shake[2], 1e-6, 1e-3, "not 0: off the tangent space"),
-        Check("SHAKE: |G M⁻¹p| as a power of h", np.polyfit(np.log(steps), np.log(shake), 1)[0], 1.95, 2.05, "2"),
+        Check.near("SHAKE: largest |G M⁻¹p|, h = 0.01", shake[2], 7.69e-5, 0.05, "7.7e-5: off the tangent space"),
+        Check("SHAKE: |G M⁻¹p| as a power of h", np.polyfit(np.log(steps), np.log(shake), 1)[0], 1.99, 2.01, "2"),
     ]
     return Outcome(checks, draw_shake(both, steps, shake, rattle))
 
@@ -222,6 +236,18 @@ def gains_on(problem: str, model: Model, bases: dict[str, KickDrift], spacing: f
     return Gains(problem, {label: plain / largest_error(model, base, spacing) for label, base in others.items()}, only)
 
 
+# Gains per force over Verlet by base and problem.
+PROBLEMS = ("triple pendulum", "two bodies on a sphere", "double pendulum", "chain of 10")
+GAINS = {
+    "two-stage, b = .211781": dict(zip(PROBLEMS, (1.335, 1.295, 1.666, 2.01), strict=True)),
+    "two-stage, b = .193183": dict(zip(PROBLEMS, (1.606, 1.459, 2.511, 4.16), strict=True)),
+    "three-stage": dict(zip(PROBLEMS, (1.39, 1.36, 1.96, 2.71), strict=True)),
+    "Verlet, drift form": dict(zip(PROBLEMS, (3.54, 4.94, 2.02, 1.31), strict=True)),
+}
+TWO_STAGE = ("two-stage, b = .211781", "two-stage, b = .193183")
+AT_ENDS = {"triple pendulum": 0.25, "two bodies on a sphere": 0.078}
+
+
 @experiment(PAPER, "generalized-rattle", "RATTLE over multi-stage splittings: symplectic, symmetric, order 2, and what the stages gain", "slides on ψ_h; Fernández-Pendás et al. 2016")
 def generalized_rattle(quick: bool) -> Outcome:
     """Structure on the triple pendulum in motion; energy error for the same number of forces on several problems. What is
@@ -232,15 +258,29 @@ def generalized_rattle(quick: bool) -> Outcome:
     exact, checks = measure.independent_reference(model.system, at, 0.1 * np.arange(1, 11)).q, []
     for label, base in bases.items():
         method = Rattle(base)
-        checks.append(Check(f"order over {label}", order(model, base, at, exact, 0.1), 1.97, 2.03, "2"))
+        checks.append(Check(f"order over {label}", order(model, base, at, exact, 0.1), 1.99, 2.01, "2"))
         checks.append(Check(f"symmetry over {label}", measure.symmetry(method, model.system, at, 0.05), None, 1e-14, "below 1e-14"))
         if not quick or label == best:
             checks.append(Check(f"symplecticity on TM over {label}", measure.symplecticity(method, model.system, at, 0.05), None, 1e-14, "below 1e-14"))
     problems = {"triple pendulum": model} if quick else {"triple pendulum": model, "two bodies on a sphere": spheres(), "double pendulum": pendula()["double pendulum"], "chain of 10": models.chain(10)}
     gains = [gains_on(name, problem, bases, 0.01, name in ("triple pendulum", "two bodies on a sphere")) for name, problem in problems.items()]
-    ranges = {"two-stage, b = .211781": (1.2, 2.3, "1.3 … 2"), "two-stage, b = .193183": (1.4, 4.5, "1.5 … 4")}
-    checks += [Check(f"gain per force over Verlet, {x.problem}: {label}", x.everywhere[label], *bounds) for x in gains for label, bounds in ranges.items()]
-    checks += [Check(f"the same, constrained at ends only, {x.problem}: {label}", x.ends[label], None, 1.0, "below 1: a loss") for x in gains for label in ranges if x.ends]
+    checks += [
+        Check.near(f"gain per force over Verlet, {x.problem}: {label}", gain, GAINS[label][x.problem], 0.04)
+        for x in gains
+        for label, gain in x.everywhere.items()
+    ]
+    checks += [
+        Check.near(
+            f"the same, constrained at ends only, {x.problem}: {label}",
+            gain,
+            AT_ENDS[x.problem],
+            0.06,
+            f"about {AT_ENDS[x.problem]:g}: a loss",
+        )
+        for x in gains
+        for label, gain in x.ends.items()
+        if label in TWO_STAGE
+    ]
     spacings = np.array([0.04, 0.02, 0.01] if quick else [0.04, 0.02, 0.01, 0.005])
     lines = {label: np.array([largest_error(model, base, s) for s in spacings]) for label, base in bases.items()}
     only = np.array([largest_error_at_ends(model, bases[best], s) for s in spacings])

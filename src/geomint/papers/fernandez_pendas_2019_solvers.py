@@ -22,7 +22,7 @@ from ..lagrange import derive
 from ..manifold import Manifold
 from ..methods import Rattle
 from ..run import simulate
-from .base import Check, Outcome, experiment
+from .base import Check, Information, Outcome, experiment
 from .fernandez_pendas_2019 import EPS, PAPER
 
 if TYPE_CHECKING:
@@ -113,10 +113,18 @@ def cost(n: int) -> Cost:
     return Cost(n, 1e6 * min(times[1:]) / steps, place(n, "newton")[1], float(residual))
 
 
+SWEEPS = {
+    10: (484, 54),
+    100: (39_232, 531),
+    300: (313_029, 1592),
+    1000: (np.nan, 5299),
+}  # plain, and at the best relaxation
+
+
 @experiment(PAPER, "chain", "Chains of up to 1000 links: Newton's method with the band costs O(n), the sweep O(n³)", "slides on the chain and on SHAKE iteration")
 def chain_of_links(quick: bool) -> Outcome:
     """Sweeps are counted in the first step from a straight chain at rest, by the slides' rule: until all residuals are below a
-    tolerance. Times are for information."""
+    tolerance. Times are not checked."""
     lengths = (10, 300) if quick else (3, 10, 30, 100, 300, 1000)
     costs = [cost(n) for n in lengths]
     swept = (3, 10, 30, 100) if quick else (3, 10, 30, 100, 300)
@@ -125,19 +133,51 @@ def chain_of_links(quick: bool) -> Outcome:
     digit = {n: (plain[n] - sweeps(straight(n), tolerance=1e-8)) / 2 for n in (30, 100)}
     relaxed = (best[100] - sweeps(straight(100), best_relaxation(100), 1e-8)) / 2
     roots = {n: float(np.max(np.abs(place(n, "sweep", best_relaxation(n))[0] - place(n, "newton")[0]))) for n in ((10,) if quick else (10, 30, 100))}
-    checks = [Check(f"sweeps for a digit over n², {n} links", x / n**2, 0.9, 0.97, "4 ln 10/π² = 0.933") for n, x in digit.items()]
+    checks = [
+        Check.near(f"sweeps for a digit over n², {n} links", x / n**2, 0.933, 0.005, "4 ln 10/π² = 0.933")
+        for n, x in digit.items()
+    ]
     checks += [
-        Check("the same over n, 100 links, best relaxation", relaxed / 100, 0.65, 0.85, "about ln 10/π = 0.733"),
-        Check("sweeps of a straight chain of 100 links, |g| ≤ 5e-10", plain[100], 30_000, 50_000, "about 39,000"),
-        Check("the same at the best relaxation", best[100], 300, 800, "about 530"),
-        Check("most sweeps of a chain with right angles", max(bent.values()), None, 5, "at most 5, of any length"),
-        Check("most rounds of Newton's method in the first step", max(x.rounds for x in costs), None, 5, "at most 5"),
-        Check("largest |g| over ε L max |q|", max(x.residual for x in costs), None, 30, "below 30: at round-off"),
+        Check.near(f"sweeps of a straight chain of {n} links, |g| ≤ 5e-10", plain[n], SWEEPS[n][0], 0.01)
+        for n in plain
+        if n in SWEEPS
+    ]
+    checks += [
+        Check.near(f"the same at the best relaxation, {n} links", best[n], SWEEPS[n][1], 0.03)
+        for n in best
+        if n in SWEEPS
+    ]
+    checks += [
+        Check(
+            "sweeps for a digit over n, 100 links, best relaxation",
+            relaxed / 100,
+            0.72,
+            0.82,
+            "0.785, a little above ln 10/π = 0.733",
+        ),
+        Check("most sweeps of a chain with right angles", max(bent.values()), 2, 2, "2, of any length"),
+        Check("most rounds of Newton's method in the first step", max(x.rounds for x in costs), 2, 4, "3", rtol=None),
+        Check(
+            "largest |g| over ε L max |q|", max(x.residual for x in costs), None, 10, "2 … 4: at round-off", rtol=None
+        ),
     ]
     checks += [Check(f"Rattle(solver='sweep') against Newton, {n} links", x, None, 1e-12 * n, f"below {1e-12 * n:.0e}") for n, x in roots.items()]
-    checks += [Check(f"µs a step, {x.n} links", x.microseconds, expected="for information") for x in costs]
+    information = [Information(f"µs a step, {x.n} links", x.microseconds, "wall time") for x in costs]
     each = {n: {r: sweeps(straight(n), r) for r in (*np.linspace(1, 1.9, 19), *np.linspace(1.91, 1.99, 9), best_relaxation(n))} for n in ((10, 30) if quick else (10, 30, 100))}
-    return Outcome(checks, draw_chain(costs, plain, best, bent, each))
+    if not quick:
+        checks.append(
+            Check.near(
+                "sweeps of 100 links at the relaxation 1.8 over those at the best",
+                each[100][relaxation_near(each[100], 1.8)] / best[100],
+                10.0,
+                0.2,
+            )
+        )
+    return Outcome(checks, draw_chain(costs, plain, best, bent, each), information)
+
+
+def relaxation_near(found: dict[float, int], value: float) -> float:
+    return min(found, key=lambda r: abs(r - value))
 
 
 def draw_chain(costs: list[Cost], plain: dict[int, int], best: dict[int, int], bent: dict[int, int], each: dict[int, dict[float, int]]) -> Figure:
@@ -206,10 +246,13 @@ def by_hand(q: np.ndarray, p: np.ndarray, system: Any) -> float:
     return float(np.max(np.abs(there[:-1] - q[1:])))
 
 
+ENERGY = {2: (1.9e-5, 2.4e-5, "2.1e-5"), 7: (4e-6, 2e-5, "6e-6 … 1.1e-5; chaotic")}  # error over H
+
+
 @experiment(PAPER, "sphere-particles", "Particles on a sphere: N independent quadratic equations, solved in closed form", "slides on particles on the unit sphere")
 def sphere_particles(quick: bool) -> Outcome:
     """Charges that repel each other; the closed form beside Newton's method, and beside the formula written out in NumPy. The
-    ratio of times is for information."""
+    ratio of times is not checked."""
     both = [Particles(n, 40.0 if quick else 400.0) for n in (2, 7)]
     checks = []
     for x in both:
@@ -217,13 +260,27 @@ def sphere_particles(quick: bool) -> Outcome:
         checks += [
             Check(f"N = {x.n}: closed form against Newton, 100 steps", x.apart.max(), None, 1e-13, "below 1e-13"),
             Check(f"N = {x.n}: against the formula in NumPy, a step", x.steps, None, 5e-15, "below 5e-15"),
-            Check(f"N = {x.n}: largest energy error over H", np.max(np.abs(x.energy)) / x.run.energy[0], None, 5e-5, "below 5e-5"),
-            Check(f"N = {x.n}: mean energy, second half − first, over its spread", abs(second.mean() - first.mean()) / x.energy.std(), None, 0.3, "below 0.3: no drift"),
+            Check(
+                f"N = {x.n}: largest energy error over H",
+                np.max(np.abs(x.energy)) / x.run.energy[0],
+                *ENERGY[x.n],
+                rtol=0.05 if x.n == 2 else None,
+            ),
+            Check(
+                f"N = {x.n}: mean energy, second half − first, over its spread",
+                abs(second.mean() - first.mean()) / x.energy.std(),
+                None,
+                0.1,
+                "below 0.1: no drift",
+                rtol=None,
+            ),
             Check(f"N = {x.n}: angular momentum", x.momentum.max(), None, 1e-12, "below 1e-12"),
-            Check(f"N = {x.n}: largest ||q|² − 1|", np.max(np.abs(x.run.constraint_residual)), None, 2e-15, "below 2e-15"),
-            Check(f"N = {x.n}: time of Newton over the closed form", x.ratio, expected="for information"),
+            Check(
+                f"N = {x.n}: largest ||q|² − 1|", np.max(np.abs(x.run.constraint_residual)), None, 2e-15, "below 2e-15"
+            ),
         ]
-    return Outcome(checks, draw_spheres(both))
+    information = [Information(f"N = {x.n}: time of Newton over the closed form", x.ratio, "wall time") for x in both]
+    return Outcome(checks, draw_spheres(both), information)
 
 
 def draw_spheres(both: list[Particles]) -> Figure:

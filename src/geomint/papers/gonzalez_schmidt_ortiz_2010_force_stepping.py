@@ -274,14 +274,36 @@ def experiment_force_stepping(quick: bool) -> Outcome:
     all_energies = [turning.energy_error, round_and_round.energy_error, *(x.energy_error.max() for x in orbits.values())]
     checks = [
         Check("largest relative error of ½|p|² + V_h", max(all_energies), None, 1e-12, "rounding"),
-        Check("planet: from the start after ten periods there and back", max(x.return_error() for x in orbits.values()), None, 1e-7, "rounding, amplified"),
-        Check("planet: JᵀΩJ − Ω relative to |J|², by differences", symplecticity(orbits[finer[1]].grid, 5.0), None, 1e-6, "0"),
-        Check("pendulum going round: rate of the error", rate(spacings, round_and_round.errors), 1.9, 2.1, "2"),
-        Check("pendulum with turning points: rate of the error", rate(spacings, turning.errors), 1.35, 1.65, "3/2"),
-        Check("planet, h = 1/8: largest relative error of the angular momentum", lost[0], 0.01, 1.0, "about .1: lost"),
-        Check(f"planet, h = 1/{1 / finer[-1]:g}: the same", lost[-1], 1e-5, 0.01, "far above rounding still"),
-        Check("planet: rate of the error of the angular momentum", rate(finer, lost), 1.2, 1.8, "3/2"),
-        Check(f"planet by energy-stepping, {len(terraces.run.events)} events: the same error", terraces.momentum_error.max(), None, 1e-12, "rounding"),
+        Check(
+            "planet: from the start after ten periods there and back",
+            max(x.return_error() for x in orbits.values()),
+            None,
+            1e-7,
+            "rounding, amplified",
+            rtol=None,
+        ),
+        Check(
+            "planet: JᵀΩJ − Ω relative to |J|², by differences",
+            symplecticity(orbits[finer[1]].grid, 5.0),
+            None,
+            2e-8,
+            "0",
+            rtol=None,
+        ),
+        Check("pendulum going round: rate of the error", rate(spacings, round_and_round.errors), 1.97, 2.03, "2"),
+        Check("pendulum with turning points: rate of the error", rate(spacings, turning.errors), 1.45, 1.56, "3/2"),
+        Check.near(
+            "planet, h = 1/8: largest relative error of the angular momentum", lost[0], 0.118, 0.05, "0.12: lost"
+        ),
+        Check.near(f"planet, h = 1/{1 / finer[-1]:g}: the same", lost[-1], 2.03e-3 if quick else 2.46e-4, 0.05),
+        Check("planet: rate of the error of the angular momentum", rate(finer, lost), 1.38, 1.55, "3/2"),
+        Check(
+            "planet by energy-stepping: largest relative error of the angular momentum",
+            terraces.momentum_error.max(),
+            None,
+            1e-12,
+            "rounding",
+        ),
     ]
     return Outcome(checks, draw([turning, round_and_round], orbits, terraces))
 
