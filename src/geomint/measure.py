@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array
 from scipy.integrate import solve_ivp
 
+from .compilation import jit
 from .engines import Clock, Xla, march
 from .lagrange import derive
 from .methods import Composition, Method, Rattle, State, Verlet
@@ -74,7 +75,7 @@ def _distance(a: Point, b: Point) -> float:
 FEWEST = 6  # steps to fit a slope to
 
 
-@jax.jit
+@jit
 def _field(system: Stated, q: Array, v: Array, t: Array) -> Array:
     return derive(system, q.shape).acceleration(q, v, t)
 
@@ -202,7 +203,7 @@ def _slope(steps: np.ndarray, errors: list[np.ndarray], floor: float, power: int
 
 
 # --- symplecticity, symmetry, reversibility -------------------------------------------------------------------------
-@functools.partial(jax.jit, static_argnames="steps")
+@functools.partial(jit, static_argnames="steps")
 def step_jacobian(method: Method, system: Stated, q: Array, p: Array, dt: Array, steps: int = 1) -> Array:
     """The derivative of (q, p) after so many steps with respect to (q, p) before, (2n, 2n)."""
     n = q.size

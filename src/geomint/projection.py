@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .compilation import jit
 from .errors import InputError
 from .manifold import Manifold
 from .mechanics import Mechanics
@@ -17,7 +18,7 @@ from .run.inputs import as_array
 from .system import System, check_mass
 
 
-@jax.jit
+@jit
 def _correction(manifold: Manifold, system: System, q: Array) -> tuple[Array, Array]:
     """M⁻¹Gᵀ(G M⁻¹Gᵀ)⁻¹ g(q), and max |g|."""
     mech = Mechanics(system, q.shape)
@@ -25,7 +26,7 @@ def _correction(manifold: Manifold, system: System, q: Array) -> tuple[Array, Ar
     return mech.velocity(mech.constraint_force(q, manifold.gram_solve(mech, q, g))), jnp.max(jnp.abs(g))
 
 
-@jax.jit
+@jit
 def _tangent(manifold: Manifold, system: System, q: Array, v: Array) -> Array:
     mech = Mechanics(system, q.shape)
     normal = manifold.gram_solve(mech, q, mech.constraint_rate(q, v))
@@ -67,5 +68,5 @@ def perturbed(system: Any, q0: Any, v0: Any, members: int, spread: float, seed: 
     v0s = v + scale * np.random.default_rng(seed).normal(size=(members - 1, *v.shape))
     if system.constraint is not None and members > 1:
         manifold = find_manifold("newton", 1.0, [(system, q)])
-        v0s = np.asarray(jax.vmap(lambda w: _tangent(manifold, system, q, w))(v0s))
+        v0s = np.asarray(jit(jax.vmap(lambda w: _tangent(manifold, system, q, w)))(v0s))
     return np.stack([q] * members), np.concatenate([v[None], v0s])

@@ -31,6 +31,7 @@ from jax.core import Tracer
 from jaxtyping import Array
 
 from ..arithmetic import value
+from ..compilation import jit
 from ..errors import InputError, nearest
 from ..linalg import KINDS, Plan
 from ..linalg.structure import fallback, least_squares
@@ -145,7 +146,7 @@ def _look(solver: str, starts: Sequence[tuple[Any, Any]]) -> tuple[str, Plan, li
     return (way, plan, None) if smallest > DEPENDENT else (way, least_squares(m), among)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0)
 def _inverse_iteration(plan: Plan, system: System, q: Array, start: Array) -> tuple[Array, Array]:
     """The smallest eigenvalue of G M⁻¹Gᵀ relative to the largest, by inverse iteration a little off the spectrum."""
     apply = lambda d: gram_product(system, q, d)

@@ -26,6 +26,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..arithmetic import value
+from ..compilation import jit
 from ..errors import InputError, nearest
 from ..linalg import Plan, fallback, newton
 from ..linalg.elimination import Factored
@@ -59,7 +60,7 @@ def is_quadratic(starts: Sequence[tuple[Any, Any]]) -> bool:
 def _affine(system: System, q: np.ndarray) -> bool:
     random = np.random.default_rng(11)
     with jax.ensure_compile_time_eval():
-        gradient = jax.jit(lambda x: Mechanics(system, q.shape).fast_gradient(x))
+        gradient = jit(lambda x: Mechanics(system, q.shape).fast_gradient(x))
         base = np.asarray(gradient(jnp.asarray(q, float)))
         for size in (1e-2, 1.0, 30.0):
             a, b = (size * random.normal(size=q.shape) for _ in range(2))

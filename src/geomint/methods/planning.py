@@ -12,6 +12,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
+from ..compilation import jit
 from ..linalg import Plan, find
 from ..linalg.structure import TINY
 
@@ -36,7 +37,7 @@ def start_key(system: Any, q: Any) -> Any:
     return jax.tree.structure(system), numbers, np.shape(q)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0)
 def _probe(product: Product, system: Any, points: Array, vectors: Array) -> Array:
     """(vector, row): whether K(x) v is nonzero in that row at any of the points."""
     over = jax.vmap(jax.vmap(functools.partial(product, system), (0, None)), (None, 0))
