@@ -46,6 +46,13 @@ def _constructed(a: tuple[float, ...]) -> tuple[Coefficients, tuple[str, ...]]:
     return coefficients, tuple(defects(coefficients))
 
 
+def _shifted(old: Array, new: Array) -> Array:
+    """The history one step on: without its first row, and with a new last one.
+
+    Not a concatenation: some jaxlibs miscompile one with sums inside a jit that is not ours (see compilation.py)."""
+    return jax.lax.dynamic_update_index_in_dim(jnp.roll(old, -1, axis=0), new, len(old) - 1, 0)
+
+
 class History(eqx.Module):
     """Everything from step n − k/2 to n + k/2, for the state shown at n; the newest last."""
 
@@ -179,15 +186,15 @@ class SymmetricMultistep(Constrained):
             impulse, by_length = mech.constraint_force(here, placed.impulse), 1 / (last * dt)
             summed, force = summed - impulse, force - impulse * by_length
             newest = placed.impulse * by_length
-            multipliers = jnp.concatenate([multipliers[1:], newest[None]])
+            multipliers = _shifted(multipliers, newest)
             status = jnp.where((status == 0) & ~placed.converged, OFF, status)
         p = value(summed) - others
         front = carry.front + mech.displacement(p, dt)
         if mech.system.constraint is not None:
             front = front + self.held(mech, here).polish(value(front))
-        follow = lambda old, new: jnp.concatenate([old[1:], new[None]])
         return History(
-            follow(carry.positions, here), follow(carry.momenta, p), follow(carry.forces, force), front, summed, multipliers, carry.shown, carry.step + 1, status
+            _shifted(carry.positions, here), _shifted(carry.momenta, p), _shifted(carry.forces, force), front, summed, multipliers, carry.shown,
+            carry.step + 1, status,
         )  # fmt: skip
 
     # --- what is shown ----------------------------------------------------------------------------------------------
