@@ -180,7 +180,7 @@ class IMEX(Oscillatory):
 # --- multiple time steps --------------------------------------------------------------------------------------------
 @register({"inner": 4})
 class RESPA(Method):
-    """Verlet-I/r-RESPA: half a kick by V, `inner` Verlet steps of length h/inner with W, half a kick by V.
+    """Verlet-I/r-RESPA: half a kick by V, `inner` Verlet steps of length h/inner with W (in drift form), half a kick by V.
 
     Unstable where the inner steps turn the fast motion by a multiple of π, near hω = π, 2π, … for many of them: resonance.
     """
