@@ -182,9 +182,12 @@ def check_all(cases: list[Case], wanted: int) -> None:
     assert np.mean([engine == "native" for engine in engines]) >= 0.9, engines
 
 
+# (seed, kind): the methods that compile fastest, with ten or twenty programs in each system; one is an ensemble, one is constrained.
+QUICK = [(38, 0), (34, 1), (25, 2), (21, 3), (20, 4), (0, 6), (23, 7), (12, 8), (27, 13)]
+
+
 def test_a_hundred_random_programs():
-    """The kinds that compile fastest, ten or more programs in each system."""
-    check_all([Case(seed, KINDS[k], length=2) for seed, k in enumerate([0, 1, 2, 3, 4, 6, 7, 8, 13])], 100)
+    check_all([Case(seed, KINDS[k], length=2) for seed, k in QUICK], 100)
 
 
 SLICE = len(KINDS)  # cases: each kind once
