@@ -1,8 +1,9 @@
 """Random energies, read by JAX and by an interpreter in numpy, and random systems made of them.
 
-An energy is a list of lines, each a function of (namespace, values so far). The namespace `Traced` writes them with jax.numpy; `Numbers`
-evaluates them with numpy on dual numbers, so that the gradient comes with the value and without JAX. With `noise`, the interpreter rounds
-every result of an operation to a random neighbour: the spread of such runs is the effect of rounding on this very computation.
+An energy is a list of lines, each a function of (namespace, values so far). The namespace `Traced` writes them with
+jax.numpy; `Numbers` evaluates them with numpy on dual numbers, so that the gradient comes with the value and without
+JAX. With `noise`, the interpreter rounds every result of an operation to a random neighbour: the spread of such runs
+is the effect of rounding on this very computation.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 
-# --- dual numbers ----------------------------------------------------------------------------------------------------------------------
+# --- dual numbers ---------------------------------------------------------------------------------------------------
 class Dual:
     """An array and its derivative by n inputs, (…, n)."""
 
@@ -159,7 +160,9 @@ class Numbers:
         out = dual(np.full(size, 0.5), x)
         parts = [out[k] for k in range(size)]
         for k, place in enumerate(places):
-            parts[place] = {"add": lambda a, b: a + b, "set": lambda a, b: b, "multiply": lambda a, b: a * b}[kind](parts[place], x[k])
+            parts[place] = {"add": lambda a, b: a + b, "set": lambda a, b: b, "multiply": lambda a, b: a * b}[kind](
+                parts[place], x[k]
+            )
         return Numbers.stack(parts)
 
     @staticmethod
@@ -182,7 +185,16 @@ class Numbers:
 class Traced:
     """The same operations, for JAX."""
 
-    sin, cos, tanh, exp, log, sqrt, abs, where = jnp.sin, jnp.cos, jnp.tanh, jnp.exp, jnp.log, jnp.sqrt, jnp.abs, jnp.where
+    sin, cos, tanh, exp, log, sqrt, abs, where = (
+        jnp.sin,
+        jnp.cos,
+        jnp.tanh,
+        jnp.exp,
+        jnp.log,
+        jnp.sqrt,
+        jnp.abs,
+        jnp.where,
+    )
     maximum, minimum, sum, prod, cumsum = jnp.maximum, jnp.minimum, jnp.sum, jnp.prod, jnp.cumsum
     roll = staticmethod(lambda x, by: jnp.roll(x, by, 0))
     reverse = staticmethod(lambda x: x[::-1])
@@ -190,12 +202,14 @@ class Traced:
     dot = staticmethod(lambda x, y: x @ y)
     join, stack = jnp.concatenate, jnp.stack
     outer = staticmethod(lambda f, x, y: f(x[:, None], y[None, :]))
-    scatter = staticmethod(lambda kind, size, places, x: getattr(jnp.full(size, 0.5).at[places], kind)(x, unique_indices=kind != "add"))
+    scatter = staticmethod(
+        lambda kind, size, places, x: getattr(jnp.full(size, 0.5).at[places], kind)(x, unique_indices=kind != "add")
+    )
     scan = staticmethod(jax.lax.scan)
     cond = staticmethod(jax.lax.cond)
 
 
-# --- random energies -------------------------------------------------------------------------------------------------------------------
+# --- random energies ------------------------------------------------------------------------------------------------
 @dataclasses.dataclass
 class Line:
     name: str
@@ -206,8 +220,8 @@ class Line:
 class Energy:
     """A random function of q (any shape) to a number, made of `length` lines.
 
-    Numbers stay of order one: divisors, roots and logarithms are kept away from zero. smooth: twice differentiable everywhere, for
-    methods that solve equations; otherwise there are kinks and jumps.
+    Numbers stay of order one: divisors, roots and logarithms are kept away from zero. smooth: twice differentiable
+    everywhere, for methods that solve equations; otherwise there are kinks and jumps.
     """
 
     def __init__(self, random: np.random.Generator, shape: tuple[int, ...], length: int, smooth: bool):
@@ -219,7 +233,24 @@ class Energy:
         if len(shape) == 2:
             column = int(random.integers(shape[1]))
             self._put("column", shape[:1], lambda xp, x: x[0][column :: shape[1]])
-        kinds = ["unary"] * 3 + ["pair"] * 3 + ["reduce", "reduce", "move", "move", "scatter", "matmul", "outer", "scan", "cond", "where", "power", "dot"]
+        kinds = (
+            ["unary"] * 3
+            + ["pair"] * 3
+            + [
+                "reduce",
+                "reduce",
+                "move",
+                "move",
+                "scatter",
+                "matmul",
+                "outer",
+                "scan",
+                "cond",
+                "where",
+                "power",
+                "dot",
+            ]
+        )
         for _ in range(length):
             getattr(self, f"_{random.choice(kinds)}")()
         self.wells = random.uniform(0.4, 1.6, self.shapes[0])
@@ -243,11 +274,16 @@ class Energy:
     def _unary(self) -> None:
         k, a, b = self._any(), self._number(0.3, 1.5), self._number()
         smooth = {
-            "sin": lambda xp, x: xp.sin(a * x[k] + b), "cos": lambda xp, x: xp.cos(a * x[k]), "tanh": lambda xp, x: xp.tanh(x[k] - b),
-            "exp": lambda xp, x: xp.exp(-0.5 * x[k] * x[k]), "exp tanh": lambda xp, x: xp.exp(xp.tanh(x[k]) * a),
-            "log": lambda xp, x: xp.log(0.6 + x[k] * x[k]), "sqrt": lambda xp, x: xp.sqrt(0.4 + x[k] * x[k]),
-            "inverse": lambda xp, x: a / (1.0 + x[k] * x[k]), "cubed": lambda xp, x: xp.abs(xp.tanh(x[k] - b)) ** 3,
-        }  # fmt: skip
+            "sin": lambda xp, x: xp.sin(a * x[k] + b),
+            "cos": lambda xp, x: xp.cos(a * x[k]),
+            "tanh": lambda xp, x: xp.tanh(x[k] - b),
+            "exp": lambda xp, x: xp.exp(-0.5 * x[k] * x[k]),
+            "exp tanh": lambda xp, x: xp.exp(xp.tanh(x[k]) * a),
+            "log": lambda xp, x: xp.log(0.6 + x[k] * x[k]),
+            "sqrt": lambda xp, x: xp.sqrt(0.4 + x[k] * x[k]),
+            "inverse": lambda xp, x: a / (1.0 + x[k] * x[k]),
+            "cubed": lambda xp, x: xp.abs(xp.tanh(x[k] - b)) ** 3,
+        }
         kinks = {"abs": lambda xp, x: xp.abs(x[k] - b), "clip": lambda xp, x: xp.minimum(xp.maximum(x[k], -a), a)}
         table = smooth if self.smooth else smooth | kinks
         name = str(self.random.choice(list(table)))
@@ -258,9 +294,12 @@ class Energy:
         fitting = [j for j, s in enumerate(self.shapes) if s in (self.shapes[k], ())]
         j, a = int(self.random.choice(fitting)), self._number(0.3, 1.5)
         smooth = {
-            "+": lambda xp, x: x[k] + a * x[j], "-": lambda xp, x: x[k] - x[j], "*": lambda xp, x: xp.tanh(x[k]) * x[j] * a,
-            "/": lambda xp, x: x[k] / (0.8 + x[j] * x[j]), "ramp": lambda xp, x: xp.maximum(xp.tanh(x[k] - x[j]), 0.0) ** 3,
-        }  # fmt: skip
+            "+": lambda xp, x: x[k] + a * x[j],
+            "-": lambda xp, x: x[k] - x[j],
+            "*": lambda xp, x: xp.tanh(x[k]) * x[j] * a,
+            "/": lambda xp, x: x[k] / (0.8 + x[j] * x[j]),
+            "ramp": lambda xp, x: xp.maximum(xp.tanh(x[k] - x[j]), 0.0) ** 3,
+        }
         kinks = {"max": lambda xp, x: xp.maximum(x[k], x[j]), "min": lambda xp, x: xp.minimum(x[k], a * x[j])}
         table = smooth if self.smooth else smooth | kinks
         name = str(self.random.choice(list(table)))
@@ -270,9 +309,11 @@ class Energy:
         k = self._any(1)
         a = int(self.random.integers(self.shapes[k][0]))
         table = {
-            "sum": lambda xp, x: xp.sum(x[k]), "norm": lambda xp, x: xp.sqrt(0.3 + xp.sum(x[k] * x[k])), "entry": lambda xp, x: x[k][a],
+            "sum": lambda xp, x: xp.sum(x[k]),
+            "norm": lambda xp, x: xp.sqrt(0.3 + xp.sum(x[k] * x[k])),
+            "entry": lambda xp, x: x[k][a],
             "prod": lambda xp, x: xp.prod(xp.tanh(x[k])),
-        }  # fmt: skip
+        }
         if not self.smooth:
             table["largest"] = lambda xp, x: xp.largest(x[k])
         name = str(self.random.choice(list(table)))
@@ -284,10 +325,14 @@ class Energy:
         places = self.random.integers(0, n, size=int(self.random.integers(1, n + 2)))
         a = int(self.random.integers(n))
         table = {
-            "gather": (len(places), lambda xp, x: x[k][places]), "slice": (n - a, lambda xp, x: x[k][a:]), "reverse": (n, lambda xp, x: xp.reverse(x[k])),
-            "roll": (n, lambda xp, x: xp.roll(x[k], a)), "cumsum": (n, lambda xp, x: xp.cumsum(x[k]) / n), "join": (n + m, lambda xp, x: xp.join([x[k], x[j]])),
+            "gather": (len(places), lambda xp, x: x[k][places]),
+            "slice": (n - a, lambda xp, x: x[k][a:]),
+            "reverse": (n, lambda xp, x: xp.reverse(x[k])),
+            "roll": (n, lambda xp, x: xp.roll(x[k], a)),
+            "cumsum": (n, lambda xp, x: xp.cumsum(x[k]) / n),
+            "join": (n + m, lambda xp, x: xp.join([x[k], x[j]])),
             "strided": (len(range(0, n, 2)), lambda xp, x: x[k][::2]),
-        }  # fmt: skip
+        }
         if n + m > 8:
             table.pop("join")
         name = str(self.random.choice(list(table)))
@@ -297,7 +342,9 @@ class Energy:
         k, kind = self._any(1), str(self.random.choice(["add", "add", "set", "multiply"]))
         n = self.shapes[k][0]
         size = n + int(self.random.integers(0, 2))
-        places = self.random.integers(0, size, size=n) if kind == "add" else self.random.permutation(size)[:n]  # only sums are defined for two in one place
+        places = (
+            self.random.integers(0, size, size=n) if kind == "add" else self.random.permutation(size)[:n]
+        )  # only sums are defined for two in one place
         self._put(f"scatter {kind}", (size,), lambda xp, x: xp.scatter(kind, size, places, xp.tanh(x[k])))
 
     def _matmul(self) -> None:
@@ -313,7 +360,11 @@ class Energy:
         if n > 4:
             return self._dot()
         axis, a = int(self.random.integers(2)), self._number(0.3, 1.5)
-        f = [lambda xp: lambda y, z: xp.sin(y - a * z), lambda xp: lambda y, z: 1.0 / (1.0 + (y - z) * (y - z)), lambda xp: lambda y, z: y * z][int(self.random.integers(3))]
+        f = [
+            lambda xp: lambda y, z: xp.sin(y - a * z),
+            lambda xp: lambda y, z: 1.0 / (1.0 + (y - z) * (y - z)),
+            lambda xp: lambda y, z: y * z,
+        ][int(self.random.integers(3))]
         if self.random.integers(2):
             return self._put("outer sum", (n,), lambda xp, x: xp.sum(xp.outer(f(xp), x[k], x[k]), axis) / n)
         return self._put("outer matmul", (n,), lambda xp, x: xp.dot(xp.outer(f(xp), x[k], x[k]), xp.tanh(x[k])) / n)
@@ -352,14 +403,21 @@ class Energy:
     def _where(self) -> None:
         k, a, b = self._any(), self._number(0.3, 1.5), self._number()
         if self.smooth:
-            self._put("where", self.shapes[k], lambda xp, x: xp.where(x[k] > b, xp.tanh(x[k] - b) ** 3, a * xp.sin(x[k] - b) ** 3))
+            self._put(
+                "where",
+                self.shapes[k],
+                lambda xp, x: xp.where(x[k] > b, xp.tanh(x[k] - b) ** 3, a * xp.sin(x[k] - b) ** 3),
+            )
         else:
             self._put("where", self.shapes[k], lambda xp, x: xp.where(x[k] > b, xp.sin(x[k]), a * x[k]))
 
     def _power(self) -> None:
         k, a = self._any(), self._number(-1.5, 2.5)
         whole = int(self.random.integers(2, 5))
-        table = [lambda xp, x: (0.5 + x[k] * x[k]) ** (a if abs(a) > 0.1 else 0.7), lambda xp, x: xp.tanh(x[k]) ** whole]
+        table = [
+            lambda xp, x: (0.5 + x[k] * x[k]) ** (a if abs(a) > 0.1 else 0.7),
+            lambda xp, x: xp.tanh(x[k]) ** whole,
+        ]
         self._put("power", self.shapes[k], table[int(self.random.integers(2))])
 
     # --- the value
@@ -397,13 +455,18 @@ def noisy(seed: int):
         Dual.noise = before
 
 
-# --- random systems --------------------------------------------------------------------------------------------------------------------
+# --- random systems -------------------------------------------------------------------------------------------------
 class Sum:
-    """Energies on consecutive parts of q, each by its own scale: many random programs in one system, for one compilation."""
+    """Energies on consecutive parts of q, each by its own scale: many random programs in one system, for one
+    compilation."""
 
-    def __init__(self, random: np.random.Generator, sizes: list[int], length: int, smooth: bool, takes_params: bool = False):
+    def __init__(
+        self, random: np.random.Generator, sizes: list[int], length: int, smooth: bool, takes_params: bool = False
+    ):
         self.ends, self.takes_params = np.cumsum(sizes), takes_params
-        self.parts = [Energy(random, (2, 2) if n == 4 else (n,), int(random.integers(2, length + 1)), smooth) for n in sizes]
+        self.parts = [
+            Energy(random, (2, 2) if n == 4 else (n,), int(random.integers(2, length + 1)), smooth) for n in sizes
+        ]
         self.scales = random.uniform(0.5, 1.0, len(sizes))
 
     def places(self) -> list[slice]:
@@ -411,12 +474,17 @@ class Sum:
 
     def __call__(self, q: Any, scales: Any = None) -> Any:
         flat, scales = jnp.ravel(q), self.scales if scales is None or not self.takes_params else scales
-        return sum(scales[k] * part(flat[place]) for k, (part, place) in enumerate(zip(self.parts, self.places(), strict=True)))
+        return sum(
+            scales[k] * part(flat[place])
+            for k, (part, place) in enumerate(zip(self.parts, self.places(), strict=True))
+        )
 
     def numbers(self, q: np.ndarray) -> tuple[float, np.ndarray]:
         flat = q.ravel()
         found = [part.numbers(flat[place]) for part, place in zip(self.parts, self.places(), strict=True)]
-        return float(sum(s * v for s, (v, _) in zip(self.scales, found, strict=True))), np.concatenate([s * d for s, (_, d) in zip(self.scales, found, strict=True)]).reshape(q.shape)
+        return float(sum(s * v for s, (v, _) in zip(self.scales, found, strict=True))), np.concatenate(
+            [s * d for s, (_, d) in zip(self.scales, found, strict=True)]
+        ).reshape(q.shape)
 
 
 class Springs:
@@ -444,13 +512,23 @@ class Surfaces:
 
     def __call__(self, q: Any, _: Any = None) -> Any:
         flat = jnp.ravel(q)
-        return jnp.stack([jnp.sum((flat - a) ** 2) + 0.2 * part(flat) - c for a, part, c in zip(self.centres, self.parts, self.level, strict=True)])
+        return jnp.stack(
+            [
+                jnp.sum((flat - a) ** 2) + 0.2 * part(flat) - c
+                for a, part, c in zip(self.centres, self.parts, self.level, strict=True)
+            ]
+        )
 
     def numbers(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """g and G."""
         flat = q.ravel()
         found = [part.numbers(flat) for part in self.parts]
-        g = np.array([np.sum((flat - a) ** 2) + 0.2 * v - c for a, (v, _), c in zip(self.centres, found, self.level, strict=True)])
+        g = np.array(
+            [
+                np.sum((flat - a) ** 2) + 0.2 * v - c
+                for a, (v, _), c in zip(self.centres, found, self.level, strict=True)
+            ]
+        )
         return g, np.stack([2 * (flat - a) + 0.2 * d.ravel() for a, (_, d) in zip(self.centres, found, strict=True)])
 
 

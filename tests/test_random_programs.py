@@ -1,8 +1,9 @@
 """Random programs: the native engine against XLA against an interpreter in numpy (programs.py).
 
-Each case is a random system: some random energies as potential, as a fast part and as constraints, a random mass, and a method. Both
-engines integrate it from the same start. The results may differ by what rounding makes of them: for methods that the interpreter knows, it
-integrates the system itself and measures that with random rounding; for the others, the start is shifted by some units in the last place.
+Each case is a random system: some random energies as potential, as a fast part and as constraints, a random mass, and
+a method. Both engines integrate it from the same start. The results may differ by what rounding makes of them: for
+methods that the interpreter knows, it integrates the system itself and measures that with random rounding; for the
+others, the start is shifted by some units in the last place.
 """
 
 from __future__ import annotations
@@ -85,9 +86,15 @@ class Case:
         n = sum(sizes)
         self.shape = (n // 2, 2) if n % 2 == 0 and random.integers(2) else (n,)
         slow = Sum(random, sizes, length, kind.smooth, takes_params=True)
-        fast = {None: lambda: None, "any": lambda: Sum(random, sizes, 2, True), "quadratic": lambda: Springs(random, n)}[kind.fast]()
+        fast = {
+            None: lambda: None,
+            "any": lambda: Sum(random, sizes, 2, True),
+            "quadratic": lambda: Springs(random, n),
+        }[kind.fast]()
         self.q = random.normal(size=n) * 0.8
-        surfaces = Surfaces(random, self.q.reshape(self.shape), int(random.integers(1, n))) if kind.constrained else None
+        surfaces = (
+            Surfaces(random, self.q.reshape(self.shape), int(random.integers(1, n))) if kind.constrained else None
+        )
         mass, whole = self._mass(n)
         self.motion = Motion(slow, fast, surfaces, whole, self.shape)
         self.p = whole @ (random.normal(size=n) * 0.8)
@@ -111,7 +118,8 @@ class Case:
         return (whole := np.eye(n) + root @ root.T), whole
 
     def starts(self, shift: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-        """q and p, of all members where there are several: the first is the start itself, the others move more slowly."""
+        """q and p, of all members where there are several: the first is the start itself, the others move more
+        slowly."""
         bend = lambda x: x * (1 + shift * np.random.default_rng(1).normal(size=x.shape))
         q, p = bend(self.q), bend(self.p)
         if shift and self.motion.surfaces is not None:
@@ -144,7 +152,9 @@ class Case:
             spread = np.max(np.abs(self.seen(self.run("xla", 1e-14)) - expected))
         bound = self.kind.floor * scale + 60 * spread
         assert bound < 1e-6, f"{self}: too sensitive to say anything ({spread:.1e})"
-        assert np.max(np.abs(got - expected)) <= bound, f"{self}: native and xla differ by {np.max(np.abs(got - expected)):.2e}, bound {bound:.1e}"
+        assert np.max(np.abs(got - expected)) <= bound, (
+            f"{self}: native and xla differ by {np.max(np.abs(got - expected)):.2e}, bound {bound:.1e}"
+        )
         last = -1
         if exact is not None:
             off = np.max(np.abs(expected[last] - exact))
@@ -155,9 +165,13 @@ class Case:
             assert np.max(np.abs(expected[last, :, 0] - near[:, 0])) < 0.1 * scale, f"{self}: another motion"
         for run, x in ((reference, expected), (native, got)):
             energies = np.asarray(run.energy).reshape(len(x), -1)[last]
-            np.testing.assert_allclose(energies, [self.motion.energy(*state) for state in x[last]], rtol=1e-12, atol=1e-11, err_msg=str(self))
+            np.testing.assert_allclose(
+                energies, [self.motion.energy(*state) for state in x[last]], rtol=1e-12, atol=1e-11, err_msg=str(self)
+            )
             if self.motion.surfaces is not None:
-                off = max(np.max(np.abs(self.motion.surfaces.numbers(state[0].reshape(self.shape))[0])) for state in x[last])
+                off = max(
+                    np.max(np.abs(self.motion.surfaces.numbers(state[0].reshape(self.shape))[0])) for state in x[last]
+                )
                 assert off < 1e-11, f"{self}: off the constraint by {off:.1e}"
         return native.engine
 
@@ -172,7 +186,8 @@ class Case:
             return exact, max(np.max(np.abs(run() - exact)) for _ in range(2))
 
     def __repr__(self) -> str:
-        return f"seed {self.seed}, {self.kind.method.name}, q {self.shape}, mass {np.shape(self.system.mass)}, members {self.members}, {self.motion.slow.parts}"
+        name, mass = self.kind.method.name, np.shape(self.system.mass)
+        return f"seed {self.seed}, {name}, q {self.shape}, mass {mass}, members {self.members}, {self.motion.slow.parts}"
 
 
 def check_all(cases: list[Case], wanted: int) -> None:
@@ -182,7 +197,8 @@ def check_all(cases: list[Case], wanted: int) -> None:
     assert np.mean([engine == "native" for engine in engines]) >= 0.9, engines
 
 
-# (seed, kind): the methods that compile fastest, with ten or twenty programs in each system; one is an ensemble, one is constrained.
+# (seed, kind): the methods that compile fastest, with ten or twenty programs in each system; one is an ensemble, one
+# is constrained.
 QUICK = [(38, 0), (34, 1), (25, 2), (21, 3), (20, 4), (0, 6), (23, 7), (12, 8), (27, 13)]
 
 
