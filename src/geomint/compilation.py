@@ -69,6 +69,7 @@ def jit(function: Callable | None = None, **settings: Any) -> Any:
         right = trace_state_clean() and jax.default_backend() == "cpu"
         return (outermost if right else nested)(*arguments, **named)
 
+    call.trace, call.lower = nested.trace, nested.lower  # for a look at the program, or for another platform
     return call
 
 
