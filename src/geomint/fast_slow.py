@@ -16,6 +16,7 @@ from jaxtyping import Array
 from scipy.linalg import eigh
 from scipy.optimize import minimize, minimize_scalar
 
+from .compilation import jit
 from .errors import InputError
 from .mechanics import Mechanics
 from .methods.filtered import highest_frequency
@@ -66,8 +67,8 @@ def split_quadratic(system: System, q0: Any, ratio: float = 3.0) -> System:
     """
     q = _checked("split_quadratic", system, q0)
     mech = Mechanics(system, q.shape)
-    energy = jax.jit(lambda x: mech.potential(x.reshape(q.shape)))
-    slope, bend = jax.jit(jax.grad(energy)), jax.jit(jax.hessian(energy))
+    energy = jit(lambda x: mech.potential(x.reshape(q.shape)))
+    slope, bend = jit(jax.grad(energy)), jit(jax.hessian(energy))
     found = minimize(energy, q.ravel(), jac=slope, hess=bend, method="trust-exact", options={"gtol": 1e-9})
     rest = jnp.asarray(found.x).reshape(q.shape)
     if not np.max(np.abs(found.jac)) < 1e-5 * max(1.0, float(np.max(np.abs(slope(jnp.asarray(q.ravel())))))):

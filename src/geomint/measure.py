@@ -17,6 +17,7 @@ from jaxtyping import Array
 from scipy.integrate import solve_ivp
 from scipy.interpolate import make_interp_spline
 
+from .compilation import jit
 from .engines import Clock, Xla, march
 from .errors import MeasurementError, RunStopped
 from .lagrange import derive
@@ -79,7 +80,7 @@ FEWEST = 6  # steps to fit a slope to
 EVALUATIONS = 400_000  # of the force, for an independent reference: about ten seconds
 
 
-@jax.jit
+@jit
 def _field(system: Stated, q: Array, v: Array, t: Array) -> Array:
     return derive(system, q.shape).acceleration(q, v, t)
 
@@ -222,7 +223,7 @@ def _slope(steps: np.ndarray, errors: list[np.ndarray], floor: float, power: int
 
 
 # --- symplecticity, symmetry, reversibility -------------------------------------------------------------------------
-@functools.partial(jax.jit, static_argnames="steps")
+@functools.partial(jit, static_argnames="steps")
 def step_jacobian(method: Method, system: Stated, q: Array, p: Array, dt: Array, steps: int = 1) -> Array:
     """The derivative of (q, p) after so many steps with respect to (q, p) before, (2n, 2n)."""
     n = q.size
@@ -338,7 +339,7 @@ class Balance(NamedTuple):
     error: float  # the largest, with the step dt, relative to the energy that is exchanged
 
 
-@jax.jit
+@jit
 def _power(system: Stated, q: Array, p: Array, t: Array) -> Array:
     """f·v at saved points."""
 

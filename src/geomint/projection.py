@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .compilation import jit
 from .errors import InputError
 from .manifold import Manifold, scales, seeds, vanishing
 from .mechanics import Mechanics
@@ -16,12 +17,11 @@ from .methods.constrained import find_manifold
 from .run.inputs import as_array
 from .system import System, check_mass
 
-
 AT_ROUNDING = 4.0  # units of rounding of g at which Newton's method ends
 FOUND = 100.0  # and up to which its last point counts as one with g = 0
 
 
-@jax.jit
+@jit
 def _correction(manifold: Manifold, system: System, q: Array, groups: Array) -> tuple[Array, Array, Array]:
     """M⁻¹Gᵀ(G M⁻¹Gᵀ)⁻¹ g(q), max |g|, and max |g_i| in units of the rounding of g_i."""
     mech = Mechanics(system, q.shape)
@@ -31,7 +31,7 @@ def _correction(manifold: Manifold, system: System, q: Array, groups: Array) -> 
     return step, jnp.max(jnp.abs(g)), jnp.max(jnp.abs(g) / rounding)
 
 
-@jax.jit
+@jit
 def _tangent(manifold: Manifold, system: System, q: Array, v: Array) -> Array:
     mech = Mechanics(system, q.shape)
     normal = manifold.gram_solve(mech, q, mech.constraint_rate(q, v))
@@ -73,5 +73,5 @@ def perturbed(system: Any, q0: Any, v0: Any, members: int, spread: float, seed: 
     v0s = v + scale * np.random.default_rng(seed).normal(size=(members - 1, *v.shape))
     if system.constraint is not None and members > 1:
         manifold = find_manifold("newton", 1.0, [(system, q)])
-        v0s = np.asarray(jax.vmap(lambda w: _tangent(manifold, system, q, w))(v0s))
+        v0s = np.asarray(jit(jax.vmap(lambda w: _tangent(manifold, system, q, w)))(v0s))
     return np.stack([q] * members), np.concatenate([v[None], v0s])

@@ -30,6 +30,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
+from .compilation import jit
 from .errors import InputError
 from .lagrange import derive
 from .measure import step_jacobian
@@ -189,7 +190,7 @@ def _problem(method: Method, fast: bool) -> tuple[Method, System, Array]:
     return method.prepare([(system, np.asarray(at))]), system, at
 
 
-@jax.jit
+@jit
 def _one_step(method: Method, system: System, at: Array, h: Array, omega: Array) -> Array:
     """The derivative of a step, for each h and ω; of tied bodies, that of the motion they share."""
 
@@ -200,7 +201,7 @@ def _one_step(method: Method, system: System, at: Array, h: Array, omega: Array)
     return jax.vmap(matrix)(h, omega)
 
 
-@jax.jit
+@jit
 def _of_history(method: Method, system: System, at: Array, h: Array, omega: Array) -> Array:
     """The derivative of a step with respect to all floats of the carry."""
 

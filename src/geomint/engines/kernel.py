@@ -20,6 +20,7 @@ import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
+from ..compilation import jit
 from ..methods import Carry
 from . import assembly
 from .block import Kept
@@ -306,10 +307,10 @@ def compiled(plan: Plan, shape: Shape) -> Any:
 
 @functools.lru_cache(KEPT)
 def _program(plan: Plan, shape: Shape, real: Any) -> Any:
-    return jax.jit(functools.partial(_launch, plan, shape))
+    return jit(functools.partial(_launch, plan, shape))
 
 
-@functools.partial(jax.jit, static_argnums=1)
+@functools.partial(jit, static_argnums=1)
 def _well(rows: Any, status: tuple[int, ...]) -> Any:
     """Whether the first row of every member is finite, and its status zero."""
     first = rows[:, 0]

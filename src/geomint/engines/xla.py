@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from ..compilation import jit
 from ..methods import Carry, Method, State
 from ..system import Stated
 from .block import Clock, Kept, Layout, Log, Observed, advance, begin
@@ -32,12 +33,12 @@ def spread_over(function: Any, spread: Spread, system: Stated, *arguments: Any) 
     return jax.vmap(lambda params, *a: function(system.with_params(params), *a))(system.params, *arguments)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0)
 def _begin(spread: Spread, method: Method, system: Stated, state: State, clock: Clock) -> tuple[Carry, Observed]:
     return spread_over(lambda s, x: begin(method, s, x, clock), spread, system, state)
 
 
-@functools.partial(jax.jit, static_argnums=0, donate_argnums=8)
+@functools.partial(jit, static_argnums=0, donate_argnums=8)
 def _advance(spread, method, system, carry, clock, first, steps, blocks, kept):
     return spread_over(lambda s, c, k: advance(method, s, c, clock, first, steps, blocks, k), spread, system, carry, kept)
 

@@ -15,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..compilation import jit
+
 LONG = 256  # entries from which an inner product is left to machine code
 
 
@@ -35,7 +37,7 @@ def _right(n: int) -> bool:
     random = np.random.default_rng(n)
     lower, upper, right = (random.uniform(-1, 1, (2, n)) for _ in range(3))
     through = random.uniform(3, 4, (2, n))
-    x = jax.jit(lambda *a: substitute(eliminate(*a[:3]), a[3]))(lower, through, upper, right)
+    x = jit(lambda *a: substitute(eliminate(*a[:3]), a[3]))(lower, through, upper, right)
     if not np.allclose(_inner(jnp.asarray(right), jnp.asarray(upper)), np.sum(right * upper, axis=-1), rtol=1e-14, atol=1e-14):
         return False
     dense = [np.diag(d) + np.diag(a[1:], -1) + np.diag(b[:-1], 1) for a, d, b in zip(lower, through, upper, strict=True)]

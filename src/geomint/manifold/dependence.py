@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..compilation import jit
 from ..linalg import Plan
 from ..linalg.structure import DENSE_LIMIT
 from ..mechanics import Mechanics
@@ -48,12 +49,12 @@ def gram_product(system: System, q: Array, multipliers: Array) -> Array:
     return mech.constraint_rate(q, mech.velocity(mech.constraint_force(q, multipliers)))
 
 
-@jax.jit
+@jit
 def _gradients(system: System, q: Array) -> Array:
     return gradients(Mechanics(system, q.shape), q)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0)
 def _inverse_iteration(plan: Plan, system: System, q: Array, start: Array) -> tuple[Array, Array]:
     """The smallest eigenvalue of the scaled G M⁻¹Gᵀ relative to the largest, by inverse iteration a little off the spectrum."""
     groups = seeds(plan.n, plan)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..compilation import jit
 from ..linalg.structure import DENSE_LIMIT, Plan
 from ..mechanics import Mechanics
 
@@ -63,7 +64,7 @@ def scales(mech: Any, q: Array, groups: np.ndarray) -> Scales:
     return Scales(jnp.sum(rounding, axis=0), jnp.sum(radius, axis=0), jnp.sum(gradient, axis=0))
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0)
 def residuals(m: int, system: Any, q: Array) -> tuple[Array, Scales]:
     """g(q) and the scales there, of at most DENSE_LIMIT constraints."""
     mech = Mechanics(system, q.shape)

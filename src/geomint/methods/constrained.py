@@ -35,7 +35,6 @@ from ..linalg import KINDS, Plan
 from ..linalg.structure import fallback, least_squares
 from ..manifold import DEPENDENT, Dependence, Manifold, Placed, closed_form, closed_plan, dependence, gram_product, vanishing
 from ..mechanics import Mechanics
-from ..system import System
 from .base import Carry, Method, State, Traits, as_method, register
 from .oscillatory import IMEX, Heavier
 from .planning import concrete, plan_for, start_key

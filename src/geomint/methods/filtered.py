@@ -38,6 +38,7 @@ from jaxtyping import Array
 from scipy.sparse.linalg import aslinearoperator, eigsh
 
 from ..arithmetic import value
+from ..compilation import jit
 from ..errors import InputError
 from ..linalg import Plan, fallback, newton
 from ..mechanics import Mechanics
@@ -181,7 +182,7 @@ def _operator(kind: type[Filtered]) -> Any:
 def _lowest_eigenvalue(apply: Any, q: Any) -> float:
     """By Lanczos on the flat operator, or densely where it is small."""
     n, shape = np.size(q), np.shape(q)
-    flat = jax.jit(lambda v: apply(v.reshape(shape)).ravel())
+    flat = jit(lambda v: apply(v.reshape(shape)).ravel())
     if n <= 200:
         return float(np.linalg.eigvalsh(np.stack([flat(e) for e in jnp.eye(n)]))[0])
     operator = aslinearoperator(_Flat(flat, n))
@@ -198,7 +199,7 @@ class _Flat:
         return np.asarray(self.apply(jnp.asarray(v.ravel())))
 
 
-@jax.jit
+@jit
 def highest_frequency(system: System, q: Array, v: Array) -> Array:
     """The square root of the largest eigenvalue of M⁻¹H at q, by thirty rounds of the power method from v."""
     mech = Mechanics(system, q.shape)

@@ -39,7 +39,6 @@ from .constrained import OFF, Constrained, Rattle
 from .multistep_coefficients import RECOMMENDED, Coefficients, construct, defects, interval_of_periodicity, smallest_gap
 from .splitting import Verlet
 
-
 EXTRAPOLATION = {3: (1, -3, 3), 4: (-1, 4, -6, 4)}  # of the newest values, to the next one
 
 
@@ -47,6 +46,13 @@ EXTRAPOLATION = {3: (1, -3, 3), 4: (-1, 4, -6, 4)}  # of the newest values, to t
 def _constructed(a: tuple[float, ...]) -> tuple[Coefficients, tuple[str, ...]]:
     coefficients = construct(a)
     return coefficients, tuple(defects(coefficients))
+
+
+def _shifted(old: Array, new: Array) -> Array:
+    """The history one step on: without its first row, and with a new last one.
+
+    Not a concatenation: some jaxlibs miscompile one with sums inside a jit that is not ours (see compilation.py)."""
+    return jax.lax.dynamic_update_index_in_dim(jnp.roll(old, -1, axis=0), new, len(old) - 1, 0)
 
 
 class History(eqx.Module):
@@ -186,9 +192,9 @@ class SymmetricMultistep(Constrained):
         front = carry.front + mech.displacement(p, dt)
         if mech.system.constraint is not None:
             front = front + self.held(mech, here).polish(value(front))
-        follow = lambda old, new: jnp.concatenate([old[1:], new[None]])
         return History(
-            follow(carry.positions, here), follow(carry.momenta, p), follow(carry.forces, force), front, summed, carry.shown, carry.step + 1, status
+            _shifted(carry.positions, here), _shifted(carry.momenta, p), _shifted(carry.forces, force), front, summed,
+            carry.shown, carry.step + 1, status,
         )  # fmt: skip
 
     # --- what is shown ----------------------------------------------------------------------------------------------

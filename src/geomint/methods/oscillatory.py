@@ -25,6 +25,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..arithmetic import value
+from ..compilation import jit
 from ..errors import InputError
 from ..linalg import Plan, fallback, newton
 from ..linalg.elimination import Factored
@@ -84,7 +85,7 @@ def _affine(system: System, q: np.ndarray) -> bool:
         return not bent(system, jnp.asarray(q, float))
 
 
-@jax.jit
+@jit
 def _bend(system: System, q: Array) -> Array:
     """How far ∇W is from an affine function around q, relative to its changes: the largest |∇W(q+a) + ∇W(q+b) −
     ∇W(q+a+b) − ∇W(q)| for displacements a, b near and far, in units of q and in units of 1."""
@@ -223,7 +224,7 @@ class IMEX(Oscillatory):
 # --- multiple time steps --------------------------------------------------------------------------------------------
 @register({"inner": 4})
 class RESPA(Method):
-    """Verlet-I/r-RESPA: half a kick by V, `inner` Verlet steps of length h/inner with W, half a kick by V.
+    """Verlet-I/r-RESPA: half a kick by V, `inner` Verlet steps of length h/inner with W (in drift form), half a kick by V.
 
     Unstable where the inner steps turn the fast motion by a multiple of π, near hω = π, 2π, … for many of them: resonance.
     """

@@ -12,6 +12,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
+from ..compilation import jit
 from ..linalg import Plan, find
 from ..linalg.structure import TINY
 
@@ -33,7 +34,7 @@ def plan_for(product: Product, starts: Sequence[tuple[Any, Any]], n: int, kind: 
 BATCH = 1024  # members looked at in one go
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
+@functools.partial(jit, static_argnums=(0, 1))
 def over_members(look: Callable[[Any, Array], Array], own_params: bool, system: Any, q: Array) -> Array:
     """look(system, q) for every member of an ensemble, whose params lead with the member axis where they have their
     own."""
@@ -69,7 +70,7 @@ def start_key(system: Any, q: Any) -> Any:
     return jax.tree.structure(system), numbers, np.shape(q)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0)
 def _probe(product: Product, system: Any, points: Array, vectors: Array) -> Array:
     """(vector, row): whether K(x) v is nonzero in that row at any of the points."""
     over = jax.vmap(jax.vmap(functools.partial(product, system), (0, None)), (None, 0))

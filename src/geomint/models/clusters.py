@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..compilation import jit
 from ..errors import InputError
 from ..intervals import Interval, evaluate
 from ..symmetries import Rotation, Translation
@@ -81,7 +82,7 @@ def relaxed(n: int, dimension: int, pair: Callable, settings: tuple[tuple[str, f
     from scipy.optimize import minimize  # takes a while to load
 
     potential, shape = sum_over_pairs(n, pair), (n, dimension)
-    energy: Any = jax.jit(jax.value_and_grad(lambda x: potential(x.reshape(shape), dict(settings))))
+    energy: Any = jit(jax.value_and_grad(lambda x: potential(x.reshape(shape), dict(settings))))
     # Pieces of a lattice are symmetric, and some of them saddles: pushed a little, 13 and 55 atoms roll off to the icosahedra.
     start = compact(n, dimension) + 0.02 * np.random.default_rng(0).normal(size=shape)
     found = minimize(lambda x: tuple(map(np.asarray, energy(x))), start.ravel(), jac=True, method="L-BFGS-B", options={"ftol": 0.0, "gtol": 1e-9, "maxiter": 10_000, "maxfun": 20_000})

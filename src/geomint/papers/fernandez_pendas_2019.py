@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import measure, models
+from ..compilation import jit
 from ..lagrange import derive
 from ..measure import Point
 from ..methods import Rattle, Shake, Splitting, Verlet
@@ -192,7 +193,7 @@ def largest_error(model: Model, base: KickDrift, spacing: float) -> float:
     return float(np.max(np.abs(run.energy_error)))
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0)
 def largest_energy_error(kinds: tuple[str, ...], shares: jax.Array, system: Any, q: jax.Array, p: jax.Array, h: float, steps: int) -> jax.Array:
     """The slides' ψ_h with several stages, constrained only where the step ends:   p̄ = p − Gᵀμ, (q, p̄) = ψ_h(q, p̄), g(q) = 0."""
     mech = derive(system, q.shape)

@@ -18,6 +18,7 @@ import numba
 import numpy as np
 
 from .. import models
+from ..compilation import jit
 from ..lagrange import derive
 from ..manifold import Manifold
 from ..methods import Rattle
@@ -76,7 +77,7 @@ def best_relaxation(n: int) -> float:
     return 2 / (1 + np.sin(np.pi / (2 * n)))
 
 
-@jax.jit
+@jit
 def first_place(manifold: Manifold, system: Any, q: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Where a solver of geomint takes the same first step, and how many rounds it needs."""
     mech = derive(system, q.shape)

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import measure, models
+from ..compilation import jit
 from ..errors import RunStopped
 from ..measure import Point
 from ..methods import (
@@ -163,7 +164,7 @@ def structure(quick: bool) -> Outcome:
 
 
 # --- linear stability -----------------------------------------------------------------------------------------------
-@jax.jit
+@jit
 def half_traces(beta: Any, steps: jax.Array) -> jax.Array:
     """½ |trace| of the matrix of one step on V = ½q², for steps hω: above 1 powers of it grow."""
     oscillator, zero = System(lambda q: 0.5 * jnp.sum(q**2)), jnp.zeros(1)

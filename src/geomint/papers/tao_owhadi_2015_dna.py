@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import models
+from ..compilation import jit
 from ..errors import RunStopped
 from ..lagrange import derive
 from ..methods import Method, Verlet, ZhangSkeel
@@ -92,7 +93,7 @@ def stiffness_on_the_hump(steps: np.ndarray) -> np.ndarray:
     """h²λ, λ the largest eigenvalue of Hess Ṽ with one angle at 0, on top of the Morse hump, and the others at rest: Verlet on
     Ṽ is stable while it is below 4."""
     ring, x = derive(models.dna(6).system, (6,)), jnp.full(6, REST).at[0].set(0.0)
-    hessian = jax.jit(jax.vmap(lambda h: -jax.jacfwd(lambda y: SOFT.filter(ring, y, h).force)(x)))
+    hessian = jit(jax.vmap(lambda h: -jax.jacfwd(lambda y: SOFT.filter(ring, y, h).force)(x)))
     return steps**2 * np.linalg.eigvalsh(np.asarray(hessian(jnp.asarray(steps))))[:, -1]
 
 

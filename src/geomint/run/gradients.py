@@ -38,6 +38,7 @@ from jax.core import Tracer, eval_jaxpr
 from jaxtyping import Array
 
 from ..arithmetic import value
+from ..compilation import jit
 from ..engines.block import Clock, march, observe
 from ..errors import GeomintError, InputError, nearest
 from ..lagrange import derive
@@ -271,7 +272,7 @@ def _derivative(way: Backwards, primals: tuple[Inputs], tangents: tuple[Inputs])
         run = lambda x: _floats(way.run(eqx.combine(x, rest)))[0]
         return jax.tree.leaves(jax.jvp(run, (floats,), (jax.tree.unflatten(thetas, tangents),))[1])
 
-    @jax.jit
+    @jit
     def pull(at: Any, cotangents: Any) -> Any:
         return jax.tree.leaves(way.pull(*jax.tree.unflatten(place, at), *jax.tree.unflatten(results, cotangents)))
 

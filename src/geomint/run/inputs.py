@@ -13,6 +13,7 @@ from jax.core import Tracer
 from jaxtyping import Array
 
 from ..arithmetic import Compensated
+from ..compilation import jit
 from ..errors import InputError
 from ..lagrange import LagrangianSystem, derive
 from ..linalg.structure import DENSE_LIMIT
@@ -66,7 +67,7 @@ def phase(system: Stated, q0: Any, v0: Any, p0: Any, members: bool = False, own_
     return q, _momenta(members, own_params, system, q, x)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
+@functools.partial(jit, static_argnums=(0, 1))
 def _momenta(members: bool, own_params: bool, system: Stated, q: Array, v: Array) -> Array:
     """p = ∂L/∂v, of one state or of each member. Compiled, since a short run would notice the time it takes otherwise."""
     if own_params:
@@ -184,7 +185,7 @@ def check_on_manifold(system: Stated, q: Any, p: Any, spread: str) -> None:
         raise InputError(f"the initial data{whose} do not satisfy the constraint: {off}. {remedy}.")
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0)
 def _residuals(spread: str, system: Stated, q: Array, p: Array, groups: Array) -> tuple[Array, Array, Array]:
     """max |g(q)|, max |G(q) v|, and whether both are small, of one state or of each member."""
 

@@ -27,6 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..compilation import jit
 from ..engines.xla import spread_over
 from ..errors import GeomintError, InstabilityWarning
 from ..lagrange import derive
@@ -94,13 +95,13 @@ class _Kinetic:
         return 0.5 * np.sum(flat * (flat @ self.inverse), axis=1)
 
 
-@jax.jit
+@jit
 def _at_rest(system: Stated, q: Array) -> Array:
     """V = −L(q, 0) of rows of q."""
     return jax.vmap(lambda x: -derive(system, x.shape).lagrangian(x, jnp.zeros_like(x)))(q)
 
 
-@jax.jit
+@jit
 def _sizes(system: Stated, q: Array, p: Array, directions: Array) -> Array:
     """|∂H·x| + |xᵀ∂²H x| in each direction x of q."""
 
@@ -113,7 +114,7 @@ def _sizes(system: Stated, q: Array, p: Array, directions: Array) -> Array:
     return jax.vmap(along)(directions)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0)
 def _all_at_rest(spread: str, system: Stated, q: Array) -> Array:
     """The same of each member, with its own params where it has them."""
     look = lambda stated, x: -derive(stated, x.shape).lagrangian(x, jnp.zeros_like(x))

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..compilation import jit
 from ..engines import Layout, sound
 from ..engines.xla import Spread, spread_over
 from ..errors import InputError, nearest
@@ -196,7 +197,7 @@ def _picked(tiles: Sequence[Any], places: np.ndarray) -> np.ndarray:
     return np.moveaxis(np.stack(out), (0, -2, -1), (1, 0, 2))
 
 
-@jax.jit
+@jit
 def _sorted_and_picked(tiles: list[Array], places: Array, rows: Any) -> Array:
     """Row by row: a sorted copy of one needs the least room."""
     values = jnp.concatenate(tiles, axis=1)
@@ -229,7 +230,7 @@ def program_of_tile(spread: Spread, layout: Layout, structure: Any) -> Callable[
         count, blocks, save = numbers
         return _reduce_tile(spread, layout, reductions, system, rows, failed, count, blocks, save)
 
-    return jax.jit(program)
+    return jit(program)
 
 
 def _reduce_tile(spread: Spread, layout: Layout, reductions: Reductions, system: Stated, rows: Array, failed: Array, count: Any, blocks: Any, save: Any) -> tuple[dict[str, Any], Array]:

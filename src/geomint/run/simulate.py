@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..compilation import warn_of_outer_jit
 from ..engines import Clock, Layout, begin, choose
 from ..engines.tiles import Engine, Tiled
 from ..errors import GeomintError, InputError, Interrupted, ProcessLost, RunStopped
@@ -277,6 +278,7 @@ def _traced(
     """The same run with its lengths known at compile time, so that gradients run through it."""
     if output is not None:
         raise GeomintError("output= can't be used inside jax.grad, jax.jit or jax.vmap: the run stays in memory there.")
+    warn_of_outer_jit()
     clock = Clock.of(times.t0, times.dt)
     carry, seen = begin(method, system, state, clock)
     carry, rows = moved(gradient, method, system, carry, clock, times)

@@ -1,0 +1,93 @@
+"""Compiling with XLA: `jit`, with the options under which this version of jaxlib compiles correctly on the CPU.
+
+From jaxlib 0.7 to 0.10.1 the fusion emitters of XLA's CPU compiler miscompile some fused concatenations where the
+processor has AVX-512:
+
+    f(old, s) = concatenate([old[1:], (s − tensordot(w, old[2:], 1))[None]]),      jit(vmap(f)) of old (4, 4, 5)
+
+writes a wrong third member. Without these emitters the same programs are right and as fast (the FPU loop was
+measured). They are switched off twice, since neither way covers everything:
+
+- `jit` passes the compiler option with each of geomint's own programs. JAX accepts it at the top level only, neither
+  inside another jit nor inside a derivative.
+- importing geomint adds the flag to XLA_FLAGS. That covers what the user compiles (jax.jit, jax.vmap and jax.grad
+  over gm.simulate) and loops that run outside jit, but only if JAX has not started its backend before: it reads the
+  variable once. Where it had, `warn_of_outer_jit` says so.
+
+jaxlib 0.11 is right and refuses both the option and the flag, so the version decides. 0.10.2 is excluded in
+pyproject.toml.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jaxlib
+
+FLAG = "xla_cpu_use_fusion_emitters"
+_VERSION = tuple(int(part) for part in re.findall(r"\d+", jaxlib.__version__)[:3])
+MISCOMPILES = (0, 7) <= _VERSION < (0, 10, 2)
+
+
+def _flag_taken() -> bool:
+    """Switch the emitters off for the whole process, if JAX will still read XLA_FLAGS. Flags that the user has set
+    stay as they are."""
+    from jax._src.xla_bridge import backends_are_initialized  # only for versions in which it is known to exist
+
+    flags = os.environ.get("XLA_FLAGS", "")
+    if FLAG in flags:
+        return f"--{FLAG}=false" in flags.lower()
+    if backends_are_initialized():
+        return False
+    os.environ["XLA_FLAGS"] = f"{flags} --{FLAG}=false".strip()
+    return True
+
+
+SAFE_OUTSIDE = _flag_taken() if MISCOMPILES else True  # whether programs that the user compiles are right, too
+
+
+def jit(function: Callable | None = None, **settings: Any) -> Any:
+    """jax.jit, compiled correctly: every program of geomint goes through it. As a decorator with or without
+    settings."""
+    if function is None:
+        return functools.partial(jit, **settings)
+    if not MISCOMPILES:
+        return jax.jit(function, **settings)
+    from jax._src.core import trace_state_clean  # only for versions in which it is known to exist
+
+    nested = jax.jit(function, **settings)
+    outermost = jax.jit(function, compiler_options={FLAG: False}, **settings)
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        right = trace_state_clean() and jax.default_backend() == "cpu"
+        return (outermost if right else nested)(*arguments, **named)
+
+    call.trace, call.lower = nested.trace, nested.lower  # for a look at the program, or for another platform
+    return call
+
+
+@functools.cache
+def _avx512() -> bool:
+    import llvmlite.binding
+
+    return bool(llvmlite.binding.get_host_cpu_features().get("avx512f"))
+
+
+@functools.cache
+def warn_of_outer_jit() -> None:
+    """Once: that the program around gm.simulate, which the user compiles, may be miscompiled."""
+    if SAFE_OUTSIDE or jax.default_backend() != "cpu" or not _avx512():
+        return
+    warnings.warn(
+        f"jax {jax.__version__} can miscompile jax.jit, jax.vmap and jax.grad over gm.simulate on this processor "
+        f"(AVX-512). Import geomint before anything else uses JAX, or set XLA_FLAGS=--{FLAG}=false, or install "
+        "jax 0.11: each of them gives right results.",
+        stacklevel=4,
+    )
