@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .checks import as_array
 from .errors import InputError
 from .manifold import Manifold
 from .mechanics import Mechanics
 from .methods.constrained import find_manifold
-from .run.inputs import as_array
-from .system import System, check_mass
+from .system import System, check_mass, checked_system
 
 
 @jax.jit
@@ -34,9 +34,12 @@ def _tangent(manifold: Manifold, system: System, q: Array, v: Array) -> Array:
 
 def project(system: Any, q0: Any, v0: Any = None) -> tuple[np.ndarray, np.ndarray]:
     """(q, v) near (q0, v0) with g(q) = 0 and G(q) v = 0: Newton steps along M⁻¹Gᵀ, then one projection of the velocity."""
-    if not isinstance(system, System) or system.constraint is None:
-        raise InputError("project needs a gm.System with a constraint; this one has none.")
+    checked_system(system, System, callee="project")
+    if system.constraint is None:
+        raise InputError("project(system=...): the system has no constraint.")
     q = as_array("q0", q0)
+    if not q.size:
+        raise InputError(f"q0 has shape {q.shape}: there is no coordinate in it.")
     v = 0 * q if v0 is None else as_array("v0", v0)
     if v.shape != q.shape:
         raise InputError(f"v0 has shape {v.shape}, but q0 has shape {q.shape}; they must be the same.")

@@ -9,13 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..checks import as_path, flag
 from ..engines import Clock, Layout, begin, choose
 from ..engines.tiles import Engine, Tiled
 from ..errors import GeomintError, Interrupted, ProcessLost, RunStopped
 from ..lagrange import derive
 from ..mechanics import Mechanics
 from ..methods import Method, as_method
-from ..system import Stated, System
+from ..system import Stated, System, checked_system
 from . import archive
 from .fingerprint import fingerprint
 from .gradients import check_way, moved
@@ -24,7 +25,7 @@ from .inputs import check_energy, check_on_manifold, check_overrides, check_seed
 from .loop import AGREED, ALONE, Failure, Sink, run_to_end
 from .processes import Alone
 from .reducing import Reducing, bare
-from .sinks import Disk, Memory
+from .sinks import Disk, Memory, check_memory
 from .summary import taken_from
 from .trajectory import Checkpoint, Trajectory
 
@@ -53,6 +54,7 @@ def simulate(
     """
     check_way(gradient)
     check_seed(seed)
+    output, progress, compensated = checked_settings(output, progress, compensated)
     method, times = _checked(system, method), grid(dt, t_end, t0, save_every)
     q, p = phase(system, q0, v0, p0)
     traced = is_traced(system, q, p, method)
@@ -81,10 +83,13 @@ def simulate(
     return drive(runner, carry, times, disk, progress, about)
 
 
+def checked_settings(output: Any, progress: Any, compensated: Any) -> tuple[Path | None, bool, bool]:
+    """What simulate and ensemble take besides the system and the times."""
+    return None if output is None else as_path(output, "output"), flag(progress, "progress"), flag(compensated, "compensated")
+
+
 def _checked(system: Any, method: Any) -> Method:
-    if not isinstance(system, Stated):
-        hint = "; it is a model: pass model.system, with model.q0 and model.v0" if hasattr(system, "system") else ""
-        raise GeomintError(f"system must be a gm.System or a gm.LagrangianSystem, not {type(system).__name__}{hint}.")
+    checked_system(system)
     method = as_method(method)
     method.check(system)
     return method
@@ -220,6 +225,7 @@ def _traced(system: Stated, method: Method, times: Grid, q: Any, p: Any, seed: i
     """The same run with its lengths known at compile time, so that gradients run through it."""
     if output is not None:
         raise GeomintError("output= can't be used inside jax.grad, jax.jit or jax.vmap: the run stays in memory there.")
+    check_memory(times.saves, 2 * q.size + 1)
     clock = Clock.of(times.t0, times.dt)
     carry, seen = begin(method, system, initial_state(q, p, times.t0, seed, compensated), clock)
     carry, rows = moved(gradient, method, system, carry, clock, times)
