@@ -9,11 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .checks import as_array
+from .checks import as_array, number, whole
 from .errors import InputError
 from .manifold import Manifold
 from .mechanics import Mechanics
 from .methods.constrained import find_manifold
+from .run.sinks import available_memory
 from .system import System, check_mass, checked_system
 
 
@@ -63,9 +64,10 @@ def perturbed(system: Any, q0: Any, v0: Any, members: int, spread: float, seed: 
     """(q0s, v0s) of an ensemble around one state. Member 0 is (q0, v0) itself; the others have q0, and velocities v0 + spread·s·x with
     normal numbers x, where s is the largest |v0|, or 1 for a system at rest; tangent to the constraint where there is one. The numbers
     of a member depend on the seed and on its place, not on how many there are."""
-    if members < 1:
-        raise InputError(f"members must be at least 1, not {members}.")
     q, v = as_array("q0", q0), as_array("v0", v0)
+    members, spread, seed = whole(members, "members", least=1), number(spread, "spread", least=0.0), whole(seed, "seed", least=0)
+    if 4 * members * v.nbytes > available_memory():
+        raise InputError(f"members = {members} of {v.size} coordinates each do not fit into memory.")
     scale = spread * (float(np.max(np.abs(v), initial=0.0)) or 1.0)
     v0s = v + scale * np.random.default_rng(seed).normal(size=(members - 1, *v.shape))
     if system.constraint is not None and members > 1:

@@ -64,11 +64,21 @@ def grid(dt: Any, t_end: Any, t0: Any = 0.0, save_every: Any = 1) -> Grid:
         below, above = max(1, math.floor(exact)), math.ceil(exact)
         raise InputError(
             f"t_end − t0 = {t_end - t0:g} is {exact:.6g} steps of dt = {dt:g}, not a whole number. Nearest that fit: "
-            f"t_end = {t0 + below * dt:.12g} or {t0 + above * dt:.12g}; or dt = {(t_end - t0) / above:.12g} or {(t_end - t0) / below:.12g}."
+            f"t_end = {_digits(t0 + below * dt, dt)} or {_digits(t0 + above * dt, dt)}; "
+            f"or dt = {_digits((t_end - t0) / above, dt / above)} or {_digits((t_end - t0) / below, dt / below)}."
         )
     if steps % save_every:
-        raise InputError(f"save_every = {save_every} does not divide the {steps} steps of the run. Nearest that do: {_divisors_near(save_every, steps)}; or t_end = {t0 + steps // save_every * save_every * dt:.12g} or {t0 + (steps // save_every + 1) * save_every * dt:.12g}.")
+        ends = [t0 + k * save_every * dt for k in (steps // save_every, steps // save_every + 1) if k]
+        raise InputError(
+            f"save_every = {save_every} does not divide the {steps} steps of the run. Nearest that do: {_divisors_near(save_every, steps)}; "
+            f"or t_end = {' or '.join(_digits(end, dt) for end in ends)}."
+        )
     return Grid(t0, dt, steps, save_every)
+
+
+def _digits(x: float, dt: float) -> str:
+    """x with as many digits as it takes to be a whole number of steps when it is read again."""
+    return next((text for n in (12, 15) if abs(float(text := f"{x:.{n}g}") - x) < 1e-9 * dt), repr(x))
 
 
 def _divisors_near(k: int, n: int) -> str:

@@ -131,7 +131,12 @@ def check_energy(system: Stated, seen: dict[str, Any], start: int = 0) -> None:
     if not np.all(finite):
         first = int(np.argmin(finite))  # of the members
         whose = f" of member {start + first}" if np.ndim(finite) else ""
-        what = "potential(q0) is not finite. Check the potential there" if isinstance(system, System) else "lagrangian(q0, v0) is not finite, or ∂²L/∂v² is singular there. Check the Lagrangian"
+        parts = [name for name in ("potential", "fast") if getattr(system, name, None) is not None]
+        what = "lagrangian(q0, v0) is not finite, or ∂²L/∂v² is singular there. Check the Lagrangian"
+        if isinstance(system, System):
+            what = f"{' or '.join(f'{name}(q0)' for name in parts)} is not finite. Check the potential there"
+        if isinstance(system, System) and np.max(np.abs(seen["p"])) > 1e140:
+            raise InputError(f"the energy at q0{whose} overflows: v0 (or p0) or mass is too large.")
         raise InputError(f"the energy at q0{whose} is {float(np.ravel(seen['energy'])[first])}: {what} (a singularity, log or sqrt of a negative number) or q0.")
 
 
