@@ -51,6 +51,16 @@ def plain_scalar(x: Any) -> Any:
     return x if isinstance(x, (numbers.Real, Decimal)) and not isinstance(x, bool) else None
 
 
+def as_python(x: Any) -> Any:
+    """Numpy scalars and arrays of one axis at most as Python's numbers, texts and tuples; anything else as it is."""
+    if isinstance(x, (list, tuple)):
+        return tuple(map(as_python, x))
+    is_array = isinstance(x, (np.ndarray, np.generic, jax.Array)) and not isinstance(x, (Tracer, np.ma.MaskedArray))
+    if not is_array or x.ndim > 1 or getattr(x.dtype, "kind", None) not in ("i", "u", "f", "b", "U"):
+        return x
+    return as_python(np.asarray(x).tolist())
+
+
 def number(
     x: Any, name: str, callee: str = "", *, above: float = -math.inf, least: float = -math.inf, below: float = math.inf, most: float = math.inf, none: bool = False
 ) -> Any:
@@ -73,6 +83,8 @@ def number(
 
 
 def _bounds(above: float, least: float, below: float, most: float) -> str:
+    if least > -math.inf and most < math.inf:
+        return f" from {least} to {most}"
     words = [f"above {above:g}"] * (above > -math.inf) + [f"of at least {least:g}"] * (least > -math.inf)
     words += [f"below {below:g}"] * (below < math.inf) + [f"of at most {most:g}"] * (most < math.inf)
     return " " + " and ".join(words) if words else ""

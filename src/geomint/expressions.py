@@ -32,7 +32,8 @@ def evaluate(text: str, table: Mapping[str, Callable], kind: str) -> Any:
 
     def find(name: str) -> Callable:
         if _plain(name) not in lookup:
-            raise InputError(f"there is no {kind} named {shown(name)} (in the text {shown(text)})." + nearest(name, table))
+            where = "" if name == text else f" (in the text {shown(text)})"
+            raise InputError(f"there is no {kind} named {shown(name)}{where}." + nearest(name, table))
         return lookup[_plain(name)]
 
     def build(node: ast.expr) -> Any:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from ..checks import Check, shown
+from ..checks import Check, as_python, shown
 from ..errors import InputError
 from ..lagrange import LagrangianSystem
 from ..mechanics import Mechanics
@@ -81,7 +81,7 @@ NEEDS = {
 def setting(check: Check, default: Any = dataclasses.MISSING, *, static: bool = True, **more: Any) -> Any:
     """A field of a method, with the check that its value passes when a method is made (see checks.py)."""
     more |= {} if default is dataclasses.MISSING else {"default": default}
-    return eqx.field(static=static, metadata={"check": check}, **more)
+    return eqx.field(static=static, converter=as_python, metadata={"check": check}, **more)
 
 
 CONSTRAINED_LAGRANGIAN = (

@@ -57,12 +57,13 @@ def _momenta(members: bool, own_params: bool, system: Stated, q: Array, v: Array
     return jax.vmap(momentum)(q, v) if members else momentum(q, v)
 
 
-def check_seed(seed: Any) -> None:
+def check_seed(seed: Any) -> int:
     """That it is an integer of 64 bits: another number would be cut to one in silence."""
     if not isinstance(plain_scalar(seed), int):
         raise InputError(f"seed must be an integer, not {shown(seed)}.")
     if not -(2**63) <= int(seed) < 2**64:
         raise InputError(f"seed must be an integer of 64 bits, not {shown(seed)}.")
+    return int(seed)
 
 
 def initial_state(q: Any, p: Any, t0: float, seed: Any, compensated: bool, members: int | None = None) -> State:

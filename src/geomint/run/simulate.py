@@ -53,7 +53,7 @@ def simulate(
     leave there: what a run saves after it has failed is not finite, and its gradients are NaN.
     """
     check_way(gradient)
-    check_seed(seed)
+    seed = check_seed(seed)
     output, progress, compensated = checked_settings(output, progress, compensated)
     method, times = _checked(system, method), grid(dt, t_end, t0, save_every)
     q, p = phase(system, q0, v0, p0)
