@@ -267,7 +267,7 @@ def fault(c: Call, replaced: dict[str, Any]) -> str | None:
         return None if re.search(r"at step \d+", str(stopped)) else f"RunStopped without a step: {stopped}"
     except gm.GeomintError as error:
         words = [word for name in replaced for word in (name, *ALIASES.get(name, ()))]
-        words += [str(x) for x in replaced.values() if isinstance(x, (str, Path)) and len(str(x)) > 1]  # a file is named by its path
+        words += [str(x) for x in replaced.values() if isinstance(x, (str, Path)) and str(x)]  # a file is named by its path
         named = any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", str(error)) for word in words)
         return None if named and str(error).strip() else f"{type(error).__name__} does not name the argument: {error}"
     except Exception as error:

@@ -85,6 +85,8 @@ def number(
 def _bounds(above: float, least: float, below: float, most: float) -> str:
     if least > -math.inf and most < math.inf:
         return f" from {least} to {most}"
+    if above > -math.inf and below < math.inf:
+        return f" between {above:g} and {below:g}"
     words = [f"above {above:g}"] * (above > -math.inf) + [f"of at least {least:g}"] * (least > -math.inf)
     words += [f"below {below:g}"] * (below < math.inf) + [f"of at most {most:g}"] * (most < math.inf)
     return " " + " and ".join(words) if words else ""

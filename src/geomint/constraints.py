@@ -83,7 +83,9 @@ class Distances(Constraint):
         def place(end: Any) -> int:
             """A particle's number, or −1 − k for the k-th fixed point."""
             if isinstance(plain_scalar(end), int):
-                return whole(end, "pairs", "Distances", least=0, most=2**31)
+                if not 0 <= end < 2**31:
+                    raise InputError(f"Distances(pairs=...): particle {end} in pairs; particles are numbered from 0.")
+                return int(end)
             point = None if end is None else _point(end)
             if point not in fixed:
                 fixed.append(point)

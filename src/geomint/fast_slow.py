@@ -151,8 +151,9 @@ def adaptive_splitting(system: System, q0: Any, dt: float, stages: int = 2) -> K
     dt, stages = positive(dt, "dt", "adaptive_splitting"), choice(stages, "stages", "adaptive_splitting", (2, 3))
     q = _checked("adaptive_splitting", system, q0, most=None)
     omega = float(highest_frequency(system, jnp.asarray(q, float), jnp.asarray(np.random.default_rng(0).normal(size=q.shape))))
-    x = dt * omega
-    limit = 2.0 * stages
+    x, limit = dt * omega, 2.0 * stages
+    if not x > 0:
+        raise InputError(f"adaptive_splitting(q0=...): the linearised motion at q0 does not oscillate (ω = {omega:g}); there is no frequency to adapt to.")
     if not x < limit:
         raise InputError(f"adaptive_splitting: hω = {x:.3g} for the fastest motion at q0, beyond {limit:g}, up to which a splitting of {stages} stages can be stable. Take dt < {limit / omega:.3g}.")
     grid = np.linspace(x / 400, x, 400)

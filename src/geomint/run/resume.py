@@ -134,8 +134,11 @@ def _origin(contents: archive.Contents) -> Stated | None:
 
 def _check_match(contents: archive.Contents, system: Stated) -> None:
     meta = contents.meta
-    if fingerprint(system, tuple(meta["q_shape"]), meta["spread"]) == meta["fingerprint"]:
-        return
+    try:
+        if fingerprint(system, tuple(meta["q_shape"]), meta["spread"]) == meta["fingerprint"]:
+            return
+    except InputError as error:  # its functions do not take a q of that shape
+        raise ArchiveError(f"{contents.path}: the system given is not the one that was run: {error}") from None
     here = archive._versions()
     differing = [f"{name} {meta['versions'][name]} → {here[name]}" for name in ("jax", "numpy") if meta["versions"].get(name) != here[name]]
     hint = f" The versions differ too ({', '.join(differing)}), which may change the traced program." if differing else ""
