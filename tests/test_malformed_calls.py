@@ -70,7 +70,11 @@ def new_file() -> Path:
 
 def run_of(**stated: Any) -> gm.Trajectory:
     """A short run of a system with the functions given: what they return is seen only here."""
-    where = {"q0": [[0.6, -0.8]], "method": gm.Rattle()} if "constraint" in stated else {"q0": [1.0, 0.5], "method": gm.Verlet()}
+    where = (
+        {"q0": [[0.6, -0.8]], "method": gm.Rattle()}
+        if "constraint" in stated
+        else {"q0": [1.0, 0.5], "method": gm.Verlet()}
+    )
     where["method"] = gm.RESPA() if "fast" in stated else where["method"]
     if "watch" in stated:
         stated["watch"] = {"watch": stated["watch"]}
@@ -80,11 +84,15 @@ def run_of(**stated: Any) -> gm.Trajectory:
 
 
 def run_of_lagrangian(**stated: Any) -> gm.Trajectory:
-    return gm.simulate(gm.LagrangianSystem(**stated), [0.3], [0.1], method=gm.Variational(), dt=0.25, t_end=0.5, engine="xla")
+    return gm.simulate(
+        gm.LagrangianSystem(**stated), [0.3], [0.1], method=gm.Variational(), dt=0.25, t_end=0.5, engine="xla"
+    )
 
 
 def mean_of(of: Any) -> gm.Trajectory:
-    return gm.ensemble(quartic, [[1.0, 0.5], [0.5, 1.0]], method=gm.Verlet(), dt=0.25, t_end=0.5, reduce={"of": gm.Mean(of)})
+    return gm.ensemble(
+        quartic, [[1.0, 0.5], [0.5, 1.0]], method=gm.Verlet(), dt=0.25, t_end=0.5, reduce={"of": gm.Mean(of)}
+    )
 
 
 def walls_of(inside: Any) -> None:
@@ -117,14 +125,42 @@ def calls() -> list[Call]:
     step = {"dt": 0.25, "t_end": 1.0}
     two = [[1.0, 0.5], [0.5, 1.0]]
     several = [
-        call("simulate", gm.simulate, lambda: {"system": quartic, "q0": [1.0, 0.5], "method": gm.Verlet(), **step},
-             "v0 p0 t0 save_every output progress engine compensated seed gradient"),
-        call("simulate", gm.simulate, lambda: {"system": quartic, "q0": [1.0, 0.5], "method": gm.Verlet(), **step, "output": new_file()}, "save_every"),
-        call("ensemble", gm.ensemble, lambda: {"system": quartic, "q0s": two, "method": gm.Verlet(), **step},
-             "v0s p0s t0 save_every output progress engine compensated seed mesh reduce keep params"),
-        call("ensemble", gm.ensemble, lambda: {"system": shared, "q0s": two, "params": np.array([1.0, 2.0]), "method": gm.Verlet(), **step}, "keep reduce"),
-        call("certify", gm.certify, lambda: {"system": quartic, "method": gm.Verlet(), "q0": [1.0, 0.5], "dt": 0.01, "steps": 100}, "v0 p0"),
-        call("resume", gm.resume, lambda: {"path": fresh_copy(), "system": quartic}, "t_end progress method mesh reduce"),
+        call(
+            "simulate",
+            gm.simulate,
+            lambda: {"system": quartic, "q0": [1.0, 0.5], "method": gm.Verlet(), **step},
+            "v0 p0 t0 save_every output progress engine compensated seed gradient",
+        ),
+        call(
+            "simulate",
+            gm.simulate,
+            lambda: {"system": quartic, "q0": [1.0, 0.5], "method": gm.Verlet(), **step, "output": new_file()},
+            "save_every",
+        ),
+        call(
+            "ensemble",
+            gm.ensemble,
+            lambda: {"system": quartic, "q0s": two, "method": gm.Verlet(), **step},
+            "v0s p0s t0 save_every output progress engine compensated seed mesh reduce keep params",
+        ),
+        call(
+            "ensemble",
+            gm.ensemble,
+            lambda: {"system": shared, "q0s": two, "params": np.array([1.0, 2.0]), "method": gm.Verlet(), **step},
+            "keep reduce",
+        ),
+        call(
+            "certify",
+            gm.certify,
+            lambda: {"system": quartic, "method": gm.Verlet(), "q0": [1.0, 0.5], "dt": 0.01, "steps": 100},
+            "v0 p0",
+        ),
+        call(
+            "resume",
+            gm.resume,
+            lambda: {"path": fresh_copy(), "system": quartic},
+            "t_end progress method mesh reduce",
+        ),
         call("load", gm.load, lambda: {"path": written()}, "system"),
         call("save", lambda path: springs().save(path), lambda: {"path": new_file()}),
         call("plot", lambda path: springs().plot(path), lambda: {"path": folder() / "run.png"}),
@@ -135,15 +171,24 @@ def calls() -> list[Call]:
         call("stability_diagram", gm.stability_diagram, lambda: {"method": gm.RESPA()}, "largest points h omega"),
         call("split_quadratic", gm.split_quadratic, lambda: {"system": stiff, "q0": [0.1, 0.1]}, "ratio"),
         call("watch_oscillations", gm.watch_oscillations, lambda: {"system": stiff, "q0": [0.1, 0.1]}),
-        call("adaptive_splitting", gm.adaptive_splitting, lambda: {"system": quartic, "q0": [1.0, 0.5], "dt": 0.1}, "stages"),
+        call(
+            "adaptive_splitting",
+            gm.adaptive_splitting,
+            lambda: {"system": quartic, "q0": [1.0, 0.5], "dt": 0.1},
+            "stages",
+        ),
         call("methods.named", gm.methods.named, lambda: {"text": "verlet"}),
         call("models.named", gm.models.named, lambda: {"text": "kepler"}),
         of_signature("System", gm.System, potential=lambda q: jnp.sum(q**4)),
         of_signature("LagrangianSystem", gm.LagrangianSystem, lagrangian=lambda q, v: jnp.sum(v**2)),
-        of_signature("Translation", gm.Translation), of_signature("Rotation", gm.Rotation), of_signature("Generator", gm.Generator, matrix=np.eye(2)),
-        of_signature("Distances", gm.Distances, pairs=[(0, 1)]), of_signature("OnSphere", gm.OnSphere),
+        of_signature("Translation", gm.Translation),
+        of_signature("Rotation", gm.Rotation),
+        of_signature("Generator", gm.Generator, matrix=np.eye(2)),
+        of_signature("Distances", gm.Distances, pairs=[(0, 1)]),
+        of_signature("OnSphere", gm.OnSphere),
         call("Constraint.__and__", lambda other: gm.OnSphere() & other, lambda: {"other": lambda q: q[:1]}),
-        of_signature("Mean", gm.Mean, of="energy"), of_signature("Quantiles", gm.Quantiles, of="energy"),
+        of_signature("Mean", gm.Mean, of="energy"),
+        of_signature("Quantiles", gm.Quantiles, of="energy"),
         of_signature("Histogram", gm.Histogram, of="energy", bins=[0.0, 1.0]),
         call("Histogram", gm.Histogram, lambda: {"of": "energy", "bins": 4, "range": (0.0, 1.0)}),
         call("run", run_of, lambda: {"potential": lambda q: jnp.sum(q**2)}),
@@ -155,7 +200,7 @@ def calls() -> list[Call]:
         call("run", run_of_lagrangian, lambda: {"lagrangian": lambda q, v: jnp.sum(v**2)}, "force"),
         call("run", mean_of, lambda: {"of": lambda q, p: q}),
         call("run", walls_of, lambda: {"inside": lambda q: 10 - q}),
-    ]  # fmt: skip
+    ]
     needed = {"Composition": {"base": gm.Verlet()}, "EnergyStepping": {"height": 0.1}}
     several += [of_signature(name, method, **needed.get(name, {})) for name, method in gm.methods.classes().items()]
     small = {"lennard_jones_cluster": {"n": 3}, "morse_cluster": {"n": 3}}
@@ -179,26 +224,48 @@ class Odd(float):
 def bad_values() -> dict[str, Callable[[], Any]]:
     """By their text; made anew for every call, since a generator can be used up."""
     plain = [
-        None, "a", "", "0.1", "Verlet", "x\0y", b"a", float("nan"), float("inf"), -float("inf"), -1, -1.5, 0, 0.0, -0.0, 1, 2, 0.5, True, False, 10**12, 10**30, -(10**30), 1e300, 1e-300,
-        1j, [], (), [[]], [1, [2, 3]], [None], ["a", "b"], [1.0, 2.0, 3.0], [0, 1], [[0, 1]], [(0, "a")], [(0, 5)], [-1], {}, {"a": 1}, {1: 2}, {"a": gm.Mean("energy")}, set(), Fraction(1, 2), Decimal("0.5"),
-        Decimal("NaN"), range(3), slice(3), Ellipsis, int, float, gm.Verlet, gm.Verlet(), gm.Rattle(), gm.System, quartic, pendulum, rolling, gm, Path("/nonexistent/folder/x.h5"),
-        Path("/"), "a" * 5000, gm.Mean, gm.Mean("energy"), gm.Rotation, gm.Rotation(), gm.OnSphere(), gm.models.kepler, Odd(0.5),
+        None, "a", "", "0.1", "Verlet", "x\0y", b"a", float("nan"), float("inf"), -float("inf"), -1, -1.5, 0, 0.0,
+        -0.0, 1, 2, 0.5, True, False, 10**12, 10**30, -(10**30), 1e300, 1e-300,
+        1j, [], (), [[]], [1, [2, 3]], [None], ["a", "b"], [1.0, 2.0, 3.0], [0, 1], [[0, 1]], [(0, "a")], [(0, 5)],
+        [-1], {}, {"a": 1}, {1: 2}, {"a": gm.Mean("energy")}, set(), Fraction(1, 2), Decimal("0.5"),
+        Decimal("NaN"), range(3), slice(3), Ellipsis, int, float, gm.Verlet, gm.Verlet(), gm.Rattle(), gm.System,
+        quartic, pendulum, rolling, gm, Path("/nonexistent/folder/x.h5"),
+        Path("/"), "a" * 5000, gm.Mean, gm.Mean("energy"), gm.Rotation, gm.Rotation(), gm.OnSphere(),
+        gm.models.kepler, Odd(0.5),
     ]  # fmt: skip
     arrays = [
-        np.array([]), np.zeros((0, 2)), np.array([1.0, np.nan]), np.array(["a"]), np.array([None, 1]), np.zeros((2, 3, 4)), np.full((2, 2), np.nan), np.array([1.0, np.inf]), np.array([1.0, 2.0]), np.ones((2, 2)), np.array([1j, 2]), np.array([True, False]), np.array(np.nan), np.array(0.5), np.array(2), np.array("a"),
-        np.array(None), np.float64(0.5), np.float64("nan"), np.float32(0.5), np.int64(2), np.int64(-1), np.bool_(True), np.str_("a"), np.datetime64("2020-01-01"), np.timedelta64(1, "s"), np.ma.masked, np.zeros(2, "i4,f8"), jnp.array(0.5), jnp.array(2),
-        jnp.array(jnp.nan), jnp.array([1.0, 2.0]), jnp.zeros((3, 3)), jax.ShapeDtypeStruct((2,), float), jax.random.key(0),
+        np.array([]), np.zeros((0, 2)), np.array([1.0, np.nan]), np.array(["a"]), np.array([None, 1]),
+        np.zeros((2, 3, 4)), np.full((2, 2), np.nan), np.array([1.0, np.inf]), np.array([1.0, 2.0]),
+        np.ones((2, 2)), np.array([1j, 2]), np.array([True, False]), np.array(np.nan), np.array(0.5), np.array(2),
+        np.array("a"),
+        np.array(None), np.float64(0.5), np.float64("nan"), np.float32(0.5), np.int64(2), np.int64(-1),
+        np.bool_(True), np.str_("a"), np.datetime64("2020-01-01"), np.timedelta64(1, "s"), np.ma.masked,
+        np.zeros(2, "i4,f8"), jnp.array(0.5), jnp.array(2),
+        jnp.array(jnp.nan), jnp.array([1.0, 2.0]), jnp.zeros((3, 3)), jax.ShapeDtypeStruct((2,), float),
+        jax.random.key(0),
     ]  # fmt: skip
     functions: dict[str, Callable] = {
-        "lambda: 0": lambda: 0, "lambda a, b, c, d, e: 0": lambda a, b, c, d, e: 0, "lambda *, q: 0": lambda *, q: 0, "lambda *x: None": lambda *x: None, "lambda *x: 'a'": lambda *x: "a", "lambda *x: x": lambda *x: x,
-        "lambda q, *x: q": lambda q, *x: q, "lambda q, *x: np.sin(q)": lambda q, *x: np.sin(q), "lambda q, *x: q[:, :, :]": lambda q, *x: q[:, :, :], "lambda q, *x: float(q)": lambda q, *x: float(q), "lambda q, *x: q.missing": lambda q, *x: q.missing,
-        "lambda q, *x: 1 / 0": lambda q, *x: 1 / 0, "lambda q, *x: {}['a']": lambda q, *x: {}["a"], "lambda q, *x: sum(q) * nan": lambda q, *x: jnp.sum(q) * jnp.nan, "lambda q, *x: 1j * sum(q)": lambda q, *x: 1j * jnp.sum(q),
-        "lambda q, *x: int(1)": lambda q, *x: 1, "lambda q, *x: q @ ones(7)": lambda q, *x: q @ jnp.ones(7), "lambda q, *x: if": lambda q, *x: jnp.sum(q) if jnp.sum(q) > 0 else 0, "math.sin": __import__("math").sin, "dict": dict, "str.upper": str.upper,
-        "lambda *x: object()": lambda *x: object(), "lambda *x: [1, [2]]": lambda *x: [1, [2]], "lambda *x: {'a': 1}": lambda *x: {"a": 1}, "lambda q, *x: q.shape": lambda q, *x: q.shape, "lambda q, *x: sum(q) > 0": lambda q, *x: jnp.sum(q) > 0,
+        "lambda: 0": lambda: 0, "lambda a, b, c, d, e: 0": lambda a, b, c, d, e: 0,
+        "lambda *, q: 0": lambda *, q: 0, "lambda *x: None": lambda *x: None, "lambda *x: 'a'": lambda *x: "a",
+        "lambda *x: x": lambda *x: x,
+        "lambda q, *x: q": lambda q, *x: q, "lambda q, *x: np.sin(q)": lambda q, *x: np.sin(q),
+        "lambda q, *x: q[:, :, :]": lambda q, *x: q[:, :, :], "lambda q, *x: float(q)": lambda q, *x: float(q),
+        "lambda q, *x: q.missing": lambda q, *x: q.missing,
+        "lambda q, *x: 1 / 0": lambda q, *x: 1 / 0, "lambda q, *x: {}['a']": lambda q, *x: {}["a"],
+        "lambda q, *x: sum(q) * nan": lambda q, *x: jnp.sum(q) * jnp.nan,
+        "lambda q, *x: 1j * sum(q)": lambda q, *x: 1j * jnp.sum(q),
+        "lambda q, *x: int(1)": lambda q, *x: 1, "lambda q, *x: q @ ones(7)": lambda q, *x: q @ jnp.ones(7),
+        "lambda q, *x: if": lambda q, *x: jnp.sum(q) if jnp.sum(q) > 0 else 0, "math.sin": __import__("math").sin,
+        "dict": dict, "str.upper": str.upper,
+        "lambda *x: object()": lambda *x: object(), "lambda *x: [1, [2]]": lambda *x: [1, [2]],
+        "lambda *x: {'a': 1}": lambda *x: {"a": 1}, "lambda q, *x: q.shape": lambda q, *x: q.shape,
+        "lambda q, *x: sum(q) > 0": lambda q, *x: jnp.sum(q) > 0,
     }  # fmt: skip
     made: dict[str, Callable[[], Any]] = {
-        "a generator": lambda: (x for x in range(3)), "an iterator of floats": lambda: iter([0.1, 0.2]), "object()": object, "unprintable": Unprintable, "a model": gm.models.kepler, "a run": springs,
-        "an archive": written, "an existing file": lambda: folder() / "written.h5", "a folder": folder, "a text file": lambda: _text_file(), "a dict of arrays": lambda: {"a": np.ones(3), "b": "c"},
+        "a generator": lambda: (x for x in range(3)), "an iterator of floats": lambda: iter([0.1, 0.2]),
+        "object()": object, "unprintable": Unprintable, "a model": gm.models.kepler, "a run": springs,
+        "an archive": written, "an existing file": lambda: folder() / "written.h5", "a folder": folder,
+        "a text file": lambda: _text_file(), "a dict of arrays": lambda: {"a": np.ones(3), "b": "c"},
     }  # fmt: skip
     made |= {" ".join(repr(x).split())[:60]: (lambda x=x: x) for x in (*plain, *arrays)}
     return made | {name: (lambda f=f: f) for name, f in functions.items()}
@@ -237,7 +304,11 @@ def numbers_in(result: Any) -> list[Any]:
     if isinstance(result, gm.Trajectory):
         kept = [result.t, *(result.columns[name] for name in ("q", "p", "energy") if name in result.columns)]
         # A mean over no member is NaN; `members` says over how many it was taken.
-        means = [] if result.summary is None else [r.results["mean"][r.members > 0] for r in result.reduced.values() if "mean" in r.results]
+        means = (
+            []
+            if result.summary is None
+            else [r.results["mean"][r.members > 0] for r in result.reduced.values() if "mean" in r.results]
+        )
         return [*kept, *means]
     if isinstance(result, gm.models.Model):
         return [result.q0, result.v0, result.dt, result.t_end, *jax.tree.leaves(result.system)]
@@ -247,7 +318,20 @@ def numbers_in(result: Any) -> list[Any]:
         return [result.dt, result.large_dt]
     if isinstance(result, (gm.System, gm.LagrangianSystem)):
         return [getattr(result, "mass", 0.0)]
-    if isinstance(result, (np.ndarray, gm.methods.Method, gm.Constraint, gm.Translation, gm.Rotation, gm.Generator, gm.Mean, gm.Quantiles, gm.Histogram)):
+    if isinstance(
+        result,
+        (
+            np.ndarray,
+            gm.methods.Method,
+            gm.Constraint,
+            gm.Translation,
+            gm.Rotation,
+            gm.Generator,
+            gm.Mean,
+            gm.Quantiles,
+            gm.Histogram,
+        ),
+    ):
         return jax.tree.leaves(result)
     return list(result) if isinstance(result, tuple) else []
 
@@ -267,7 +351,9 @@ def fault(c: Call, replaced: dict[str, Any]) -> str | None:
         return None if re.search(r"at step \d+", str(stopped)) else f"RunStopped without a step: {stopped}"
     except gm.GeomintError as error:
         words = [word for name in replaced for word in (name, *ALIASES.get(name, ()))]
-        words += [str(x) for x in replaced.values() if isinstance(x, (str, Path)) and str(x)]  # a file is named by its path
+        words += [
+            str(x) for x in replaced.values() if isinstance(x, (str, Path)) and str(x)
+        ]  # a file is named by its path
         named = any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", str(error)) for word in words)
         return None if named and str(error).strip() else f"{type(error).__name__} does not name the argument: {error}"
     except Exception as error:
@@ -296,7 +382,11 @@ def drawn(choose: Callable[[list], Any]) -> tuple[Call, dict[str, Callable[[], A
     count = choose([1, 1, 2])
     values = bad_values()
     replaced = {choose(list(c.open)): choose(list(values)) for _ in range(count)}
-    return c, {name: values[value] for name, value in replaced.items()}, f"{c.name}({', '.join(f'{k}={v}' for k, v in replaced.items())})"
+    return (
+        c,
+        {name: values[value] for name, value in replaced.items()},
+        f"{c.name}({', '.join(f'{k}={v}' for k, v in replaced.items())})",
+    )
 
 
 def check(data: st.DataObject) -> None:
@@ -307,19 +397,49 @@ def check(data: st.DataObject) -> None:
 
 # --- numpy scalars ----------------------------------------------------------------------------------------------------------
 PLAIN = [  # a class, settings in Python's numbers, the same in numpy's and others
-    (gm.ZhangSkeel, {"beta": 0.25}, [{"beta": np.float64(0.25)}, {"beta": np.float32(0.25)}, {"beta": np.array(0.25)}, {"beta": jnp.array(0.25)}, {"beta": Fraction(1, 4)}]),
-    (gm.EnergyStepping, {"height": 0.5, "offset": 1.0, "reach": 2.0}, [{"height": np.float64(0.5), "offset": np.int64(1), "reach": np.float32(2)}]),
-    (gm.Composition, {"base": gm.Verlet(), "order": 8}, [{"base": gm.Verlet(), "order": np.int64(8)}, {"base": gm.Verlet(), "order": 8.0}]),
+    (
+        gm.ZhangSkeel,
+        {"beta": 0.25},
+        [
+            {"beta": np.float64(0.25)},
+            {"beta": np.float32(0.25)},
+            {"beta": np.array(0.25)},
+            {"beta": jnp.array(0.25)},
+            {"beta": Fraction(1, 4)},
+        ],
+    ),
+    (
+        gm.EnergyStepping,
+        {"height": 0.5, "offset": 1.0, "reach": 2.0},
+        [{"height": np.float64(0.5), "offset": np.int64(1), "reach": np.float32(2)}],
+    ),
+    (
+        gm.Composition,
+        {"base": gm.Verlet(), "order": 8},
+        [{"base": gm.Verlet(), "order": np.int64(8)}, {"base": gm.Verlet(), "order": 8.0}],
+    ),
     (gm.Gauss, {"stages": 3}, [{"stages": np.int32(3)}, {"stages": np.array(3)}]),
     (gm.LobattoIIIAB, {"stages": 4}, [{"stages": np.int64(4)}]),
     (gm.MultiStage, {"half": (0.25,)}, [{"half": [np.float64(0.25)]}, {"half": np.array([0.25])}]),
     (gm.SymmetricMultistep, {"order": 6}, [{"order": np.int64(6)}]),
     (gm.RESPA, {"inner": 3}, [{"inner": np.uint8(3)}]),
     (gm.Rattle, {"relaxation": 1.5}, [{"relaxation": np.float64(1.5)}]),
-    (gm.Variational, {"quadrature": "galerkin", "degree": 2}, [{"quadrature": np.str_("galerkin"), "degree": np.int64(2)}]),
-    (gm.models.fpu, {"springs": 4, "omega": 20.0}, [{"springs": np.int64(4), "omega": np.float64(20.0)}, {"springs": np.array(4), "omega": np.array(20)}]),
-    (gm.models.heavy_top, {"inertia": (0.5, 0.5, 0.75)}, [{"inertia": np.array([0.5, 0.5, 0.75])}, {"inertia": [np.float64(0.5), 0.5, np.float32(0.75)]}]),
-]  # fmt: skip
+    (
+        gm.Variational,
+        {"quadrature": "galerkin", "degree": 2},
+        [{"quadrature": np.str_("galerkin"), "degree": np.int64(2)}],
+    ),
+    (
+        gm.models.fpu,
+        {"springs": 4, "omega": 20.0},
+        [{"springs": np.int64(4), "omega": np.float64(20.0)}, {"springs": np.array(4), "omega": np.array(20)}],
+    ),
+    (
+        gm.models.heavy_top,
+        {"inertia": (0.5, 0.5, 0.75)},
+        [{"inertia": np.array([0.5, 0.5, 0.75])}, {"inertia": [np.float64(0.5), 0.5, np.float32(0.75)]}],
+    ),
+]
 
 
 @pytest.mark.parametrize(("make", "plain", "others"), PLAIN, ids=lambda x: getattr(x, "__name__", None))
@@ -332,17 +452,37 @@ def test_numpy_scalars_are_as_good_as_numbers(make, plain, others):
             made = make(**settings_)
         assert told(made) == told(expected)
         assert isinstance(made, gm.models.Model) or jax.tree.structure(made) == jax.tree.structure(expected)
-    assert told((gm.models if isinstance(expected, gm.models.Model) else gm.methods).named(told(expected))) == told(expected)
+    assert told((gm.models if isinstance(expected, gm.models.Model) else gm.methods).named(told(expected))) == told(
+        expected
+    )
 
 
 def test_a_run_with_numpy_scalars_is_saved_and_resumed(tmp_path):
     model = gm.models.pendulum(length=np.float64(0.5), angle=np.float32(0.5))
     method = gm.ZhangSkeel(beta=np.float64(0.25))
     stated = {"dt": np.float64(0.125), "save_every": np.int64(2), "t0": np.array(0.0), "seed": np.int64(3)}
-    gm.simulate(model.system, model.q0, model.v0, method=method, t_end=np.float32(1), output=tmp_path / "run.h5", engine="xla", **stated)
+    gm.simulate(
+        model.system,
+        model.q0,
+        model.v0,
+        method=method,
+        t_end=np.float32(1),
+        output=tmp_path / "run.h5",
+        engine="xla",
+        **stated,
+    )
     run = gm.resume(tmp_path / "run.h5", t_end=np.array(2))
     plain = gm.models.pendulum(length=0.5, angle=0.5)
-    whole = gm.simulate(plain.system, plain.q0, plain.v0, method=gm.ZhangSkeel(beta=0.25), dt=0.125, t_end=2.0, save_every=2, engine="xla")
+    whole = gm.simulate(
+        plain.system,
+        plain.q0,
+        plain.v0,
+        method=gm.ZhangSkeel(beta=0.25),
+        dt=0.125,
+        t_end=2.0,
+        save_every=2,
+        engine="xla",
+    )
     assert np.array_equal(run.q, whole.q)
     assert gm.load(tmp_path / "run.h5").method.name == whole.method.name == "ZhangSkeel(beta=0.25)"
 
@@ -354,7 +494,9 @@ def test_settings_of_methods_and_models_may_be_traced():
     assert jax.grad(lambda x: gm.models.pendulum(length=x).system.mass)(0.5) == 1.0
 
 
-quick = settings(max_examples=150, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+quick = settings(
+    max_examples=150, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+)
 
 
 @given(st.data())

@@ -1,7 +1,7 @@
 """Checks of arguments. Each returns the argument as a plain Python value, or raises an InputError that names it.
 
-All are called as check(x, name, callee): `name` is the argument's, `callee` the function or class that it was given to. A JAX tracer passes
-where a number is asked for, since settings of methods and models may be swept or differentiated.
+All are called as check(x, name, callee): `name` is the argument's, `callee` the function or class that it was given to.
+A JAX tracer passes where a number is asked for, since settings of methods and models may be swept or differentiated.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def refused(x: Any, must: str, name: str, callee: str = "", hint: str = "") -> I
 
 
 def plain_scalar(x: Any) -> Any:
-    """A real number of any kind (numpy scalars, arrays without axes, Fraction, Decimal) as a Python number; None for anything else."""
+    """A real number of any kind (numpy scalars, arrays without axes, Fraction, Decimal) as a Python number, else None."""
     if isinstance(x, np.ma.MaskedArray):
         return None
     if isinstance(x, (np.ndarray, np.generic, jax.Array)):
@@ -62,7 +62,15 @@ def as_python(x: Any) -> Any:
 
 
 def number(
-    x: Any, name: str, callee: str = "", *, above: float = -math.inf, least: float = -math.inf, below: float = math.inf, most: float = math.inf, none: bool = False
+    x: Any,
+    name: str,
+    callee: str = "",
+    *,
+    above: float = -math.inf,
+    least: float = -math.inf,
+    below: float = math.inf,
+    most: float = math.inf,
+    none: bool = False,
 ) -> Any:
     """A finite number within bounds, as a float. none: None passes too."""
     if isinstance(x, Tracer) or (none and x is None):
@@ -97,11 +105,17 @@ def positive(x: Any, name: str, callee: str = "", *, none: bool = False) -> Any:
     return number(x, name, callee, above=0.0, none=none)
 
 
-def whole(x: Any, name: str, callee: str = "", *, least: int | None = None, most: int | None = None, none: bool = False) -> Any:
+def whole(
+    x: Any, name: str, callee: str = "", *, least: int | None = None, most: int | None = None, none: bool = False
+) -> Any:
     """A whole number within bounds, as an int; 3.0 is one. It decides shapes and programs, so that a tracer does not pass."""
     if none and x is None:
         return None
-    must = "a whole number" + _bounds(-math.inf, -math.inf if least is None else least, math.inf, math.inf if most is None else most) + (" or None" if none else "")
+    must = (
+        "a whole number"
+        + _bounds(-math.inf, -math.inf if least is None else least, math.inf, math.inf if most is None else most)
+        + (" or None" if none else "")
+    )
     try:
         value = int(plain_scalar(x))
         fits = value == x and (least is None or value >= least) and (most is None or value <= most)
@@ -146,7 +160,12 @@ def flag(x: Any, name: str, callee: str = "") -> bool:
 def vector(x: Any, name: str, callee: str = "", *, size: int | None = None, least: int = 1) -> tuple[float, ...]:
     """A list, tuple or array of finite numbers along one axis, as a tuple of floats."""
     must = f"a list of {'numbers' if size is None else f'{size} numbers'}"
-    if isinstance(x, Tracer) or not isinstance(x, (list, tuple, range, np.ndarray, jax.Array)) or np.ma.is_masked(x) or getattr(x, "ndim", 1) != 1:
+    if (
+        isinstance(x, Tracer)
+        or not isinstance(x, (list, tuple, range, np.ndarray, jax.Array))
+        or np.ma.is_masked(x)
+        or getattr(x, "ndim", 1) != 1
+    ):
         raise refused(x, must, name, callee)
     values = tuple(None if plain_scalar(y) is None else number(y, name, callee) for y in x)
     if None in values or len(values) < least or (size is not None and len(values) != size):
@@ -204,7 +223,9 @@ def instance(x: Any, kinds: type | tuple[type, ...], must: str, name: str, calle
     if isinstance(x, kinds):
         return x
     if isinstance(x, type) and issubclass(x, kinds):
-        raise InputError(f"{callee}{': ' * bool(callee)}{name} is the class {x.__name__}; write {x.__name__}(...) with its arguments.")
+        raise InputError(
+            f"{callee}{': ' * bool(callee)}{name} is the class {x.__name__}; write {x.__name__}(...) with its arguments."
+        )
     raise InputError(f"{callee}{': ' * bool(callee)}{name} must be {must}, not {type(x).__name__}{hint}.")
 
 
