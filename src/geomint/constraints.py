@@ -77,7 +77,8 @@ class Distances(Constraint):
         except TypeError:
             pairs = []
         if not pairs or any(len(pair) != 2 for pair in pairs):
-            raise InputError(f"Distances(pairs={shown(given)}): pairs must be a list of pairs of particles, such as [(0, 1), (1, 2)].")
+            told = "pairs must be a list of pairs of particles, such as [(0, 1), (1, 2)]"
+            raise InputError(f"Distances(pairs={shown(given)}): {told}.")
         fixed: list[tuple[float, ...] | None] = []
 
         def place(end: Any) -> int:
@@ -139,14 +140,18 @@ class OnSphere(Constraint):
         if not isinstance(radius, Tracer) and (not radius.size or not np.all(radius > 0)):
             raise InputError(f"OnSphere(radius={shown(radius.tolist())}): radius must be positive.")
         if np.ndim(radius) > 1 or np.ndim(centre) > 2 or not np.size(centre):
-            raise InputError(f"OnSphere(radius=..., centre=...): radius is one number or one for each particle, centre a point or one for each, not of shape {np.shape(radius)} and {np.shape(centre)}.")
+            raise InputError(
+                "OnSphere(radius=..., centre=...): radius is one number or one for each particle, centre a point or one "
+                f"for each, not of shape {np.shape(radius)} and {np.shape(centre)}."
+            )
         self.radius, self.centre = jnp.asarray(radius), jnp.asarray(centre)
         self.particles = None if particles is None else _particles(particles)
 
     def residual(self, q: Array) -> Array:
         points = jnp.atleast_2d(q)
         if self.particles is not None and max(self.particles) >= len(points):
-            raise InputError(f"OnSphere(particles=...): particle {max(self.particles)} in particles, but q has {len(points)} of them.")
+            told = f"particle {max(self.particles)} in particles, but q has {len(points)} of them"
+            raise InputError(f"OnSphere(particles=...): {told}.")
         points = points if self.particles is None else points[np.array(self.particles)]
         return jnp.sum((points - self.centre) ** 2, axis=-1) - self.radius**2
 
@@ -172,20 +177,26 @@ def _point(end: Any) -> tuple[float, ...]:
     """The coordinates of a fixed point."""
     point = as_array("pairs", end, "Distances")
     if point.ndim != 1 or not point.size or isinstance(point, Tracer):
-        raise InputError(f"Distances(pairs=...): an end in pairs is a particle's number, None for the origin, or the coordinates of a point, not {shown(end)}.")
+        raise InputError(
+            "Distances(pairs=...): an end in pairs is a particle's number, None for the origin, or the coordinates of a "
+            f"point, not {shown(end)}."
+        )
     return tuple(map(float, point))
 
 
 def _particles(particles: Any) -> tuple[int, ...]:
-    if not isinstance(particles, (list, tuple, range, np.ndarray)) or getattr(particles, "ndim", 1) != 1 or not len(particles):
-        raise InputError(f"OnSphere(particles={shown(particles)}): particles must be a list of their numbers, counted from 0.")
+    is_list = isinstance(particles, (list, tuple, range, np.ndarray)) and getattr(particles, "ndim", 1) == 1
+    if not is_list or not len(particles):
+        told = "particles must be a list of their numbers, counted from 0"
+        raise InputError(f"OnSphere(particles={shown(particles)}): {told}.")
     return tuple(whole(i, "particles", "OnSphere", least=0, most=2**31) for i in particles)
 
 
 def _lengths(lengths: Any, count: int) -> Array:
     lengths = as_array("lengths", lengths, "Distances")
     if np.shape(lengths) not in ((), (1,), (count,)):
-        raise InputError(f"Distances: lengths must be one number or one for each of the {count} pairs, not an array of shape {np.shape(lengths)}.")
+        told = f"lengths must be one number or one for each of the {count} pairs, not an array of shape {np.shape(lengths)}"
+        raise InputError(f"Distances: {told}.")
     lengths = jnp.broadcast_to(lengths, (count,))
     if not isinstance(lengths, Tracer) and not np.all(np.asarray(lengths) > 0):
         raise InputError("Distances: lengths must be positive.")

@@ -153,7 +153,8 @@ def adaptive_splitting(system: System, q0: Any, dt: float, stages: int = 2) -> K
     omega = float(highest_frequency(system, jnp.asarray(q, float), jnp.asarray(np.random.default_rng(0).normal(size=q.shape))))
     x, limit = dt * omega, 2.0 * stages
     if not x > 0:
-        raise InputError(f"adaptive_splitting(q0=...): the linearised motion at q0 does not oscillate (ω = {omega:g}); there is no frequency to adapt to.")
+        told = f"the linearised motion at q0 does not oscillate (ω = {omega:g}): there is no frequency to adapt to"
+        raise InputError(f"adaptive_splitting(q0=...): {told}.")
     if not x < limit:
         raise InputError(f"adaptive_splitting: hω = {x:.3g} for the fastest motion at q0, beyond {limit:g}, up to which a splitting of {stages} stages can be stable. Take dt < {limit / omega:.3g}.")
     grid = np.linspace(x / 400, x, 400)

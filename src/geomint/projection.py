@@ -65,7 +65,8 @@ def perturbed(system: Any, q0: Any, v0: Any, members: int, spread: float, seed: 
     normal numbers x, where s is the largest |v0|, or 1 for a system at rest; tangent to the constraint where there is one. The numbers
     of a member depend on the seed and on its place, not on how many there are."""
     q, v = as_array("q0", q0), as_array("v0", v0)
-    members, spread, seed = whole(members, "members", least=1), number(spread, "spread", least=0.0), whole(seed, "seed", least=0)
+    members, seed = whole(members, "members", least=1), whole(seed, "seed", least=0)
+    spread = number(spread, "spread", least=0.0)
     if 4 * members * v.nbytes > available_memory():
         raise InputError(f"members = {members} of {v.size} coordinates each do not fit into memory.")
     scale = spread * (float(np.max(np.abs(v), initial=0.0)) or 1.0)

@@ -23,7 +23,10 @@ OVERRIDES = ("gradient", "fast_gradient")
 
 
 # What user functions are called with, before params.
-ROLES = {"potential": ("q",), "fast": ("q",), "constraint": ("q",), "overrides": ("q",), "watch": ("q", "p"), "lagrangian": ("q", "v"), "force": ("q", "v", "t")}
+ROLES = {
+    "potential": ("q",), "fast": ("q",), "constraint": ("q",), "overrides": ("q",), "watch": ("q", "p"),
+    "lagrangian": ("q", "v"), "force": ("q", "v", "t"),
+}  # fmt: skip
 # Exceptions of Python, numpy and JAX that a mistake in a user's function causes.
 FAILURES = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, NotImplementedError, AssertionError)
 
@@ -49,8 +52,8 @@ def call_function(name: str, function: Any, *arguments: Any, params: PyTree = No
     try:
         return function(*arguments) if params is None else function(*arguments, params)
     except FAILURES as error:
-        if isinstance(error, GeomintError) and not isinstance(function, Function):  # a constraint of geomint names itself
-            raise
+        if isinstance(error, GeomintError) and not isinstance(function, Function):
+            raise  # a constraint of geomint names itself
         raise InputError(_explained(name, function, arguments, params is not None, error)) from error
 
 
@@ -60,15 +63,20 @@ def _explained(name: str, function: Any, arguments: tuple[Any, ...], has_params:
     called = (*roles, "params") if has_params else roles
     signature = _signature(getattr(function, "function", function))
     if isinstance(error, TypeError) and signature is not None and not _binds(signature, len(called)):
-        told = f"{name} is called with {len(called)} argument{'s' * (len(called) > 1)}, ({', '.join(called)}), but its signature is {signature}: "
+        count = f"{len(called)} argument{'s' * (len(called) > 1)}"
+        told = f"{name} is called with {count}, ({', '.join(called)}), but its signature is {signature}: "
         if has_params and _binds(signature, len(roles)):
             return told + "the system has params, which every function takes as its last argument. Add it."
         if not has_params and _binds(signature, len(roles) + 1):
-            return told + f"the system has no params. Write a function of ({', '.join(roles)}), or give params=... to the system."
+            alone = ", ".join(roles)
+            return told + f"the system has no params. Write a function of ({alone}), or give params=... to the system."
         return told + f"write a function of ({', '.join(called)})."
     first = (str(error).splitlines() or [""])[0]
     if isinstance(error, (TracerArrayConversionError, TracerBoolConversionError, ConcretizationTypeError)):
-        return f"{name} uses numpy, math, float() or `if` on its arguments; write it with jax.numpy (jnp.sin for np.sin, jnp.where for if). JAX says: {first}"
+        return (
+            f"{name} uses numpy, math, float() or `if` on its arguments; write it with jax.numpy "
+            f"(jnp.sin for np.sin, jnp.where for if). JAX says: {first}"
+        )
     shapes = ", ".join(f"{role} of shape {np.shape(x)}" for role, x in zip(roles, arguments, strict=False))
     return f"{name} raised {type(error).__name__} for {shapes}: {first}"
 
@@ -127,7 +135,7 @@ class Stated(eqx.Module):
         return named
 
     def call(self, function: Any, *arguments: Any, name: str = "") -> Any:
-        """A function of the user's, with params where the system has them. `name` is for functions that are not part of the system."""
+        """A function of the user's, with params where the system has them; `name` where it is no part of the system."""
         return call_function(name or self._name_of(function), function, *arguments, params=self.params)
 
     def _name_of(self, function: Any) -> str:
@@ -198,7 +206,8 @@ class System(Stated):
         for name in overrides:
             if name not in OVERRIDES:
                 raise InputError(f"overrides has no entry {shown(name)}." + nearest(str(name), OVERRIDES))
-        self.overrides = {name: as_function(f"overrides[{name!r}]", f) for name, f in sorted(overrides.items()) if f is not None}
+        given = sorted((name, f) for name, f in overrides.items() if f is not None)
+        self.overrides = {name: as_function(f"overrides[{name!r}]", f) for name, f in given}
         self.origin = checked_origin(origin)
 
 
@@ -234,7 +243,10 @@ def checked_params(params: PyTree) -> PyTree:
         except Exception:  # whatever JAX says of an object that is no array
             fits = False
         if not fits:
-            raise InputError(f"params must be numbers or arrays of numbers, in any nesting of dicts, lists and tuples; {shown(leaf)} is none.")
+            raise InputError(
+                "params must be numbers or arrays of numbers, in any nesting of dicts, lists and tuples; "
+                f"{shown(leaf)} is none."
+            )
     return as_floats(params)
 
 
@@ -247,7 +259,7 @@ def _checked_mass(mass: Any) -> Array:
                 raise
             raise InputError(f"mass must be a number, an array that broadcasts to q, or a matrix: {error}") from None
         if mass.size == 0:
-            raise InputError(f"mass must be a number, an array that broadcasts to q, or a matrix, not an array of shape {mass.shape}.")
+            raise InputError(f"mass must be a number, an array that broadcasts to q, or a matrix, not of shape {mass.shape}.")
     mass = jnp.asarray(mass, float)
     if isinstance(mass, Tracer):
         return mass
@@ -261,7 +273,8 @@ def checked_symmetries(symmetries: Any) -> tuple[Symmetry, ...]:
     listed = symmetries if isinstance(symmetries, (list, tuple)) else (symmetries,)
     for s in listed:
         if not isinstance(s, Symmetry):
-            hint = f"{s.__name__}()" if isinstance(s, type) and issubclass(s, Symmetry) else "gm.Translation(), gm.Rotation(...) or gm.Generator(A)"
+            is_class = isinstance(s, type) and issubclass(s, Symmetry)
+            hint = f"{s.__name__}()" if is_class else "gm.Translation(), gm.Rotation(...) or gm.Generator(A)"
             raise InputError(f"symmetries takes instances of symmetries, such as {hint}; got {shown(s)}.")
     return tuple(listed)
 

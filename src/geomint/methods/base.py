@@ -85,9 +85,10 @@ def setting(check: Check, default: Any = dataclasses.MISSING, *, static: bool = 
 
 
 CONSTRAINED_LAGRANGIAN = (
-    "the system is a gm.LagrangianSystem with a constraint, which no method of geomint integrates yet. Where its mass is constant, state it as "
-    "gm.System(potential, mass=..., constraint=...) and use Rattle(). Otherwise choose coordinates in which the constraint holds by itself, or leave "
-    "the constraint out and subtract ½ω²|g(q)|² with a large ω from the Lagrangian: stiff springs in its place."
+    "the system is a gm.LagrangianSystem with a constraint, which no method of geomint integrates yet. Where its mass "
+    "is constant, state it as gm.System(potential, mass=..., constraint=...) and use Rattle(). Otherwise choose "
+    "coordinates in which the constraint holds by itself, or leave the constraint out and subtract ½ω²|g(q)|² with a "
+    "large ω from the Lagrangian: stiff springs in its place."
 )
 
 
@@ -97,7 +98,7 @@ class Method(eqx.Module):
     failures: ClassVar[dict[int, str]] = {}
 
     def __check_init__(self):
-        """Every setting is checked and becomes a plain Python value, so that numpy's 0.5 and Python's make the same name."""
+        """Every setting is checked and becomes a plain Python value: numpy's 0.5 and Python's make the same name."""
         for field in dataclasses.fields(self):
             x, check = getattr(self, field.name), field.metadata.get("check")
             if check is not None:
@@ -221,9 +222,12 @@ class Method(eqx.Module):
             if need in NEEDS and getattr(system, NEEDS[need][0], None) is None:
                 raise InputError(f"{self.name} needs a system with a {need} part, and this system has none: {NEEDS[need][1]}.")
         if system.constraint is not None and not self.traits.constrained:
-            able = {type(m): m.name for m in reversed(all()) if m.traits.constrained and set(m.traits.needs) <= {"constraint", "hessian"}}
-            choices = [f"use {', '.join(sorted(able.values()))}"] * bool(able) + ["turn the constraint into stiff springs with gm.penalize(system, omega)"]
-            raise InputError(f"{self.name} does not move constrained systems, and this system has a constraint; {', or '.join(choices)}.")
+            fits = lambda m: m.traits.constrained and set(m.traits.needs) <= {"constraint", "hessian"}
+            able = {type(m): m.name for m in reversed(all()) if fits(m)}
+            choices = [f"use {', '.join(sorted(able.values()))}"] * bool(able)
+            choices += ["turn the constraint into stiff springs with gm.penalize(system, omega)"]
+            told = f"{self.name} does not move constrained systems, and this system has a constraint"
+            raise InputError(f"{told}; {', or '.join(choices)}.")
         if system.constraint is None and not self.traits.free:
             raise InputError(f"{self.name} moves constrained systems only, and this system has no constraint.")
 
@@ -263,6 +267,9 @@ def as_method(method: Any, name: str = "method") -> Method:
         return method
     if isinstance(method, type) and issubclass(method, Method):
         raise InputError(f"{name} is the class {method.__name__}; write {method.__name__}() with its arguments.")
-    raise InputError(f"{name} must be a method such as gm.Verlet(), not {shown(method)}; gm.methods.all() lists them, and gm.methods.named('verlet') finds one by name.")
+    raise InputError(
+        f"{name} must be a method such as gm.Verlet(), not {shown(method)}; gm.methods.all() lists them, "
+        "and gm.methods.named('verlet') finds one by name."
+    )
 
 

@@ -111,7 +111,10 @@ def _cluster(name: str, n: int, dimension: int, temperature: float, seed: int, p
 
 # --- models -----------------------------------------------------------------------------------------------------------
 @model
-def lennard_jones_cluster(n: Atoms = 13, dimension: Dimension = 3, epsilon: Positive = 1.0, sigma: Positive = 1.0, temperature: NotNegative = 0.1, seed: Seed = 0) -> Model:
+def lennard_jones_cluster(
+    n: Atoms = 13, dimension: Dimension = 3, epsilon: Positive = 1.0, sigma: Positive = 1.0,
+    temperature: NotNegative = 0.1, seed: Seed = 0,
+) -> Model:  # fmt: skip
     """n atoms of unit mass with Lennard-Jones forces,
 
         V = Σ_{i<j} 4ε ((σ/r_ij)¹² − (σ/r_ij)⁶),
@@ -123,8 +126,9 @@ def lennard_jones_cluster(n: Atoms = 13, dimension: Dimension = 3, epsilon: Posi
 
 @model
 def morse_cluster(
-    n: Atoms = 13, dimension: Dimension = 3, epsilon: Positive = 1.0, distance: Positive = 1.0, steepness: Positive = 6.0, temperature: NotNegative = 0.1, seed: Seed = 0
-) -> Model:
+    n: Atoms = 13, dimension: Dimension = 3, epsilon: Positive = 1.0, distance: Positive = 1.0, steepness: Positive = 6.0,
+    temperature: NotNegative = 0.1, seed: Seed = 0,
+) -> Model:  # fmt: skip
     """n atoms of unit mass with Morse's forces,
 
         V = Σ_{i<j} ε ((1 − e^{−a(r_ij − r₀)})² − 1),     r₀ = distance, a = steepness,

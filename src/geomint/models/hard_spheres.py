@@ -34,8 +34,9 @@ def between_walls(box: float, radius: float):
 
 @model
 def hard_spheres(
-    n: Annotated[int, count(1, PAIRS)] = 16, box: Positive = 8.0, radius: Positive = 0.5, dimension: Dimension = 2, temperature: NotNegative = 1.0, seed: Seed = 0
-) -> Model:
+    n: Annotated[int, count(1, PAIRS)] = 16, box: Positive = 8.0, radius: Positive = 0.5, dimension: Dimension = 2,
+    temperature: NotNegative = 1.0, seed: Seed = 0,
+) -> Model:  # fmt: skip
     """n spheres of unit mass and the given radius in the square or cube [0, box]^dimension. V = 0; the motion stays where
 
         |x_i − x_j|² − (2r)² ≥ 0 for i < j,     r ≤ x ≤ box − r for every coordinate,

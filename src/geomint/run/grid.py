@@ -56,7 +56,8 @@ def grid(dt: Any, t_end: Any, t0: Any = 0.0, save_every: Any = 1) -> Grid:
         raise InputError(f"t_end = {t_end:g} lies before t0 = {t0:g}.")
     exact = (t_end - t0) / dt if t_end - t0 < MOST_STEPS * dt else math.inf
     if exact >= MOST_STEPS:
-        raise InputError(f"from t0 = {t0:g} to t_end = {t_end:g} there are more than 2**53 steps of dt = {dt:g}; take a larger dt or an earlier t_end.")
+        told = f"from t0 = {t0:g} to t_end = {t_end:g} there are more than 2**53 steps of dt = {dt:g}"
+        raise InputError(f"{told}; take a larger dt or an earlier t_end.")
     steps = round(exact)
     # The quotient carries the rounding of t_end, t0 and dt, a few units in the last place each.
     times_rounding = 4 * np.finfo(float).eps * max(abs(t_end), abs(t0)) / dt
@@ -70,8 +71,8 @@ def grid(dt: Any, t_end: Any, t0: Any = 0.0, save_every: Any = 1) -> Grid:
     if steps % save_every:
         ends = [t0 + k * save_every * dt for k in (steps // save_every, steps // save_every + 1) if k]
         raise InputError(
-            f"save_every = {save_every} does not divide the {steps} steps of the run. Nearest that do: {_divisors_near(save_every, steps)}; "
-            f"or t_end = {' or '.join(_digits(end, dt) for end in ends)}."
+            f"save_every = {save_every} does not divide the {steps} steps of the run. Nearest that do: "
+            f"{_divisors_near(save_every, steps)}; or t_end = {' or '.join(_digits(end, dt) for end in ends)}."
         )
     return Grid(t0, dt, steps, save_every)
 

@@ -53,7 +53,8 @@ class Reduction(eqx.Module):
             x = self.of.among(seen)
         else:
             name = f"reduce: the function {type(self).__name__}(of=...)"
-            x = spread_over(lambda stated, q, p: real_array(name, stated.call(self.of, q, p, name=name)), spread, system, seen["q"], seen["p"])
+            look = lambda stated, q, p: real_array(name, stated.call(self.of, q, p, name=name))
+            x = spread_over(look, spread, system, seen["q"], seen["p"])
         return jnp.asarray(x, seen["q"].dtype)
 
     @abc.abstractmethod
@@ -132,7 +133,8 @@ class Histogram(Reduction):
             edges = as_array("bins", bins, "Histogram")
         else:
             low, high = vector(range, "range", "Histogram", size=2)
-            edges = np.linspace(low, high, whole(bins, "bins", "Histogram", least=1, most=10**6) + 1, dtype=jnp.result_type(float))
+            count = whole(bins, "bins", "Histogram", least=1, most=10**6)
+            edges = np.linspace(low, high, count + 1, dtype=jnp.result_type(float))
         if edges.ndim != 1 or len(edges) < 2 or not np.all(np.isfinite(edges)) or not np.all(np.diff(edges) > 0):
             raise InputError("Histogram(bins=..., range=...): the edges must be at least two numbers, in increasing order.")
         self.edges = edges

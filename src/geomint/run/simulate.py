@@ -85,7 +85,8 @@ def simulate(
 
 def checked_settings(output: Any, progress: Any, compensated: Any) -> tuple[Path | None, bool, bool]:
     """What simulate and ensemble take besides the system and the times."""
-    return None if output is None else as_path(output, "output"), flag(progress, "progress"), flag(compensated, "compensated")
+    path = None if output is None else as_path(output, "output")
+    return path, flag(progress, "progress"), flag(compensated, "compensated")
 
 
 def _checked(system: Any, method: Any) -> Method:

@@ -41,8 +41,9 @@ def check_memory(saves: int, numbers: int) -> None:
     needed, there = saves * numbers * jnp.dtype(float).itemsize, available_memory()
     if needed > there:
         raise InputError(
-            f"{saves} saved points need {needed / 2**30:.3g} GiB of memory, and {there / 2**30:.3g} GiB are available. Save less often with "
-            f"save_every=..., end earlier (t_end) or take longer steps (dt), or stream the run to a file with output=..."
+            f"{saves} saved points need {needed / 2**30:.3g} GiB of memory, and {there / 2**30:.3g} GiB are available. "
+            "Save less often with save_every=..., end earlier (t_end) or take longer steps (dt), or stream the run to a "
+            "file with output=..."
         )
 
 
