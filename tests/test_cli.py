@@ -42,6 +42,25 @@ def fact(result, name):
     return re.search(rf"^ *{re.escape(name)}  +(.+?) *$", result.stdout, re.MULTILINE)[1]
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("run kepler --dt nan", "dt must be finite"),
+        ("run kepler --dt 1e-310", "more than 2\\*\\*53 steps"),
+        ("run kepler --save-every 1000000000000", "save_every = 1000000000000 does not divide the 3000 steps"),
+        ("run kepler --t-end 1e12", "saved points need .* GiB of memory"),
+        ("run kepler --members 1000000000000", "members = 1000000000000 .* do not fit into memory"),
+        ("run kepler --members 2 --seed -1", "seed must be a whole number of at least 0"),
+        ("run kepler --members 2 --spread nan", "spread must be finite"),
+        ("run kepler --method Composition(Verlet(),order='a')", r"Composition\(order='a'\): order must be 4, 6 or 8"),
+        ("run fpu(springs='a')", r"fpu\(springs='a'\): springs must be a whole number"),
+        ("certify kepler Verlet --dt nan", "dt must be finite"),
+    ],
+)
+def test_bad_arguments_are_answered_in_one_line(shell, line, words):
+    assert re.search(words, complaint(shell(*line.split(" "))))
+
+
 # --- list -------------------------------------------------------------------------------------------------------------
 def test_list_shows_every_method_model_and_experiment(shell):
     result = shell("list")
@@ -143,7 +162,7 @@ def test_a_run_that_stops_says_what_was_kept(shell):
         (["info", "missing.h5"], "there is no file missing.h5"),
         (["resume", "missing.h5"], "there is no file missing.h5"),
         (["reproduce", "stern-grinspun-2010"], "there is no paper 'stern-grinspun-2010'. Did you mean stern-grinspun-2009"),
-        (["certify", "kepler", "Composition(Verlet(), order=5)"], "order is 4, 6 or 8"),
+        (["certify", "kepler", "Composition(Verlet(), order=5)"], "order must be 4, 6 or 8"),
         (["bench"], "run this in a checkout of geomint"),
     ],
 )

@@ -88,5 +88,5 @@ def test_at_a_step_of_two_the_known_coefficient_comes_out():
 def test_bad_steps():
     with pytest.raises(gm.InputError, match="Take dt < 4"):
         gm.adaptive_splitting(OSCILLATOR, np.ones(2), 5.0)
-    with pytest.raises(gm.InputError, match="stages is 2 or 3"):
+    with pytest.raises(gm.InputError, match="stages must be 2 or 3"):
         gm.adaptive_splitting(OSCILLATOR, np.ones(2), 1.0, stages=4)

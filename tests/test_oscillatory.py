@@ -222,7 +222,7 @@ def test_no_diagonalisation_of_a_long_chain():
 
 
 def test_a_misspelt_filter():
-    with pytest.raises(gm.InputError, match=r"no filter of that name. Did you mean hairer-lubich"):
+    with pytest.raises(gm.InputError, match=r"filter must be one of the \d known. Did you mean hairer-lubich"):
         gm.Trigonometric("hairer-lubisch")
 
 

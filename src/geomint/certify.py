@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import measure
+from .checks import positive, whole
 from .errors import GeomintError, MeasurementError, RunStopped
 from .measure import Point
 from .methods import Method, Traits, as_method
 from .run import Trajectory
-from .run.grid import _whole, grid
 from .run.inputs import phase
 from .run.instability import tried_steps
-from .system import Stated
+from .system import Stated, checked_system
 
 # Round-off of one step, its derivative and a few steps; a broken property at a large step lies far above.
 EXACT = 1e-11
@@ -99,9 +99,10 @@ def certify(system: Stated, method: Method, q0: Any, v0: Any = None, *, p0: Any 
     """
     if jnp.result_type(float) != jnp.float64:
         raise GeomintError("certify needs float64: round-off in float32 hides what it measures. Unset JAX_ENABLE_X64.")
+    checked_system(system, callee="certify")
     method = as_method(method)
+    dt, steps = positive(dt, "dt", "certify"), whole(steps, "steps", "certify", least=1, most=10**9)
     method.check(system)
-    dt, steps = grid(dt, dt).dt, _whole("steps", steps)
     traits, forced = method.traits, getattr(system, "force", None) is not None
     if forced:  # forces do work and break time reversal: nothing of this is claimed
         traits = dataclasses.replace(

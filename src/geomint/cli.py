@@ -232,9 +232,10 @@ def run(
 
 def _whole_saves(t_end: float, dt: float, save_every: int) -> float:
     """The model's t_end moved to a whole number of saves, since the user did not ask for it; bad input is judged later."""
-    if not (dt > 0 and save_every >= 1):
+    if not (dt > 0 and save_every >= 1 and t_end / dt < 2**53):
         return t_end
-    return max(1, round(t_end / (dt * save_every))) * save_every * dt
+    saves = round(t_end / (dt * save_every))
+    return saves * save_every * dt if saves else max(1, round(t_end / dt)) * dt  # one save may be far beyond the model's end
 
 
 def _report(done: Trajectory, seconds: float, picture: Path | None) -> None:

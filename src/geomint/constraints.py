@@ -15,6 +15,8 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
+from .checks import as_array, plain_scalar, shown, whole
+from .checks import function as checked_function
 from .errors import InputError
 
 
@@ -38,9 +40,7 @@ class Plain(Constraint):
     function: Any = eqx.field(static=True)
 
     def __init__(self, function: Any):
-        if not callable(function):
-            raise InputError(f"a constraint is a function of q, not {type(function).__name__}.")
-        self.function = function
+        self.function = checked_function(function, "constraint & other: other")
 
     def residual(self, q: Array) -> Array:
         return jnp.ravel(self.function(q))
@@ -71,18 +71,23 @@ class Distances(Constraint):
     lengths: Array
 
     def __init__(self, pairs: Sequence[tuple[Any, Any]], lengths: Any = 1.0):
-        pairs = [tuple(pair) for pair in pairs]
+        given = pairs
+        try:
+            pairs = [tuple(pair) for pair in given]
+        except TypeError:
+            pairs = []
         if not pairs or any(len(pair) != 2 for pair in pairs):
-            raise InputError("Distances(pairs, lengths): pairs is a list of pairs of particles, such as [(0, 1), (1, 2)].")
+            told = "pairs must be a list of pairs of particles, such as [(0, 1), (1, 2)]"
+            raise InputError(f"Distances(pairs={shown(given)}): {told}.")
         fixed: list[tuple[float, ...] | None] = []
 
         def place(end: Any) -> int:
             """A particle's number, or −1 − k for the k-th fixed point."""
-            if isinstance(end, (int, np.integer)) and not isinstance(end, bool):
-                if end < 0:
-                    raise InputError(f"Distances: particle {end} in pairs; particles are numbered from 0.")
+            if isinstance(plain_scalar(end), int):
+                if not 0 <= end < 2**31:
+                    raise InputError(f"Distances(pairs=...): particle {end} in pairs; particles are numbered from 0.")
                 return int(end)
-            point = None if end is None else tuple(float(x) for x in np.ravel(end))
+            point = None if end is None else _point(end)
             if point not in fixed:
                 fixed.append(point)
             return -1 - fixed.index(point)
@@ -131,14 +136,22 @@ class OnSphere(Constraint):
     particles: tuple[int, ...] | None = eqx.field(static=True)
 
     def __init__(self, radius: Any = 1.0, centre: Any = 0.0, particles: Sequence[int] | None = None):
-        self.radius = jnp.asarray(radius, float)
-        self.centre = jnp.asarray(centre, float)
-        self.particles = None if particles is None else tuple(int(i) for i in particles)
-        if isinstance(radius, (int, float)) and not radius > 0:
-            raise InputError(f"OnSphere(radius={radius!r}): the radius must be positive.")
+        radius, centre = as_array("radius", radius, "OnSphere"), as_array("centre", centre, "OnSphere")
+        if not isinstance(radius, Tracer) and (not radius.size or not np.all(radius > 0)):
+            raise InputError(f"OnSphere(radius={shown(radius.tolist())}): radius must be positive.")
+        if np.ndim(radius) > 1 or np.ndim(centre) > 2 or not np.size(centre):
+            raise InputError(
+                "OnSphere(radius=..., centre=...): radius is one number or one for each particle, centre a point or one "
+                f"for each, not of shape {np.shape(radius)} and {np.shape(centre)}."
+            )
+        self.radius, self.centre = jnp.asarray(radius), jnp.asarray(centre)
+        self.particles = None if particles is None else _particles(particles)
 
     def residual(self, q: Array) -> Array:
         points = jnp.atleast_2d(q)
+        if self.particles is not None and max(self.particles) >= len(points):
+            told = f"particle {max(self.particles)} in particles, but q has {len(points)} of them"
+            raise InputError(f"OnSphere(particles=...): {told}.")
         points = points if self.particles is None else points[np.array(self.particles)]
         return jnp.sum((points - self.centre) ** 2, axis=-1) - self.radius**2
 
@@ -160,11 +173,31 @@ class Orthogonal(Constraint):
         return (gram[..., *UPPER] * WEIGHTS).reshape(-1)
 
 
+def _point(end: Any) -> tuple[float, ...]:
+    """The coordinates of a fixed point."""
+    point = as_array("pairs", end, "Distances")
+    if point.ndim != 1 or not point.size or isinstance(point, Tracer):
+        raise InputError(
+            "Distances(pairs=...): an end in pairs is a particle's number, None for the origin, or the coordinates of a "
+            f"point, not {shown(end)}."
+        )
+    return tuple(map(float, point))
+
+
+def _particles(particles: Any) -> tuple[int, ...]:
+    is_list = isinstance(particles, (list, tuple, range, np.ndarray)) and getattr(particles, "ndim", 1) == 1
+    if not is_list or not len(particles):
+        told = "particles must be a list of their numbers, counted from 0"
+        raise InputError(f"OnSphere(particles={shown(particles)}): {told}.")
+    return tuple(whole(i, "particles", "OnSphere", least=0, most=2**31) for i in particles)
+
+
 def _lengths(lengths: Any, count: int) -> Array:
-    try:
-        lengths = jnp.broadcast_to(jnp.asarray(lengths, float), (count,))
-    except (TypeError, ValueError):
-        raise InputError(f"Distances: lengths must be one number or one for each of the {count} pairs, not an array of shape {np.shape(lengths)}.") from None
+    lengths = as_array("lengths", lengths, "Distances")
+    if np.shape(lengths) not in ((), (1,), (count,)):
+        told = f"lengths must be one number or one for each of the {count} pairs, not an array of shape {np.shape(lengths)}"
+        raise InputError(f"Distances: {told}.")
+    lengths = jnp.broadcast_to(lengths, (count,))
     if not isinstance(lengths, Tracer) and not np.all(np.asarray(lengths) > 0):
         raise InputError("Distances: lengths must be positive.")
     return lengths

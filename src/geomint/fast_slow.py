@@ -16,14 +16,14 @@ from jaxtyping import Array
 from scipy.linalg import eigh
 from scipy.optimize import minimize, minimize_scalar
 
+from .checks import as_array, choice, number, positive
 from .compilation import jit
 from .errors import InputError
 from .mechanics import Mechanics
 from .methods.filtered import highest_frequency
 from .methods.oscillatory import is_quadratic
 from .methods.splitting import KickDrift, MultiStage, three_stage
-from .run.inputs import as_array
-from .system import System, check_mass
+from .system import System, check_mass, checked_system
 
 DENSE = 1000  # coordinates up to which a Hessian is diagonalised
 
@@ -40,13 +40,17 @@ class Quadratic:
         return energy if self.plus is None else energy + self.plus(q, *params)
 
 
-def _checked(name: str, system: Any, q0: Any) -> np.ndarray:
-    if not isinstance(system, System):
-        raise InputError(f"{name} takes a gm.System, not {type(system).__name__}.")
+def _checked(name: str, system: Any, q0: Any, most: int | None = DENSE) -> np.ndarray:
+    checked_system(system, System, callee=name)
     q = as_array("q0", q0)
+    if not q.size:
+        raise InputError(f"{name}(q0=...): q0 has shape {q.shape}, and no coordinate in it.")
     check_mass(system, q.shape)
-    if q.size > DENSE:
-        raise InputError(f"{name} diagonalises a Hessian, here of {q.size} coordinates, more than {DENSE}.")
+    energy = float(Mechanics(system, q.shape).potential(jnp.asarray(q)))
+    if not np.isfinite(energy):
+        raise InputError(f"{name}(q0=...): the potential at q0 is {energy}.")
+    if most is not None and q.size > most:
+        raise InputError(f"{name} diagonalises a Hessian, here of {q.size} coordinates, more than {most}.")
     return q
 
 
@@ -66,6 +70,7 @@ def split_quadratic(system: System, q0: Any, ratio: float = 3.0) -> System:
     `ratio` is no gap: an error.
     """
     q = _checked("split_quadratic", system, q0)
+    ratio = number(ratio, "ratio", "split_quadratic", above=1.0)
     mech = Mechanics(system, q.shape)
     energy = jit(lambda x: mech.potential(x.reshape(q.shape)))
     slope, bend = jit(jax.grad(energy)), jit(jax.hessian(energy))
@@ -146,14 +151,13 @@ def adaptive_splitting(system: System, q0: Any, dt: float, stages: int = 2) -> K
     (0, x]. For dt → 0 this gives the splitting of smallest error, near the stability limit the one that is Verlet in two or
     three steps.
     """
-    q = as_array("q0", q0)
-    if not isinstance(system, System):
-        raise InputError(f"adaptive_splitting takes a gm.System, not {type(system).__name__}.")
-    if stages not in (2, 3) or not dt > 0:
-        raise InputError(f"adaptive_splitting(dt={dt!r}, stages={stages!r}): dt is positive, and stages is 2 or 3.")
+    dt, stages = positive(dt, "dt", "adaptive_splitting"), choice(stages, "stages", "adaptive_splitting", (2, 3))
+    q = _checked("adaptive_splitting", system, q0, most=None)
     omega = float(highest_frequency(system, jnp.asarray(q, float), jnp.asarray(np.random.default_rng(0).normal(size=q.shape))))
-    x = dt * omega
-    limit = 2.0 * stages
+    x, limit = dt * omega, 2.0 * stages
+    if not x > 0:
+        told = f"the linearised motion at q0 does not oscillate (ω = {omega:g}): there is no frequency to adapt to"
+        raise InputError(f"adaptive_splitting(q0=...): {told}.")
     if not x < limit:
         raise InputError(f"adaptive_splitting: hω = {x:.3g} for the fastest motion at q0, beyond {limit:g}, up to which a splitting of {stages} stages can be stable. Take dt < {limit / omega:.3g}.")
     grid = np.linspace(x / 400, x, 400)

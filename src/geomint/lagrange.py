@@ -14,11 +14,13 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from .arithmetic import value
+from .checks import function
+from .errors import InputError
 from .linalg.newton import dense_solve, inverse
-from .mechanics import Derived, Mechanics, Position, scalar
+from .mechanics import Derived, Mechanics, Position, real_array, scalar
 from .polynomials import degree
 from .symmetries import Symmetry
-from .system import Stated, System, as_floats, as_function, checked_symmetries, checked_watch
+from .system import Stated, System, as_function, checked_origin, checked_params, checked_symmetries, checked_watch
 
 
 class LagrangianSystem(Stated):
@@ -37,13 +39,13 @@ class LagrangianSystem(Stated):
     def __init__(self, lagrangian: Callable, constraint: Callable | None = None, force: Callable | None = None,
                  symmetries: Sequence[Symmetry] | Symmetry = (), params: PyTree = None, watch: Mapping[str, Callable] | None = None,
                  origin: str | None = None):  # fmt: skip
-        self.lagrangian = as_function("lagrangian", lagrangian)
+        self.lagrangian = as_function("lagrangian", function(lagrangian, "lagrangian", "(q, v)"))
         self.constraint = as_function("constraint", constraint)
         self.force = as_function("force", force)
         self.symmetries = checked_symmetries(symmetries)
-        self.params = as_floats(params)
+        self.params = checked_params(params)
         self.watch = checked_watch(watch)
-        self.origin = origin
+        self.origin = checked_origin(origin)
 
 
 class LagrangianMechanics(Derived):
@@ -59,7 +61,12 @@ class LagrangianMechanics(Derived):
 
     def outer_force(self, q: Array, v: Array, t: Array | float) -> Array:
         """f(q, v, t), zero where none is stated."""
-        return jnp.zeros_like(q) if self.system.force is None else jnp.asarray(self.system.call(self.system.force, q, v, t), q.dtype)
+        if self.system.force is None:
+            return jnp.zeros_like(q)
+        force = real_array("force(q, v, t)", self.system.call(self.system.force, q, v, t))
+        if force.shape != q.shape:
+            raise InputError(f"force(q, v, t) must return an array of the shape of q, {q.shape}, not {force.shape}.")
+        return force.astype(q.dtype)
 
     def momentum_at(self, q: Position, v: Position) -> Array:
         """p = ∂L/∂v."""

@@ -22,13 +22,24 @@ from .system import System, mass_is_matrix
 Position = Array | Compensated
 
 
+def real_array(name: str, x: Any) -> Array:
+    """What a user's function returned, as an array of real numbers."""
+    try:
+        x = jnp.asarray(x)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must return real numbers, but it returns {type(x).__name__}.") from None
+    if not (jnp.issubdtype(x.dtype, jnp.floating) or jnp.issubdtype(x.dtype, jnp.integer) or x.dtype == bool):
+        raise InputError(f"{name} must return real numbers, not {x.dtype}.")
+    return x
+
+
 def scalar(name: str, energy: Any, q: Array) -> Array:
-    energy = jnp.asarray(energy)
+    if energy is None:
+        raise InputError(f"{name}(q) must return one number, but it returns None; is a `return` missing?")
+    energy = real_array(f"{name}(q)", energy)
     if energy.shape != ():
         hint = "return its sum" if energy.size > 1 else "return a scalar, as jnp.sum does"
         raise InputError(f"{name}(q) must return one number, but for q of shape {q.shape} it returns an array of shape {energy.shape}; {hint}.")
-    if jnp.issubdtype(energy.dtype, jnp.complexfloating):
-        raise InputError(f"{name}(q) must return a real number, not {energy.dtype}.")
     if energy.dtype != q.dtype and jnp.issubdtype(energy.dtype, jnp.floating):
         raise InputError(f"{name}(q) returns {energy.dtype} although q is {q.dtype}: something inside lowers the precision (a cast, or dtype=jnp.float32).")
     return energy.astype(q.dtype)
@@ -45,10 +56,10 @@ class Derived(eqx.Module):
         q = value(q)
         if self.system.constraint is None:
             return jnp.zeros((0,), q.dtype)
-        g = jnp.asarray(self.system.call(self.system.constraint, q))
+        g = real_array("constraint(q)", self.system.call(self.system.constraint, q))
         if g.ndim > 1:
             raise InputError(f"constraint(q) must return a vector (m,), not an array of shape {g.shape}; ravel it.")
-        return g.reshape(-1)
+        return g.reshape(-1) if jnp.issubdtype(g.dtype, jnp.floating) else g.reshape(-1).astype(q.dtype)
 
     def constraint_rate(self, q: Position, v: Array) -> Array:
         """G(q) v."""
@@ -81,7 +92,8 @@ class Derived(eqx.Module):
 
     def watched(self, q: Position, p: Position) -> dict[str, Array]:
         """What the system asks to be watched, by name."""
-        return {name: jnp.asarray(self.system.call(f, value(q), value(p)), value(q).dtype) for name, f in self.system.watch.items()}
+        seen = {name: self.system.call(f, value(q), value(p)) for name, f in self.system.watch.items()}
+        return {name: real_array(f"watch[{name!r}](q, p)", x).astype(value(q).dtype) for name, x in seen.items()}
 
 
 class Mechanics(Derived):

@@ -17,12 +17,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array
 
+from .checks import instance, positive
 from .errors import InputError
 from .run import Trajectory
-from .system import System
+from .system import System, checked_system
 
 
 class Penalty(eqx.Module):
@@ -51,11 +51,10 @@ class PenaltyGradient(eqx.Module):
 
 def penalize(system: System, omega: float) -> System:
     """The free system in which springs of stiffness ω² replace the constraint; they are its `fast` part."""
-    if not isinstance(system, System) or system.constraint is None:
-        raise InputError("penalize needs a gm.System with a constraint; this one has none.")
-    if not isinstance(omega, Tracer) and not np.all(np.asarray(omega) > 0):
-        raise InputError(f"penalize(omega={omega!r}): omega must be positive.")
-    omega = jnp.asarray(omega, float)
+    checked_system(system, System, callee="penalize")
+    if system.constraint is None:
+        raise InputError("penalize(system=...): the system has no constraint to turn into springs.")
+    omega = jnp.asarray(positive(omega, "omega", "penalize"), float)
     overrides = {name: f for name, f in system.overrides.items() if name != "fast_gradient"}
     if system.fast is not None and "fast_gradient" in system.overrides:
         overrides["fast_gradient"] = PenaltyGradient(system.constraint, omega, system.overrides["fast_gradient"])
@@ -69,17 +68,19 @@ def recover_multipliers(run: Trajectory, window: float) -> np.ndarray:
 
     Read at the filtered positions where the method has them; at the plain ones the error grows with ω.
     """
+    instance(run, Trajectory, "the run of a system made by gm.penalize", "run", "recover_multipliers")
+    window = positive(window, "window", "recover_multipliers")
     system = run.system
     if not isinstance(system, System) or not isinstance(system.fast, Penalty):
         raise InputError("recover_multipliers needs a run of a system made by gm.penalize.")
     if run.members:
-        raise InputError("recover_multipliers takes one trajectory; for an ensemble, one member at a time.")
+        raise InputError("recover_multipliers(run=...): the run is an ensemble; run each member with gm.simulate.")
     q = jnp.asarray(run.columns.get("q_filtered", run.q))
     penalty = system.fast
     constraint = lambda x: jnp.atleast_1d(system.call(penalty.constraint, x))
     raw = np.asarray(penalty.omega) ** 2 * np.asarray(jax.vmap(constraint)(q))
     spacing = run.grid.dt * run.grid.save_every
-    half = round(window / spacing / 2)
+    half = round(min(window / spacing / 2, len(raw)))
     if half < 1:
         raise InputError(f"window = {window:g} is shorter than two saved intervals of {spacing:g}; save more often or widen it.")
     count = len(raw)

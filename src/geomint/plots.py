@@ -16,6 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpecBase
 
+from .checks import as_path
 from .errors import InputError
 
 POINTS = 5000  # drawn of a line; more do not show
@@ -33,7 +34,9 @@ def new_figure(width: float, height: float) -> Figure:
 
 def checked_path(path: str | Path) -> Path:
     """Where a picture will go (.png where the name has no ending), or an error before any work is done for it."""
-    path = Path(path)
+    path = as_path(path, "path")
+    if not path.name or path.is_dir():
+        raise InputError(f"path: {path} is a folder; give the name of a picture in it.")
     path = path if path.suffix else path.with_suffix(".png")
     known = FigureCanvasAgg.get_supported_filetypes()
     if path.suffix[1:].lower() not in known:

@@ -9,13 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .checks import as_array, number, whole
 from .compilation import jit
 from .errors import InputError
 from .manifold import Manifold, scales, seeds, vanishing
 from .mechanics import Mechanics
 from .methods.constrained import find_manifold
-from .run.inputs import as_array
-from .system import System, check_mass
+from .run.sinks import available_memory
+from .system import System, check_mass, checked_system
 
 AT_ROUNDING = 4.0  # units of rounding of g at which Newton's method ends
 FOUND = 100.0  # and up to which its last point counts as one with g = 0
@@ -40,9 +41,12 @@ def _tangent(manifold: Manifold, system: System, q: Array, v: Array) -> Array:
 
 def project(system: Any, q0: Any, v0: Any = None) -> tuple[np.ndarray, np.ndarray]:
     """(q, v) near (q0, v0) with g(q) = 0 and G(q) v = 0: Newton steps along M⁻¹Gᵀ, then one projection of the velocity."""
-    if not isinstance(system, System) or system.constraint is None:
-        raise InputError("project needs a gm.System with a constraint; this one has none.")
+    checked_system(system, System, callee="project")
+    if system.constraint is None:
+        raise InputError("project(system=...): the system has no constraint.")
     q = as_array("q0", q0)
+    if not q.size:
+        raise InputError(f"q0 has shape {q.shape}: there is no coordinate in it.")
     v = 0 * q if v0 is None else as_array("v0", v0)
     if v.shape != q.shape:
         raise InputError(f"v0 has shape {v.shape}, but q0 has shape {q.shape}; they must be the same.")
@@ -66,9 +70,11 @@ def perturbed(system: Any, q0: Any, v0: Any, members: int, spread: float, seed: 
     """(q0s, v0s) of an ensemble around one state. Member 0 is (q0, v0) itself; the others have q0, and velocities v0 + spread·s·x with
     normal numbers x, where s is the largest |v0|, or 1 for a system at rest; tangent to the constraint where there is one. The numbers
     of a member depend on the seed and on its place, not on how many there are."""
-    if members < 1:
-        raise InputError(f"members must be at least 1, not {members}.")
     q, v = as_array("q0", q0), as_array("v0", v0)
+    members, seed = whole(members, "members", least=1), whole(seed, "seed", least=0)
+    spread = number(spread, "spread", least=0.0)
+    if 4 * members * v.nbytes > available_memory():
+        raise InputError(f"members = {members} of {v.size} coordinates each do not fit into memory.")
     scale = spread * (float(np.max(np.abs(v), initial=0.0)) or 1.0)
     v0s = v + scale * np.random.default_rng(seed).normal(size=(members - 1, *v.shape))
     if system.constraint is not None and members > 1:

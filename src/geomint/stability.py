@@ -30,6 +30,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
+from .checks import number, whole
 from .compilation import jit
 from .errors import InputError
 from .lagrange import derive
@@ -42,6 +43,7 @@ PARTS = 8  # into which an interval is cut in each round of a search
 ROUNDS = 14  # 8¹⁴ cuts an interval of the grid down to round-off
 TRACE = 1e-12  # |trace|/2 may exceed 1 by this
 RADIUS = 1e-7  # a spectral radius may, since double eigenvalues are known to √eps only
+MOST = 10**6  # points, and hω: beyond, a diagram takes too much memory
 LISTED = 8  # resonances named by str()
 
 Interval = tuple[float, float]
@@ -144,14 +146,12 @@ def stability_diagram(
         raise InputError(f"h and omega are for methods with a fast part, and {method.name} has none: its diagram is over hω.")
     if h is not None and omega is not None:
         raise InputError("give h or omega, not both: the other one varies.")
+    callee = "stability_diagram"
     h = 0.1 if fast and h is None and omega is None else h
     largest = (4.0 if omega is not None else 4.5 * math.pi if fast else 20.0) if largest is None else largest
-    for name, number in (("largest", largest), ("h", h), ("omega", omega)):
-        if number is not None and not (isinstance(number, (int, float)) and 0 < number < math.inf):
-            raise InputError(f"{name}={number!r} must be a positive number.")
-    if not isinstance(points, int) or points < 3:
-        raise InputError(f"points={points!r}: a whole number, at least 3.")
-
+    h, omega = (None if x is None else number(x, name, callee, above=0.0) for x, name in ((h, "h"), (omega, "omega")))
+    largest = number(largest, "largest", callee, above=0.0, most=MOST)
+    points = whole(points, "points", callee, least=3, most=MOST)
     grid = np.linspace(0, largest, points + 1)[1:]
     grid = np.concatenate([grid[0] * 0.5 ** np.arange(20, 0, -1), grid])  # a limit may lie before the first point
     if fast and omega is None:  # Next to where resonance is expected; exactly there some filters are 0/0 and rounding decides.

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .checks import as_array, shown, vector, whole
 from .errors import InputError
 
 
@@ -48,7 +49,9 @@ class Translation(Symmetry):
     degree: ClassVar[int] = 0
 
     def __init__(self, direction: Sequence[float] | None = None):
-        self.direction = None if direction is None else tuple(float(x) for x in np.asarray(direction).ravel())
+        self.direction = None if direction is None else vector(direction, "direction", "Translation")
+        if self.direction is not None and not any(self.direction):
+            raise InputError(f"Translation(direction={shown(direction)}): direction must not be zero.")
 
     @property
     def name(self) -> str:
@@ -76,14 +79,18 @@ class Rotation(Symmetry):
     def __init__(self, plane: Sequence[float] | None = None, axis: Sequence[float] | None = None):
         if plane is not None and axis is not None:
             raise InputError("Rotation takes a plane (i, j) or an axis (a, b, c), not both.")
+        plane = None if plane is None else vector(plane, "plane", "Rotation")
         if plane is not None and len(plane) == 3:  # Rotation((0, 0, 1)): three numbers are an axis
             plane, axis = None, plane
-        if plane is not None and (len(plane) != 2 or plane[0] == plane[1]):
-            raise InputError(f"Rotation(plane={tuple(plane)}): a plane is two different coordinate numbers, as in (0, 1).")
-        if axis is not None and len(axis) != 3:
-            raise InputError(f"Rotation(axis={tuple(axis)}): an axis is a vector of three components.")
-        self.plane = None if plane is None else (int(plane[0]), int(plane[1]))
-        self.axis = None if axis is None else tuple(float(x) for x in axis)
+        if plane is not None:
+            plane = tuple(whole(x, "plane", "Rotation", least=0, most=2**31) for x in plane)
+            if len(plane) != 2 or plane[0] == plane[1]:
+                raise InputError(f"Rotation(plane={plane}): a plane is two different coordinate numbers, as in (0, 1).")
+        if axis is not None:
+            axis = vector(axis, "axis", "Rotation", size=3)
+            if not any(axis):
+                raise InputError(f"Rotation(axis={axis}): axis must not be zero.")
+        self.plane, self.axis = plane, axis
 
     @property
     def name(self) -> str:
@@ -120,9 +127,9 @@ class Generator(Symmetry):
     matrix: Array
 
     def __init__(self, matrix: Array):
-        self.matrix = jnp.asarray(matrix, float)
-        if self.matrix.ndim != 2 or self.matrix.shape[0] != self.matrix.shape[1]:
-            raise InputError(f"Generator(A): A must be a square matrix, not of shape {self.matrix.shape}.")
+        self.matrix = jnp.asarray(as_array("matrix", matrix, "Generator"))
+        if self.matrix.ndim != 2 or self.matrix.shape[0] != self.matrix.shape[1] or not self.matrix.size:
+            raise InputError(f"Generator(matrix=...): matrix must be a square matrix, not of shape {self.matrix.shape}.")
 
     @property
     def name(self) -> str:

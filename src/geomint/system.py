@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
@@ -14,10 +15,70 @@ from jax.core import Tracer
 from jax.errors import ConcretizationTypeError, TracerArrayConversionError, TracerBoolConversionError
 from jaxtyping import Array, PyTree
 
-from .errors import InputError, nearest
+from .checks import as_array, function, instance, shown
+from .errors import GeomintError, InputError, nearest
 from .symmetries import Symmetry
 
 OVERRIDES = ("gradient", "fast_gradient")
+
+
+# What user functions are called with, before params.
+ROLES = {
+    "potential": ("q",), "fast": ("q",), "constraint": ("q",), "overrides": ("q",), "watch": ("q", "p"),
+    "lagrangian": ("q", "v"), "force": ("q", "v", "t"),
+}  # fmt: skip
+# Exceptions of Python, numpy and JAX that a mistake in a user's function causes.
+FAILURES = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, NotImplementedError, AssertionError)
+
+
+def _signature(f: Any) -> inspect.Signature | None:
+    try:
+        return inspect.signature(f)
+    except (TypeError, ValueError):  # some builtins have none
+        return None
+
+
+def _binds(signature: inspect.Signature, count: int) -> bool:
+    """Whether so many positional arguments fit."""
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True
+
+
+def call_function(name: str, function: Any, *arguments: Any, params: PyTree = None) -> Any:
+    """function(*arguments), with params behind where there are any; a mistake in it is reported by its name."""
+    try:
+        return function(*arguments) if params is None else function(*arguments, params)
+    except FAILURES as error:
+        if isinstance(error, GeomintError) and not isinstance(function, Function):
+            raise  # a constraint of geomint names itself
+        raise InputError(_explained(name, function, arguments, params is not None, error)) from error
+
+
+def _explained(name: str, function: Any, arguments: tuple[Any, ...], has_params: bool, error: Exception) -> str:
+    """Why a call of a user's function failed: by its signature, or by what happened inside."""
+    roles = ROLES.get(name.partition("[")[0], {1: ("q",), 2: ("q", "p")}.get(len(arguments), ("q", "v", "t")))
+    called = (*roles, "params") if has_params else roles
+    signature = _signature(getattr(function, "function", function))
+    if isinstance(error, TypeError) and signature is not None and not _binds(signature, len(called)):
+        count = f"{len(called)} argument{'s' * (len(called) > 1)}"
+        told = f"{name} is called with {count}, ({', '.join(called)}), but its signature is {signature}: "
+        if has_params and _binds(signature, len(roles)):
+            return told + "the system has params, which every function takes as its last argument. Add it."
+        if not has_params and _binds(signature, len(roles) + 1):
+            alone = ", ".join(roles)
+            return told + f"the system has no params. Write a function of ({alone}), or give params=... to the system."
+        return told + f"write a function of ({', '.join(called)})."
+    first = (str(error).splitlines() or [""])[0]
+    if isinstance(error, (TracerArrayConversionError, TracerBoolConversionError, ConcretizationTypeError)):
+        return (
+            f"{name} uses numpy, math, float() or `if` on its arguments; write it with jax.numpy "
+            f"(jnp.sin for np.sin, jnp.where for if). JAX says: {first}"
+        )
+    shapes = ", ".join(f"{role} of shape {np.shape(x)}" for role, x in zip(roles, arguments, strict=False))
+    return f"{name} raised {type(error).__name__} for {shapes}: {first}"
 
 
 class Function(eqx.Module):
@@ -37,8 +98,7 @@ class Function(eqx.Module):
 def as_function(name: str, f: Any) -> Any:
     if f is None:
         return None
-    if not callable(f):
-        raise InputError(f"{name} must be a function of q, not {type(f).__name__}.")
+    function(f, name)
     # A callable that is itself a pytree (an Equinox module, jax.tree_util.Partial) keeps its arrays traced.
     is_tree = isinstance(f, (eqx.Module, jax.tree_util.Partial))
     return f if is_tree else Function(f)
@@ -74,21 +134,20 @@ class Stated(eqx.Module):
             named[name] = symmetry
         return named
 
-    def call(self, function: Any, *arguments: Any) -> Any:
-        """A function of the user's, with params where the system has them."""
-        try:
-            return function(*arguments) if self.params is None else function(*arguments, self.params)
-        except (TracerArrayConversionError, TracerBoolConversionError, ConcretizationTypeError) as error:
-            name = self._name_of(function)
-            raise InputError(f"{name} uses numpy, math, float() or `if` on its arguments; write it with jax.numpy (jnp.sin for np.sin, jnp.where for if). JAX says: {str(error).splitlines()[0]}") from error
-        except TypeError as error:
-            if "positional argument" not in str(error):
-                raise
-            hint = "the system has params, so it is called with them as last argument" if self.params is not None else "the system has no params; give System(params=...)"
-            raise InputError(f"{self._name_of(function)} does not take the arguments it is called with ({error}): {hint}.") from error
+    def call(self, function: Any, *arguments: Any, name: str = "") -> Any:
+        """A function of the user's, with params where the system has them; `name` where it is no part of the system."""
+        return call_function(name or self._name_of(function), function, *arguments, params=self.params)
 
     def _name_of(self, function: Any) -> str:
-        return next((name for name in ("potential", "fast", "constraint", "lagrangian", "force") if getattr(self, name, None) is function), "a function of the system")
+        for name in ("potential", "fast", "constraint", "lagrangian", "force"):
+            if getattr(self, name, None) is function:
+                return name
+        for group in ("watch", "overrides"):
+            for name, f in getattr(self, group, {}).items():
+                if f is function:
+                    return f"{group}[{name!r}]"
+        return "a function of the system"
+
 
     def with_params(self, params: PyTree) -> Self:
         """The same system with other parameters."""
@@ -142,24 +201,69 @@ class System(Stated):
         self.fast = as_function("fast", fast)
         self.mass = _checked_mass(mass)
         self.symmetries = checked_symmetries(symmetries)
-        self.params = as_floats(params)
+        self.params = checked_params(params)
         self.watch = checked_watch(watch)
-        for name in overrides or {}:
+        overrides = checked_mapping("overrides", overrides)
+        for name in overrides:
             if name not in OVERRIDES:
-                raise InputError(f"overrides has no entry {name!r}." + nearest(name, OVERRIDES))
-        self.overrides = {name: as_function(f"overrides[{name!r}]", f) for name, f in sorted((overrides or {}).items())}
-        self.origin = origin
+                raise InputError(f"overrides has no entry {shown(name)}." + nearest(str(name), OVERRIDES))
+        given = sorted((name, f) for name, f in overrides.items() if f is not None)
+        self.overrides = {name: as_function(f"overrides[{name!r}]", f) for name, f in given}
+        self.origin = checked_origin(origin)
+
+
+def checked_system(system: Any, kind: type | tuple[type, ...] = (), name: str = "system", callee: str = "") -> Any:
+    """That it is a system, of the kind that the callee takes."""
+    hint = ""
+    if isinstance(getattr(system, "system", None), Stated):
+        hint = "; it is a model: pass model.system, with model.q0 and model.v0"
+    must = "a gm.System" if kind is System else "a gm.System or a gm.LagrangianSystem"
+    return instance(system, kind or Stated, must, name, callee, hint)
+
+
+def checked_origin(origin: Any) -> str | None:
+    if origin is not None and not isinstance(origin, str):
+        raise InputError(f"origin must be the text of a model or None, not {shown(origin)}.")
+    return None if origin is None else str(origin)
+
+
+def checked_mapping(name: str, x: Any) -> Mapping[Any, Any]:
+    if x is not None and not isinstance(x, Mapping):
+        raise InputError(f"{name} must be a mapping from names to functions, not {type(x).__name__}.")
+    return x or {}
+
+
+def checked_params(params: PyTree) -> PyTree:
+    """Params are leaves of traced programs: numbers and arrays of numbers, in any pytree."""
+    for leaf in jax.tree.leaves(params):
+        if isinstance(leaf, Tracer):
+            continue
+        try:
+            kind = jax.eval_shape(lambda x: x, leaf).dtype
+            fits = any(jax.dtypes.issubdtype(kind, k) for k in (np.number, np.bool_, jax.dtypes.extended))
+        except Exception:  # whatever JAX says of an object that is no array
+            fits = False
+        if not fits:
+            raise InputError(
+                "params must be numbers or arrays of numbers, in any nesting of dicts, lists and tuples; "
+                f"{shown(leaf)} is none."
+            )
+    return as_floats(params)
 
 
 def _checked_mass(mass: Any) -> Array:
-    try:
-        mass = jnp.asarray(mass, float)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"mass must be a number, an array that broadcasts to q, or a matrix: {error}") from None
+    if not isinstance(mass, Tracer):
+        try:
+            mass = as_array("mass", mass)
+        except InputError as error:
+            if "not finite" in str(error):
+                raise
+            raise InputError(f"mass must be a number, an array that broadcasts to q, or a matrix: {error}") from None
+        if mass.size == 0:
+            raise InputError(f"mass must be a number, an array that broadcasts to q, or a matrix, not of shape {mass.shape}.")
+    mass = jnp.asarray(mass, float)
     if isinstance(mass, Tracer):
         return mass
-    if not np.all(np.isfinite(mass)):
-        raise InputError("mass has entries that are not finite.")
     square = mass.ndim == 2 and mass.shape[0] == mass.shape[1]
     if not square and not np.all(np.asarray(mass) > 0):
         raise InputError(f"mass must be positive; its smallest entry is {np.min(mass):g}.")
@@ -167,19 +271,22 @@ def _checked_mass(mass: Any) -> Array:
 
 
 def checked_symmetries(symmetries: Any) -> tuple[Symmetry, ...]:
-    symmetries = (symmetries,) if isinstance(symmetries, Symmetry) else tuple(symmetries)
-    for s in symmetries:
+    listed = symmetries if isinstance(symmetries, (list, tuple)) else (symmetries,)
+    for s in listed:
         if not isinstance(s, Symmetry):
-            hint = f"{s.__name__}()" if isinstance(s, type) else "gm.Translation(), gm.Rotation(...) or gm.Generator(A)"
-            raise InputError(f"symmetries takes instances of symmetries, such as {hint}; got {s!r}.")
-    return symmetries
+            is_class = isinstance(s, type) and issubclass(s, Symmetry)
+            hint = f"{s.__name__}()" if is_class else "gm.Translation(), gm.Rotation(...) or gm.Generator(A)"
+            raise InputError(f"symmetries takes instances of symmetries, such as {hint}; got {shown(s)}.")
+    return tuple(listed)
 
 
 def checked_watch(watch: Mapping[str, Callable] | None) -> dict[str, Any]:
-    for name in watch or {}:
-        if not isinstance(name, str) or "/" in name or not name:
-            raise InputError(f"watch: a name is a text without '/', not {name!r}.")
-    return {name: as_function(f"watch[{name!r}]", f) for name, f in sorted((watch or {}).items())}
+    watch = checked_mapping("watch", watch)
+    for name, f in watch.items():
+        if not isinstance(name, str) or "/" in name or "\0" in name or not name:
+            raise InputError(f"watch: a name is a text without '/', not {shown(name)}.")
+        function(f, f"watch[{name!r}]", "(q, p)")
+    return {name: as_function(f"watch[{name!r}]", f) for name, f in sorted(watch.items())}
 
 
 def mass_is_matrix(mass_shape: tuple[int, ...], q_shape: tuple[int, ...]) -> bool:

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from ..checks import Check, as_python, shown
 from ..errors import InputError
 from ..lagrange import LagrangianSystem
 from ..mechanics import Mechanics
@@ -79,10 +80,39 @@ NEEDS = {
 }
 
 
+def setting(check: Check, default: Any = dataclasses.MISSING, *, static: bool = True, **more: Any) -> Any:
+    """A field of a method, with the check that its value passes when a method is made (see checks.py)."""
+    more |= {} if default is dataclasses.MISSING else {"default": default}
+    return eqx.field(static=static, converter=as_python, metadata={"check": check}, **more)
+
+
+CONSTRAINED_LAGRANGIAN = (
+    "the system is a gm.LagrangianSystem with a constraint, which no method of geomint integrates yet. Where its mass "
+    "is constant, state it as gm.System(potential, mass=..., constraint=...) and use Rattle(). Otherwise choose "
+    "coordinates in which the constraint holds by itself, or leave the constraint out and subtract ½ω²|g(q)|² with a "
+    "large ω from the Lagrangian: stiff springs in its place."
+)
+
+
 class Method(eqx.Module):
     """The base of all methods."""
 
     failures: ClassVar[dict[int, str]] = {}
+
+    def __check_init__(self):
+        """Every setting is checked and becomes a plain Python value: numpy's 0.5 and Python's make the same name."""
+        for field in dataclasses.fields(self):
+            x, check = getattr(self, field.name), field.metadata.get("check")
+            if check is not None:
+                value = check(x, field.name, type(self).__name__)
+            else:
+                value = x.item() if isinstance(x, np.generic) or (isinstance(x, np.ndarray) and x.ndim == 0) else x
+            if value is not x:
+                object.__setattr__(self, field.name, value)
+        self.check_settings()
+
+    def check_settings(self) -> None:
+        """That the settings fit each other, after each has been checked by itself."""
 
     @property
     @abc.abstractmethod
@@ -200,17 +230,22 @@ class Method(eqx.Module):
 
     def check(self, system: Stated) -> None:
         """That the system is one this method moves; otherwise an error that says what is missing."""
+        if isinstance(system, LagrangianSystem) and system.constraint is not None:
+            raise InputError(CONSTRAINED_LAGRANGIAN)
         if isinstance(system, LagrangianSystem) and not self.traits.lagrangian:
             raise InputError(f"{self.name} moves systems with a constant mass, gm.System; a gm.LagrangianSystem is moved by Variational.")
         for need in self.traits.needs:
             if need in NEEDS and getattr(system, NEEDS[need][0], None) is None:
-                raise InputError(f"{self.name} needs a system with a {need} part, and this one has none: {NEEDS[need][1]}.")
+                raise InputError(f"{self.name} needs a system with a {need} part, and this system has none: {NEEDS[need][1]}.")
         if system.constraint is not None and not self.traits.constrained:
-            able = sorted({type(m).__name__ for m in all() if m.traits.constrained})
-            choices = [f"use {', '.join(able)}"] * bool(able) + ["turn the constraint into stiff springs with gm.penalize(system, omega)"]
-            raise InputError(f"{self.name} does not move constrained systems, and this one has a constraint; {', or '.join(choices)}.")
+            fits = lambda m: m.traits.constrained and set(m.traits.needs) <= {"constraint", "hessian"}
+            able = {type(m): m.name for m in reversed(all()) if fits(m)}
+            choices = [f"use {', '.join(sorted(able.values()))}"] * bool(able)
+            choices += ["turn the constraint into stiff springs with gm.penalize(system, omega)"]
+            told = f"{self.name} does not move constrained systems, and this system has a constraint"
+            raise InputError(f"{told}; {', or '.join(choices)}.")
         if system.constraint is None and not self.traits.free:
-            raise InputError(f"{self.name} moves constrained systems only, and this one has no constraint.")
+            raise InputError(f"{self.name} moves constrained systems only, and this system has no constraint.")
 
 
 _classes: dict[str, type[Method]] = {}
@@ -242,12 +277,15 @@ def classes() -> dict[str, type[Method]]:
     return dict(_classes)
 
 
-def as_method(method: Any) -> Method:
+def as_method(method: Any, name: str = "method") -> Method:
     """The method itself; an error that helps for a class, a name or anything else."""
     if isinstance(method, Method):
         return method
     if isinstance(method, type) and issubclass(method, Method):
-        raise InputError(f"method is the class {method.__name__}; write {method.__name__}() with its arguments.")
-    raise InputError(f"method must be a method such as gm.Verlet(), not {method!r}; gm.methods.all() lists them, and gm.methods.named('verlet') finds one by name.")
+        raise InputError(f"{name} is the class {method.__name__}; write {method.__name__}() with its arguments.")
+    raise InputError(
+        f"{name} must be a method such as gm.Verlet(), not {shown(method)}; gm.methods.all() lists them, "
+        "and gm.methods.named('verlet') finds one by name."
+    )
 
 

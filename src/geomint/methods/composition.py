@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..checks import choice, shown
 from ..errors import InputError, nearest
 from ..mechanics import Mechanics
 from .base import Carry, Method, State, Traits, as_method, register
@@ -87,15 +88,15 @@ class Composition(Method):
     scheme: str = eqx.field(static=True, default="")
 
     def __init__(self, base: Any, order: int = 4, scheme: str | None = None):
-        base = as_method(base)
+        base = as_method(base, "Composition: base")
         if not base.traits.symmetric or base.traits.event_driven or base.traits.steps > 1:
             raise InputError(f"Composition raises the order of a symmetric one-step method, and {base.name} is not one.")
-        if order not in DEFAULT:
-            raise InputError(f"Composition(order={order!r}): order is 4, 6 or 8.")
-        scheme = scheme or DEFAULT[order]
-        if (scheme, order) not in SCHEMES:
-            known = [s for s, o in SCHEMES if o == order]
-            raise InputError(f"Composition(order={order}, scheme={scheme!r}): there is no such scheme of that order." + nearest(scheme, known))
+        order = choice(order, "order", "Composition", DEFAULT)
+        scheme = DEFAULT[order] if scheme is None else scheme
+        known = [s for s, o in SCHEMES if o == order]
+        if not isinstance(scheme, str) or scheme not in known:
+            raise InputError(f"Composition(order={order}, scheme={shown(scheme)}): there is no such scheme of that order." + nearest(str(scheme), known))
+        scheme = str(scheme)
         self.base, self.order, self.scheme = base, order, scheme
 
     @property

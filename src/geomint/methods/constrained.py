@@ -30,15 +30,16 @@ from jax.core import Tracer
 from jaxtyping import Array
 
 from ..arithmetic import value
-from ..errors import InputError, nearest
+from ..checks import bounded, choice, number, one_of
+from ..errors import InputError
 from ..linalg import KINDS, Plan
 from ..linalg.structure import fallback, least_squares
 from ..manifold import DEPENDENT, Dependence, Manifold, Placed, closed_form, closed_plan, dependence, gram_product, vanishing
 from ..mechanics import Mechanics
-from .base import Carry, Method, State, Traits, as_method, register
+from .base import Carry, Method, State, Traits, as_method, register, setting
 from .oscillatory import IMEX, Heavier
 from .planning import concrete, plan_for, start_key
-from .splitting import KickDrift, Splitting, Stages, Verlet, in_turn
+from .splitting import TABLES, KickDrift, Splitting, Stages, Verlet, in_turn
 
 OFF = 1
 SMALL = 32  # coordinates up to which a force is evaluated twice rather than carried
@@ -58,15 +59,9 @@ class Constrained(Method):
     """
 
     failures: ClassVar[dict[int, str]] = {OFF: "no point with g(q) = 0 was found for the next position"}
-    solver: str = eqx.field(static=True, default="auto", kw_only=True)
-    relaxation: float = eqx.field(default=1.0, kw_only=True)
+    solver: str = setting(one_of(*SOLVERS), "auto", kw_only=True)
+    relaxation: float = setting(bounded(number, above=0.0, below=2.0), 1.0, static=False, kw_only=True)
     manifold: Manifold | None = eqx.field(default=None, kw_only=True, metadata={"found": True})
-
-    def __check_init__(self):
-        if self.solver not in SOLVERS:
-            raise InputError(f"{type(self).__name__}(solver={self.solver!r}): there is no such solver." + nearest(self.solver, SOLVERS))
-        if isinstance(self.relaxation, (int, float)) and not 0 < self.relaxation < 2:
-            raise InputError(f"{type(self).__name__}(relaxation={self.relaxation!r}): between 0 and 2, and 1 for the plain sweep.")
 
     def held(self, mech: Mechanics, q: Any) -> Manifold:
         """The solver found before the run, or a dense one."""
@@ -191,7 +186,7 @@ class Rattle(Constrained):
     base: KickDrift | IMEX = Verlet()
 
     def __init__(self, base: Any = None, *, solver: str = "auto", relaxation: float = 1.0, manifold: Manifold | None = None):
-        base = Verlet() if base is None else Splitting(base) if isinstance(base, str) else as_method(base)
+        base = Verlet() if base is None else Splitting(choice(base, "base", "Rattle", TABLES)) if isinstance(base, str) else as_method(base, "Rattle: base")
         if not isinstance(base, (KickDrift, IMEX)) or not base.traits.symmetric:
             raise InputError(f"Rattle(base={base.name}): base is a symmetric splitting, such as Verlet() or Splitting('two-stage'), or IMEX().")
         self.base, self.solver, self.relaxation, self.manifold = base, solver, relaxation, manifold

@@ -34,10 +34,12 @@ import numpy as np
 from jaxtyping import Array
 
 from ..arithmetic import Compensated, value
-from ..errors import InputError, nearest
+from ..checks import bounded, function, number, one_of, positive
+from ..errors import InputError
 from ..intervals import Interval, curvature, derivatives, supported
-from ..mechanics import Mechanics
-from .base import Method, State, Traits, register
+from ..mechanics import Mechanics, real_array
+from ..system import call_function
+from .base import Method, State, Traits, register, setting
 from .first_exit import GRAZE, Found, Jet, Outlook, jet, one_proof, one_trial, outlook, predicted, proved, quickness
 
 SEARCHES = ("hermite", "interval", "bounds")
@@ -97,6 +99,12 @@ class Flight(eqx.Module):
     status: Any
 
 
+def _wall(i: int, c: Callable[[Array], Array], q: Array) -> Array:
+    """c(q) of the i-th function of `inside`."""
+    name = f"EnergyStepping(inside=...): function {i} of inside"
+    return real_array(name, call_function(name, c, q)).astype(q.dtype)
+
+
 @register({"height": 0.05})
 class EnergyStepping(Method):
     """Energy-stepping with terraces of the given height. `dt` is the interval between looks; the method finds its own times.
@@ -118,21 +126,17 @@ class EnergyStepping(Method):
     """
 
     failures: ClassVar[dict[int, str]] = {ROUGH: "the first exit from the terrace was not found", STILL: "time stands still"}
-    height: float
-    offset: float | None = None
+    height: float = setting(positive, static=False)
+    offset: float | None = setting(bounded(number, none=True), None, static=False)
     inside: tuple[Callable[[Array], Array], ...] = eqx.field(static=True, default=(), metadata={"found": True})
-    reach: float | None = None
-    search: str = eqx.field(static=True, default="hermite")
+    reach: float | None = setting(bounded(positive, none=True), None, static=False)
+    search: str = setting(one_of(*SEARCHES), "hermite")
 
     def __init__(self, height: float, offset: float | None = None, inside: Sequence[Callable] | Callable = (), reach: float | None = None, search: str = "hermite"):
-        for name, x in (("height", height), ("reach", 1.0 if reach is None else reach)):
-            if isinstance(x, (str, bool, type(None))) or (isinstance(x, (int, float, np.number)) and not 0 < x < np.inf):
-                raise InputError(f"EnergyStepping({name}={x!r}): {name} must be a number, positive and finite.")
-        if search not in SEARCHES:
-            raise InputError(f"EnergyStepping(search={search!r}): there is no such search." + nearest(search, SEARCHES))
         self.search = search
         self.height, self.offset, self.reach = height, offset, reach
-        self.inside = (inside,) if callable(inside) else tuple(inside)
+        listed = tuple(inside) if isinstance(inside, (list, tuple)) else (inside,)
+        self.inside = tuple(function(c, "EnergyStepping(inside=...): inside") for c in listed)
 
     @property
     def traits(self) -> Traits:
@@ -145,7 +149,7 @@ class EnergyStepping(Method):
     # --- the region of a flight -------------------------------------------------------------------------------------
     def _walls(self, q: Array) -> Array:
         """All c(q), in one array."""
-        return jnp.concatenate([jnp.zeros(0, q.dtype), *(jnp.ravel(c(q)) for c in self.inside)])
+        return jnp.concatenate([jnp.zeros(0, q.dtype), *(jnp.ravel(_wall(i, c, q)) for i, c in enumerate(self.inside))])
 
     def _gauges(self, mech: Mechanics, flight: Flight, q: Array) -> Array:
         """V above the lower edge of the terrace and below the upper one, in units of h; and the walls."""
@@ -325,7 +329,7 @@ class EnergyStepping(Method):
         if np.any(still):
             raise InputError(f"EnergyStepping: v0 = 0{whose(still)}. On a terrace no force acts: a body at rest stays at rest for ever. Give it a velocity, however small.")
         for i, c in enumerate(self.inside):
-            least = np.asarray(jax.vmap(lambda x, c=c: jnp.min(c(x)))(jnp.asarray(q)))
+            least = np.asarray(jax.vmap(lambda x, i=i, c=c: jnp.min(_wall(i, c, x), initial=jnp.inf))(jnp.asarray(q)))
             if not np.all(least >= 0):
                 raise InputError(f"EnergyStepping(inside=...): the start{whose(~(least >= 0))} lies outside: function {i} is {np.min(least):.3g} at q0, and must not be negative there.")
         if self.search != "hermite":

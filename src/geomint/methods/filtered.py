@@ -38,12 +38,12 @@ from jaxtyping import Array
 from scipy.sparse.linalg import aslinearoperator, eigsh
 
 from ..arithmetic import value
+from ..checks import bounded, number, one_of
 from ..compilation import jit
-from ..errors import InputError
-from ..linalg import Plan, fallback, newton
+from ..linalg import KINDS, Plan, fallback, newton
 from ..mechanics import Mechanics
 from ..system import System
-from .base import Carry, Method, State, Traits, register
+from .base import Carry, Method, State, Traits, register, setting
 from .planning import not_covered, plan_for
 
 INDEFINITE, CHANGED, UNSOLVED = 1, 2, 3
@@ -67,13 +67,9 @@ class Filtered(Method):
         CHANGED: "the sparsity of the Hessian is no longer the one found at the start; give solver='dense' or solver='matrix-free'",
         UNSOLVED: "Newton's method for the filtered acceleration did not converge; try a smaller dt",
     }
-    beta: float = 0.3
-    solver: str = eqx.field(static=True, default="auto")
+    beta: float = setting(bounded(number, least=0.0), 0.3, static=False)
+    solver: str = setting(one_of(*KINDS), "auto")
     plan: Plan | None = eqx.field(static=True, default=None, metadata={"found": True})
-
-    def __check_init__(self):
-        if isinstance(self.beta, (int, float)) and not self.beta >= 0:
-            raise InputError(f"{type(self).__name__}(beta={self.beta!r}): beta must not be negative.")
 
     # --- the filter -------------------------------------------------------------------------------------------------
     def curvature(self, mech: Mechanics, x: Array, a: Array) -> Array:
@@ -306,11 +302,7 @@ class Newmark(PushforwardNewmark):
     consistent, no longer symmetric; on stiff problems it damps the motion to rest, which is the paper's warning.
     """
 
-    newton_steps: int | None = eqx.field(static=True, default=None)
-
-    def __check_init__(self):
-        if self.newton_steps not in (None, 1):
-            raise InputError(f"Newmark(newton_steps={self.newton_steps!r}): None (solved to round-off) or 1.")
+    newton_steps: int | None = setting(one_of(1, none=True), None)
 
     @property
     def traits(self) -> Traits:

@@ -18,10 +18,10 @@ import numpy as np
 from jaxtyping import Array
 
 from ..arithmetic import value
-from ..errors import InputError
+from ..checks import one_of
 from ..linalg import fixed_point, newton
 from ..mechanics import Mechanics
-from .base import Carry, Method, State, Traits, register
+from .base import Carry, Method, State, Traits, register, setting
 
 DENSE_LIMIT = 200  # unknowns up to which Newton's matrix is formed; beyond it the stages are found by fixed-point iteration
 
@@ -49,12 +49,8 @@ class Gauss(Method):
     converges only for h²‖M⁻¹U''‖ of order one.
     """
 
-    stages: int = eqx.field(static=True, default=2)
+    stages: int = setting(one_of(1, 2, 3, 4), 2)
     failures = {1: "the equations of the implicit stages were not solved: the iteration did not converge. Try a smaller dt"}
-
-    def __check_init__(self):
-        if self.stages not in (1, 2, 3, 4):
-            raise InputError(f"Gauss(stages={self.stages!r}): stages is 1, 2, 3 or 4.")
 
     @property
     def traits(self) -> Traits:

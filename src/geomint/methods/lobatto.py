@@ -21,12 +21,13 @@ import numpy as np
 from jaxtyping import Array
 
 from ..arithmetic import value
+from ..checks import one_of
 from ..errors import InputError
 from ..linalg import newton
 from ..linalg.newton import dense_solve, least_squares_solve
 from ..manifold import Manifold
 from ..mechanics import Mechanics
-from .base import Carry, State, Traits, register
+from .base import Carry, State, Traits, register, setting
 from .constrained import OFF, Constrained
 
 LIMIT = 600  # unknowns of the dense Newton iteration
@@ -60,11 +61,9 @@ class LobattoIIIAB(Constrained):
     """The Lobatto IIIA–IIIB pair with s stages: order 2s − 2, s = 2, 3, 4. Systems with and without constraints."""
 
     failures: ClassVar[dict[int, str]] = {OFF: "the equations of the stages were not solved"}
-    stages: int = eqx.field(static=True, default=3)
+    stages: int = setting(one_of(2, 3, 4), 3)
 
     def __init__(self, stages: int = 3, *, solver: str = "auto", relaxation: float = 1.0, manifold: Manifold | None = None):
-        if stages not in (2, 3, 4):
-            raise InputError(f"LobattoIIIAB(stages={stages!r}): stages is 2, 3 or 4.")
         self.stages, self.solver, self.relaxation, self.manifold = stages, solver, relaxation, manifold
 
     @property
@@ -76,7 +75,7 @@ class LobattoIIIAB(Constrained):
         m = jax.eval_shape(mech.constraint, q).size
         unknowns = (self.stages - 1) * (q.size + m)
         if unknowns > LIMIT:
-            raise InputError(f"LobattoIIIAB forms a dense matrix of {unknowns} unknowns here, more than {LIMIT}; use Composition(Rattle(), order={max(4, 2 * self.stages - 2)}), which needs none.")
+            raise InputError(f"LobattoIIIAB forms a dense matrix of {unknowns} unknowns here, more than {LIMIT}; use Composition({'Rattle()' if m else 'Verlet()'}, order={max(4, 2 * self.stages - 2)}), which needs none.")
         force = mech.force(q)
         if m:
             force = force - mech.constraint_force(q, self.held(mech, q).multipliers(mech, q, value(state.p)))

@@ -30,6 +30,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..arithmetic import Compensated, value
+from ..checks import flag, plain_scalar, refused, vector, whole
 from ..errors import InputError
 from ..manifold import Manifold
 from ..mechanics import Mechanics
@@ -85,12 +86,15 @@ class SymmetricMultistep(Constrained):
         self, order: int | None = None, a: Sequence[float] | float | None = None, unsafe: bool = False, *, solver: str = "auto",
         relaxation: float = 1.0, manifold: Manifold | None = None,
     ):  # fmt: skip
+        callee, unsafe = "SymmetricMultistep", flag(unsafe, "unsafe", "SymmetricMultistep")
         if a is None:
             order = 8 if order is None else order
-            if order not in RECOMMENDED:
-                raise InputError(f"SymmetricMultistep(order={order!r}): order is {', '.join(map(str, RECOMMENDED))}, or give the coefficients a=(…).")
+            if plain_scalar(order) not in RECOMMENDED:
+                raise refused(order, f"one of {', '.join(map(str, RECOMMENDED))}", "order", callee, " Other orders need the coefficients a=(…).")
+            order = int(plain_scalar(order))
         else:
-            a = (float(a),) if isinstance(a, (int, float)) else tuple(float(x) for x in a)
+            a = vector((a,) if plain_scalar(a) is not None else a, "a", callee)
+            order = None if order is None else whole(order, "order", callee)
             if order not in (None, 2 * len(a) + 2):
                 raise InputError(f"SymmetricMultistep(order={order}, a={a}): {len(a)} coefficients make a method of order {2 * len(a) + 2}.")
             order = 2 * len(a) + 2

@@ -25,14 +25,14 @@ import numpy as np
 from jaxtyping import Array
 
 from ..arithmetic import value
+from ..checks import bounded, one_of, whole
 from ..compilation import jit
-from ..errors import InputError
-from ..linalg import Plan, fallback, newton
+from ..linalg import KINDS, Plan, fallback, newton
 from ..linalg.elimination import Factored
 from ..mechanics import Mechanics
 from ..polynomials import degree
 from ..system import System
-from .base import Carry, Method, State, Traits, register
+from .base import Carry, Method, State, Traits, register, setting
 from .planning import concrete, not_covered, plan_for, start_key
 from .splitting import SMALL
 
@@ -123,7 +123,7 @@ class Oscillatory(Method):
     solver:  "auto", or "blocks", "banded", "dense", "matrix-free" to override what is found
     """
 
-    solver: str = eqx.field(static=True, default="auto", kw_only=True)
+    solver: str = setting(one_of(*KINDS), "auto", kw_only=True)
     plan: Plan | None = eqx.field(static=True, default=None, kw_only=True, metadata={"found": True})
     quadratic: bool | None = eqx.field(static=True, default=None, kw_only=True, metadata={"found": True})
 
@@ -229,11 +229,7 @@ class RESPA(Method):
     Unstable where the inner steps turn the fast motion by a multiple of π, near hω = π, 2π, … for many of them: resonance.
     """
 
-    inner: int = eqx.field(static=True, default=4)
-
-    def __check_init__(self):
-        if not isinstance(self.inner, int) or self.inner < 1:
-            raise InputError(f"RESPA(inner={self.inner!r}): a whole number of inner steps, at least 1.")
+    inner: int = setting(bounded(whole, least=1, most=10**6), 4)
 
     @property
     def traits(self) -> Traits:

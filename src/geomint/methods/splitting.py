@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..errors import InputError, nearest
+from ..checks import one_of, vector
 from ..mechanics import Mechanics
-from .base import Carry, Method, State, Traits, register
+from .base import Carry, Method, State, Traits, register, setting
 from .order_conditions import splitting_defect
 
 Stages = tuple[tuple[str, float], ...]
@@ -101,11 +101,7 @@ class SymplecticEuler(KickDrift):
     Reference: Hairer, Lubich, Wanner, section I.1.2.
     """
 
-    first: str = eqx.field(static=True, default="kick")
-
-    def __check_init__(self):
-        if self.first not in ("kick", "drift"):
-            raise InputError(f"SymplecticEuler(first={self.first!r}): first is 'kick' or 'drift'.")
+    first: str = setting(one_of("kick", "drift"), "kick")
 
     @property
     def stages(self) -> Stages:
@@ -125,11 +121,7 @@ class Verlet(KickDrift):
     Reference: Hairer, Lubich, Wanner, Acta Numerica 12 (2003) 399–450.
     """
 
-    form: str = eqx.field(static=True, default="kick")
-
-    def __check_init__(self):
-        if self.form not in ("kick", "drift"):
-            raise InputError(f"Verlet(form={self.form!r}): form is 'kick' or 'drift'.")
+    form: str = setting(one_of("kick", "drift"), "kick")
 
     @property
     def stages(self) -> Stages:
@@ -227,11 +219,7 @@ class Splitting(KickDrift):
     ones include Runge–Kutta–Nyström splittings, which use that the kinetic energy is quadratic.
     """
 
-    scheme: str = eqx.field(static=True, default="two-stage")
-
-    def __check_init__(self):
-        if self.scheme not in TABLES:
-            raise InputError(f"Splitting({self.scheme!r}): there is no splitting of that name." + nearest(self.scheme, TABLES))
+    scheme: str = setting(one_of(*TABLES), "two-stage")
 
     @property
     def stages(self) -> Stages:
@@ -247,14 +235,8 @@ class MultiStage(KickDrift):
     """A palindromic splitting of order 2 by its own coefficients: `half` lists the first ones, for kick and drift in turn; the
     middle follows from consistency. half=(b,) has two stages, half=(b, a) three. `gm.adaptive_splitting` finds good ones."""
 
-    half: tuple[float, ...] = eqx.field(static=True, default=(0.22,))
-    first: str = eqx.field(static=True, default="kick")
-
-    def __check_init__(self):
-        if self.first not in ("kick", "drift"):
-            raise InputError(f"MultiStage(first={self.first!r}): first is 'kick' or 'drift'.")
-        if not isinstance(self.half, tuple) or not self.half or not all(isinstance(c, float) for c in self.half):
-            raise InputError(f"MultiStage(half={self.half!r}): half is a tuple of numbers, such as (0.22,).")
+    half: tuple[float, ...] = setting(vector, (0.22,))
+    first: str = setting(one_of("kick", "drift"), "kick")
 
     @property
     def stages(self) -> Stages:

@@ -34,11 +34,12 @@ import numpy as np
 from jaxtyping import Array
 
 from ..arithmetic import value
-from ..errors import InputError, nearest
+from ..checks import one_of
+from ..errors import InputError
 from ..linalg import Plan
 from ..mechanics import Mechanics
 from ..system import System
-from .base import State, Traits, register
+from .base import State, Traits, register, setting
 from .oscillatory import _TRAITS, Oscillatory, bent, is_quadratic
 from .planning import over_members
 
@@ -251,12 +252,7 @@ class Trigonometric(Oscillatory):
     failures: ClassVar[dict[int, str]] = {
         BENT: "the fast part is quadratic near the start only, and here its gradient is another one; use IMEX or RESPA"
     }
-    filter: str = eqx.field(static=True, default="hairer-lubich")
-
-    def __check_init__(self):
-        if self.filter not in FILTERS:
-            what = f"{type(self).__name__}({self.filter!r}): there is no filter of that name."
-            raise InputError(what + nearest(self.filter, FILTERS))
+    filter: str = setting(one_of(*FILTERS), "hairer-lubich")
 
     @property
     def traits(self) -> Traits:

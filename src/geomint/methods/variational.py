@@ -22,18 +22,18 @@ import functools
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from ..arithmetic import Compensated, value
+from ..checks import bounded, one_of, whole
 from ..errors import InputError
 from ..lagrange import LagrangianMechanics
 from ..linalg import newton
 from ..linalg.newton import newton_within
-from .base import Carry, Method, State, Traits, register
+from .base import Carry, Method, State, Traits, register, setting
 
 QUADRATURES = ("midpoint", "trapezoid", "galerkin")
 DENSE_LIMIT = 600
@@ -93,17 +93,13 @@ class Variational(Method):
     With forces the work they do is kept as `run.work`; the energy balance is measured, not conserved.
     """
 
-    quadrature: str = eqx.field(static=True, default="midpoint")
-    degree: int = eqx.field(static=True, default=1)
+    quadrature: str = setting(one_of(*QUADRATURES), "midpoint")
+    degree: int = setting(bounded(whole, least=1, most=5), 1)
     failures: ClassVar[dict[int, str]] = {1: "the discrete Euler–Lagrange equations were not solved: Newton's method did not converge. Try a smaller dt"}
 
-    def __check_init__(self):
-        if self.quadrature not in QUADRATURES:
-            raise InputError(f"Variational(quadrature={self.quadrature!r}): quadrature is one of {', '.join(QUADRATURES)}.")
+    def check_settings(self) -> None:
         if self.quadrature != "galerkin" and self.degree != 1:
-            raise InputError(f"Variational({self.quadrature!r}, degree={self.degree}): only galerkin takes a degree.")
-        if self.degree not in (1, 2, 3, 4, 5):
-            raise InputError(f"Variational(degree={self.degree!r}): degree is 1 to 5.")
+            raise InputError(f"Variational(quadrature={self.quadrature!r}, degree={self.degree}): only galerkin takes a degree.")
 
     @property
     def traits(self) -> Traits:

@@ -5,16 +5,28 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import typing
 from collections.abc import Callable
-from typing import Any, ParamSpec
+from typing import Annotated, Any, ParamSpec
 
+import jax
 import numpy as np
+from jax.core import Tracer
 
-from ..errors import InputError
+from ..checks import Check, bounded, number, one_of, positive, shown, whole
+from ..errors import GeomintError, InputError
 from ..expressions import evaluate
 from ..system import Stated
 
 P = ParamSpec("P")
+# Settings of models, with the check that each passes; a plain int or float is any whole or finite number.
+Positive = Annotated[float, positive]
+NotNegative = Annotated[float, bounded(number, least=0.0)]
+Seed = Annotated[int, bounded(whole, least=0, most=2**64 - 1)]
+Dimension = Annotated[int, one_of(2, 3)]
+PAIRS = 10_000  # bodies of which all pairs are listed
+ROWS = 10**6  # bodies in a row
+_PLAIN: dict[Any, Check] = {int: whole, float: number}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,12 +55,17 @@ _systems: dict[str, Stated] = {}
 
 
 def model(make: Callable[P, Model]) -> Callable[P, Model]:
-    """Decorator: registers a model, and records on its system the call that made it, where that can be written down."""
+    """Decorator: registers a model, checks its settings by their annotations, and records on its system the call that made it, where
+    that can be written down."""
+    signature = inspect.signature(make)
 
     @functools.wraps(make)
     def recorded(*positional: P.args, **keywords: P.kwargs) -> Model:
-        made = make(*positional, **keywords)
-        call = inspect.signature(make).bind(*positional, **keywords)
+        call = signature.bind(*positional, **keywords)
+        checks = _checks(make)
+        for name, x in call.arguments.items():
+            call.arguments[name] = checks[name](x, name, make.__name__) if name in checks else x
+        made = _made(make, call)
         settings = {name: _literal(x) for name, x in call.arguments.items()}
         written = ", ".join(f"{name}={x}" for name, x in settings.items())
         origin = None if None in settings.values() else f"{make.__name__}({written})"
@@ -63,6 +80,30 @@ def model(make: Callable[P, Model]) -> Callable[P, Model]:
     return recorded
 
 
+@functools.cache
+def _checks(make: Callable[..., Model]) -> dict[str, Check]:
+    """The checks of a model's settings, from their annotations."""
+    hints = typing.get_type_hints(make, include_extras=True)
+    found = {name: hint.__metadata__[0] if hasattr(hint, "__metadata__") else _PLAIN.get(hint) for name, hint in hints.items()}
+    return {name: check for name, check in found.items() if check is not None}
+
+
+def _made(make: Callable[..., Model], call: inspect.BoundArguments) -> Model:
+    """The model, whose numbers are finite: an error names the settings with which they overflow."""
+    told = f"{make.__name__}({', '.join(f'{name}={shown(x)}' for name, x in call.arguments.items())})"
+    try:
+        with np.errstate(all="ignore"):
+            made = make(*call.args, **call.kwargs)
+    except ArithmeticError as error:
+        raise InputError(f"{told}: {error}.") from None
+    except GeomintError as error:
+        raise error if make.__name__ in str(error) else InputError(f"{told}: {error}") from None
+    numbers = [made.q0, made.v0, made.dt, made.t_end, *jax.tree.leaves(made.system)]
+    if any(not np.all(np.isfinite(x)) for x in numbers if not isinstance(x, Tracer)):
+        raise InputError(f"{told}: some of the model's numbers overflow with these settings.")
+    return made
+
+
 def _literal(x: Any) -> str | None:
     """A number, string, list or array as text that reads back to the same value; None for anything else."""
     if isinstance(x, np.ndarray):
@@ -75,10 +116,9 @@ def _literal(x: Any) -> str | None:
     return None
 
 
-def at_least(name: str, x: int, least: int) -> None:
-    """A count that makes sense."""
-    if not isinstance(x, int) or x < least:
-        raise InputError(f"{name} must be a whole number of at least {least}, not {x!r}.")
+def count(least: int, most: int = ROWS) -> Check:
+    """The check of a number of bodies."""
+    return bounded(whole, least=least, most=most)
 
 
 def all() -> dict[str, Callable[..., Model]]:

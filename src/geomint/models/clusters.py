@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -12,12 +12,12 @@ import numpy as np
 from jaxtyping import Array
 
 from ..compilation import jit
-from ..errors import InputError
 from ..intervals import Interval, evaluate
 from ..symmetries import Rotation, Translation
 from ..system import System
-from .base import Model, at_least, model
+from .base import PAIRS, Dimension, Model, NotNegative, Positive, Seed, count, model
 
+Atoms = Annotated[int, count(2, PAIRS)]
 SYMMETRIES = (Translation(), Rotation())
 ROUNDING = 1e-14  # of a squared distance, generously
 REACH = 2 ** (1 / 6)  # where the Lennard-Jones potential of σ = 1 is least
@@ -102,14 +102,6 @@ def shaken(q: np.ndarray, energy: float, seed: int) -> np.ndarray:
 
 def _cluster(name: str, n: int, dimension: int, temperature: float, seed: int, pair: Callable, k: dict[str, float], reduced: dict[str, float], spacing: float) -> Model:
     """Relaxed in units of the distance of neighbours and of ε (`reduced`), and shaken; unit masses."""
-    at_least(f"{name}(n=...)", n, 2)
-    if dimension not in (2, 3):
-        raise InputError(f"{name}(dimension={dimension!r}): a cluster lies in the plane (2) or in space (3).")
-    for setting, x in k.items():
-        if not x > 0:
-            raise InputError(f"{name}({setting}={x:g}): it must be positive.")
-    if temperature < 0:
-        raise InputError(f"{name}(temperature={temperature:g}): a temperature is not negative.")
     q0 = spacing * relaxed(n, dimension, pair, tuple(reduced.items()))
     v0 = shaken(q0, temperature * k["epsilon"], seed)
     forces = name.removesuffix("_cluster").replace("_", "-").title()
@@ -120,7 +112,10 @@ def _cluster(name: str, n: int, dimension: int, temperature: float, seed: int, p
 
 # --- models -----------------------------------------------------------------------------------------------------------
 @model
-def lennard_jones_cluster(n: int = 13, dimension: int = 3, epsilon: float = 1.0, sigma: float = 1.0, temperature: float = 0.1, seed: int = 0) -> Model:
+def lennard_jones_cluster(
+    n: Atoms = 13, dimension: Dimension = 3, epsilon: Positive = 1.0, sigma: Positive = 1.0,
+    temperature: NotNegative = 0.1, seed: Seed = 0,
+) -> Model:  # fmt: skip
     """n atoms of unit mass with Lennard-Jones forces,
 
         V = Σ_{i<j} 4ε ((σ/r_ij)¹² − (σ/r_ij)⁶),
@@ -131,7 +126,10 @@ def lennard_jones_cluster(n: int = 13, dimension: int = 3, epsilon: float = 1.0,
 
 
 @model
-def morse_cluster(n: int = 13, dimension: int = 3, epsilon: float = 1.0, distance: float = 1.0, steepness: float = 6.0, temperature: float = 0.1, seed: int = 0) -> Model:
+def morse_cluster(
+    n: Atoms = 13, dimension: Dimension = 3, epsilon: Positive = 1.0, distance: Positive = 1.0, steepness: Positive = 6.0,
+    temperature: NotNegative = 0.1, seed: Seed = 0,
+) -> Model:  # fmt: skip
     """n atoms of unit mass with Morse's forces,
 
         V = Σ_{i<j} ε ((1 − e^{−a(r_ij − r₀)})² − 1),     r₀ = distance, a = steepness,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import jax.numpy as jnp
 import numpy as np
 
 from ..system import System
-from .base import Model, at_least, model
+from .base import Model, Seed, count, model
 
 
 @model
-def dna(n: int = 200, seed: int = 0) -> Model:
+def dna(n: Annotated[int, count(3)] = 200, seed: Seed = 0) -> Model:
     """Mezić's ring of n base pairs by their angles (Tao and Owhadi, section 4.4):
 
     V = ½ Σ (θ_{k+1} − θ_k)² + ε Σ (exp(−a(1 − cos θ_k − x₀)) − 1)²,   a = 7, x₀ = .3, ε = 1/1400.
@@ -18,7 +20,6 @@ def dna(n: int = 200, seed: int = 0) -> Model:
     The mean angle is slow; it rests near arccos .7 = .795 or its mirror 5.49 and now and then crosses over. The Hessian is
     cyclic tridiagonal.
     """
-    at_least("dna(n=...)", n, 3)
     a, x0, epsilon = 7.0, 0.3, 1 / 1400
 
     def potential(q):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import jax.numpy as jnp
 import numpy as np
 
 from ..errors import InputError
 from ..symmetries import Rotation, Translation
 from ..system import System
-from .base import Model, at_least, model
+from .base import PAIRS, Model, NotNegative, Seed, count, model
 
 
 def _pairs(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -38,9 +40,8 @@ def kepler(eccentricity: float = 0.6) -> Model:
 
 
 @model
-def n_body(n: int = 5, softening: float = 0.1, seed: int = 0) -> Model:
+def n_body(n: Annotated[int, count(2, PAIRS)] = 5, softening: NotNegative = 0.1, seed: Seed = 0) -> Model:
     """n bodies of unequal mass in space, G = 1, softened so that close encounters stay smooth; total momentum zero."""
-    at_least("n_body(n=...)", n, 2)
     random = np.random.default_rng(seed)
     masses = 0.5 + random.random(n)
     q0 = random.normal(size=(n, 3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Annotated
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +11,7 @@ from jaxtyping import Array
 
 from ..errors import InputError
 from ..system import System
-from .base import Model, at_least, model
+from .base import PAIRS, Dimension, Model, NotNegative, Positive, Seed, count, model
 
 
 @functools.cache  # the same function for the same spheres, so that nothing is compiled again
@@ -32,18 +33,16 @@ def between_walls(box: float, radius: float):
 
 
 @model
-def hard_spheres(n: int = 16, box: float = 8.0, radius: float = 0.5, dimension: int = 2, temperature: float = 1.0, seed: int = 0) -> Model:
+def hard_spheres(
+    n: Annotated[int, count(1, PAIRS)] = 16, box: Positive = 8.0, radius: Positive = 0.5, dimension: Dimension = 2,
+    temperature: NotNegative = 1.0, seed: Seed = 0,
+) -> Model:  # fmt: skip
     """n spheres of unit mass and the given radius in the square or cube [0, box]^dimension. V = 0; the motion stays where
 
         |x_i − x_j|² − (2r)² ≥ 0 for i < j,     r ≤ x ≤ box − r for every coordinate,
 
     two functions in `inside` of the model: a method that is not given them lets the spheres pass through each other and the walls.
     They start in the middles of equal cells with Maxwell's velocities of this temperature (k_B = 1)."""
-    at_least("hard_spheres(n=...)", n, 1)
-    if dimension not in (2, 3):
-        raise InputError(f"hard_spheres(dimension={dimension!r}): the box is a square (2) or a cube (3).")
-    if not radius > 0 or temperature < 0:
-        raise InputError(f"hard_spheres(radius={radius:g}, temperature={temperature:g}): the radius must be positive, the temperature not negative.")
     rows = next(k for k in range(1, n + 1) if k**dimension >= n)
     if not box > 2 * radius * rows:
         raise InputError(f"hard_spheres(n={n}, box={box:g}, radius={radius:g}): {rows} rows of spheres need a box larger than {2 * radius * rows:g}.")

@@ -9,10 +9,9 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import InputError
 from ..symmetries import Rotation, Translation
 from ..system import System
-from .base import Model, model
+from .base import Model, Positive, model
 
 
 @model
@@ -31,11 +30,9 @@ def harmonic_trough() -> Model:
 
 
 @model
-def harmonic_bowl(speed: float = 0.5) -> Model:
+def harmonic_bowl(speed: Positive = 0.5) -> Model:
     """V = ½(x² + y²) from (1, 0) with the velocity (0, γ), γ = speed: the ellipse (cos t, γ sin t), H = ½(1 + γ²), angular momentum γ.
     On terraces of height h it is reflected along the circle instead if γ²(1 − θ) < 1 as h → 0, θ the fractional part of 1/2h
     (example 4.3)."""
-    if not speed > 0:
-        raise InputError(f"harmonic_bowl(speed={speed:g}): it must be positive.")
     system = System(lambda q: 0.5 * jnp.sum(q**2), symmetries=(Rotation((0, 1)),))
     return Model(system, np.array([1.0, 0.0]), np.array([0.0, speed]), "harmonic_bowl", f"a mass in a round bowl, on an ellipse of half axes 1 and {speed:g}", dt=0.05, t_end=50.0)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import InputError
 from ..system import System
-from .base import Model, model
+from .base import Model, Positive, model
 from .pendula import hanging, links
 
 
 @model
-def slider_crank(crank: float = 1.0, rod: float = 2.0, speed: float = 2.0) -> Model:
+def slider_crank(crank: Positive = 1.0, rod: Positive = 2.0, speed: float = 2.0) -> Model:
     """A crank that turns about the origin, a rod from its pin to a slider on the x axis; unit masses at the pin and the slider:
 
     U = y₀ + y₁,   |x₀|² = crank²,   |x₁ − x₀|² = rod²,   y₁ = 0.
@@ -21,9 +20,6 @@ def slider_crank(crank: float = 1.0, rod: float = 2.0, speed: float = 2.0) -> Mo
     and swings back below that. With a shorter rod the crank can't pass the vertical. Equal lengths have singular positions, pin straight above
     or below and slider at the origin: the constraints are dependent there, and the slider may move on or stay while the crank turns.
     """
-    for name, x in (("crank", crank), ("rod", rod)):
-        if not x > 0:
-            raise InputError(f"slider_crank({name}={x:g}): a length must be positive.")
     rods = links(np.array([crank, rod]))
 
     def constraint(q):

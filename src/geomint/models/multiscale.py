@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import jax.numpy as jnp
 import numpy as np
 
 from ..system import System
-from .base import Model, at_least, model
+from .base import Model, count, model
 
 
 @model
@@ -37,7 +39,7 @@ def stiff_double_pendulum(omega: float = 50.0, gravity: float = 1.0) -> Model:
 
 
 @model
-def elastic_chain(n: int = 100, stiff: float = 50.0, quartic: float = 1.0) -> Model:
+def elastic_chain(n: Annotated[int, count(2)] = 100, stiff: float = 50.0, quartic: float = 1.0) -> Model:
     """n unit masses between walls, their springs by turns stiff (the even ones) and soft, of frequencies `stiff` and 1; the soft
     ones harden:
 
@@ -46,7 +48,6 @@ def elastic_chain(n: int = 100, stiff: float = 50.0, quartic: float = 1.0) -> Mo
     d the extensions of the n + 1 springs. Hess W is tridiagonal.
     """
 
-    at_least("elastic_chain(n=...)", n, 2)
     soft = np.arange(n + 1) % 2 == 1
 
     def potential(q, k):

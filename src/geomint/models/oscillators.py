@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import jax.numpy as jnp
 import numpy as np
 
 from ..errors import InputError
 from ..system import System
-from .base import Model, at_least, model
+from .base import Model, Positive, count, model
 
 
 @model
-def pendulum(length: float = 1.0, gravity: float = 1.0, angle: float = 2.0) -> Model:
+def pendulum(length: Positive = 1.0, gravity: float = 1.0, angle: float = 2.0) -> Model:
     """A mathematical pendulum in its angle θ: H = p²/(2l²) − g l cos θ."""
     system = System(lambda q, k: -k["gravity"] * k["length"] * jnp.sum(jnp.cos(q)), mass=length**2, params={"length": length, "gravity": gravity})
     return Model(system, np.array([angle]), np.array([0.0]), "pendulum", "a pendulum in its angle, at rest at first", dt=0.05, t_end=50.0)
@@ -34,7 +36,7 @@ def henon_heiles(energy: float = 0.12) -> Model:
 
 
 @model
-def fpu(springs: int = 3, omega: float = 50.0) -> Model:
+def fpu(springs: Annotated[int, count(1)] = 3, omega: Positive = 50.0) -> Model:
     """Fermi–Pasta–Ulam chain of alternating stiff linear and soft quartic springs (Galgani, Giorgilli, Martinoli, Vanzini
     1992), in the scaled expansions of Hairer, Lubich, Wanner, section I.5.1.
 
@@ -42,8 +44,6 @@ def fpu(springs: int = 3, omega: float = 50.0) -> Model:
 
         V = ¼ Σ_{i=0}^{m} (x₀,ᵢ₊₁ − x₁,ᵢ₊₁ − x₀,ᵢ − x₁,ᵢ)⁴ with fixed ends,     W = ½ω² Σ x₁,ᵢ².
     """
-
-    at_least("fpu(springs=...)", springs, 1)
 
     def potential(q):
         wall = jnp.zeros(1, q.dtype)
@@ -60,11 +60,9 @@ def fpu(springs: int = 3, omega: float = 50.0) -> Model:
 
 
 @model
-def coupled_oscillators(n: int = 8, stiffness: float = 1.0, quartic: float = 0.1) -> Model:
+def coupled_oscillators(n: Annotated[int, count(1)] = 8, stiffness: float = 1.0, quartic: float = 0.1) -> Model:
     """A chain of n unit masses between walls: V = Σ ½k d² + ¼a d⁴ over the n + 1 springs, d their extensions; masses grow
     along the chain so that no reflection symmetry hides an error."""
-
-    at_least("coupled_oscillators(n=...)", n, 1)
 
     def potential(q, k):
         d = jnp.diff(q, prepend=0.0, append=0.0)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import jax.numpy as jnp
 import numpy as np
 
 from ..constraints import Distances
-from ..errors import InputError
 from ..lagrange import LagrangianSystem
 from ..symmetries import Rotation
 from ..system import System
-from .base import Model, at_least, model
+from .base import Dimension, Model, count, model
 
 
 def links(lengths: np.ndarray) -> Distances:
@@ -63,14 +64,11 @@ def triple_pendulum() -> Model:
 
 
 @model
-def chain(n: int = 10, dimension: int = 2) -> Model:
+def chain(n: Annotated[int, count(1)] = 10, dimension: Dimension = 2) -> Model:
     """Tao and Owhadi's chain of n pendula: unit masses, links of length √5, stretched out at rest along (1, −2).
 
     In three dimensions it is stretched along (1, −2, 0) and turns about the vertical, which is y, at the rate .1; J = .1 Σ k² about it is kept.
     """
-    at_least("chain(n=...)", n, 1)
-    if not isinstance(dimension, int) or dimension not in (2, 3):
-        raise InputError(f"chain(dimension=...) must be 2 or 3, not {dimension!r}.")
     k = np.arange(1, n + 1)[:, None]
     q0 = k * np.array([1.0, -2.0, 0.0])[:dimension]
     v0 = k * np.array([0.0, 0.0, -0.1])[:dimension]  # (0, .1, 0) × q

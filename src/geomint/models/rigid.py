@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import jax.numpy as jnp
 import numpy as np
 
+from ..checks import bounded, vector
 from ..constraints import Distances, Orthogonal
 from ..errors import InputError
 from ..symmetries import Generator, Rotation, Symmetry, Translation
 from ..system import System
-from .base import Model, at_least, model
+from .base import PAIRS, Model, NotNegative, Seed, count, model
+
+Three = Annotated[Sequence[float], bounded(vector, size=3)]
 
 
 def hat(omega: np.ndarray) -> np.ndarray:
@@ -20,7 +24,7 @@ def hat(omega: np.ndarray) -> np.ndarray:
 
 
 @model
-def heavy_top(inertia: Sequence[float] = (0.6, 0.8, 1.0), momentum: Sequence[float] = (1.8, 0.4, -0.9)) -> Model:
+def heavy_top(inertia: Three = (0.6, 0.8, 1.0), momentum: Three = (1.8, 0.4, -0.9)) -> Model:
     """A rigid body with one point fixed, by its rotation matrix Q from body to space (Console, Hairer and Lubich 2013, example 3; Hairer,
     Lubich, Wanner, section VII.5):
 
@@ -32,9 +36,7 @@ def heavy_top(inertia: Sequence[float] = (0.6, 0.8, 1.0), momentum: Sequence[flo
     Space may be turned about the vertical: (Qm)₃ is kept. Where I₁ = I₂ (Lagrange's top) the body may be turned about its axis besides: m₃ is
     kept, up to its sign the momentum map of the second symmetry.
     """
-    moments, m = np.asarray(inertia, float), np.asarray(momentum, float)
-    if moments.shape != (3,) or m.shape != (3,):
-        raise InputError(f"heavy_top(inertia=..., momentum=...) takes three numbers each, not arrays of shape {moments.shape} and {m.shape}.")
+    moments, m = np.array(inertia), np.array(momentum)
     d = 0.5 * moments.sum() - moments
     if not np.all(d > 0):
         raise InputError(f"heavy_top(inertia={moments.tolist()}): each moment of inertia of a body is smaller than the sum of the other two.")
@@ -72,7 +74,7 @@ def tip3p(n: int):
 
 
 @model
-def rigid_water(n: int = 1, temperature: float = 200.0, seed: int = 0) -> Model:
+def rigid_water(n: Annotated[int, count(1, PAIRS // 3)] = 1, temperature: NotNegative = 200.0, seed: Seed = 0) -> Model:
     """n rigid water molecules in free space, each of three atoms (oxygen, hydrogen, hydrogen) held by their three distances. TIP3P between them:
 
     U = Σ_{a<b} (Σ_ij K e_i e_j / r_{ai,bj} + A/r_OO¹² − C/r_OO⁶)
@@ -81,9 +83,6 @@ def rigid_water(n: int = 1, temperature: float = 200.0, seed: int = 0) -> Model:
     cluster with no momentum, which starts as a piece of square ice: the hydrogens of a molecule point at two neighbours. Velocities are
     those of rigid bodies, v + ω × r, drawn for a temperature in kelvin; a cluster warms up by some 150 K as it settles.
     """
-    at_least("rigid_water(n=...)", n, 1)
-    if not temperature >= 0:
-        raise InputError(f"rigid_water(temperature={temperature:g}): a temperature in kelvin can't be negative.")
     atoms, centres = _square_ice(n)
     v0 = np.sqrt(BOLTZMANN * temperature) * _thermal(atoms, np.random.default_rng(seed))
     pairs = [(3 * a + i, 3 * a + j) for a in range(n) for i, j in ((0, 1), (0, 2), (1, 2))]

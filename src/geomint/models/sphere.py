@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import jax.numpy as jnp
 import numpy as np
 
+from ..checks import function
 from ..constraints import OnSphere
 from ..errors import InputError, nearest
+from ..mechanics import real_array
 from ..symmetries import Rotation
 from ..system import System
-from .base import Model, at_least, model
+from .base import PAIRS, Model, Seed, count, model
 
 # Potentials of a pair by the cosine c = ⟨x_i, x_j⟩ of their distance ϑ along the sphere.
 PAIR_POTENTIALS: dict[str, Callable] = {
@@ -22,7 +24,7 @@ PAIR_POTENTIALS: dict[str, Callable] = {
 
 
 @model
-def sphere_bodies(n: int = 2, pair_potential: str | Callable | None = None, seed: int = 0) -> Model:
+def sphere_bodies(n: Annotated[int, count(2, PAIRS)] = 2, pair_potential: str | Callable | None = None, seed: Seed = 0) -> Model:
     """n unit masses on the unit sphere: U = Σ_{i<j} u(cos ϑ_ij), cos ϑ_ij = ⟨x_i, x_j⟩, |x_i| = 1.
 
     pair_potential: u(c), a function of the cosine written with jax.numpy, or the name of one: "gravity" is u = −cot ϑ, the default for two
@@ -31,18 +33,17 @@ def sphere_bodies(n: int = 2, pair_potential: str | Callable | None = None, seed
     Two bodies start as in Console, Hairer and Lubich (2013), example 2, with H = −.2118; more on a spiral that covers the sphere evenly, with
     velocities drawn by the seed.
     """
-    at_least("sphere_bodies(n=...)", n, 2)
     if pair_potential is None:
         pair_potential = "gravity" if n == 2 else "coulomb"
     if isinstance(pair_potential, str) and pair_potential not in PAIR_POTENTIALS:
         raise InputError(f"sphere_bodies(pair_potential={pair_potential!r}): no such potential." + nearest(pair_potential, PAIR_POTENTIALS))
     of_cosine = PAIR_POTENTIALS[pair_potential] if isinstance(pair_potential, str) else pair_potential
-    if not callable(of_cosine):
-        raise InputError(f"sphere_bodies(pair_potential=...) must be a function of the cosine or a name, not {of_cosine!r}.")
+    function(of_cosine, "sphere_bodies(pair_potential=...): pair_potential", "the cosine, or the name of one")
     i, j = np.triu_indices(n, 1)
 
     def potential(q):
-        return jnp.sum(of_cosine(jnp.sum(q[i] * q[j], axis=1)))
+        cosines = jnp.sum(q[i] * q[j], axis=1)
+        return jnp.sum(real_array("pair_potential(c)", of_cosine(cosines)))
 
     q0, v0 = from_spherical([0.8, 0.5], [0.6, 1.5], [1.1, -0.8], [-0.2, 0.0]) if n == 2 else _spread(n, seed)
     system = System(potential, constraint=OnSphere(), symmetries=(Rotation(),))

@@ -11,13 +11,14 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from ..checks import shown
 from ..engines import Clock, choose
 from ..engines.tiles import Tiled
 from ..errors import GeomintError, InputError
 from ..index_check import check_indices
 from ..lagrange import derive
 from ..methods import Method
-from ..system import Stated, System
+from ..system import Stated, System, checked_params
 from . import archive
 from .grid import Grid, grid
 from .inputs import (
@@ -35,7 +36,7 @@ from .processes import chosen
 from .reducing import Reducing
 from .reductions import Reduction, checked
 from .shared import opened
-from .simulate import _checked, archive_meta, drive, prepared, sampled
+from .simulate import _checked, archive_meta, checked_settings, drive, prepared, sampled
 from .sinks import Disk, Memory
 from .trajectory import Trajectory
 
@@ -66,6 +67,7 @@ def ensemble(
     """
     if is_traced(system, q0s, v0s, p0s, params):
         raise GeomintError("ensemble can't run inside jax.grad, jax.jit or jax.vmap; there, use jax.vmap over gm.simulate.")
+    output, progress, compensated = checked_settings(output, progress, compensated)
     devices, team = chosen(mesh)
     with team:
         times = grid(dt, t_end, t0, save_every)
@@ -90,27 +92,35 @@ def ensemble(
 
 def _seeds(seed: Any, members: int) -> Any:
     """An integer, or one for each member."""
-    seeds = np.asarray(seed)
+    refusal = InputError(f"seed must be an integer of 64 bits, or one for each of the {members} members, not {shown(seed)}.")
+    try:
+        seeds = np.asarray(seed)
+    except (TypeError, ValueError):
+        raise refusal from None
     if seeds.dtype.kind not in "iu" or seeds.shape not in ((), (members,)):
-        raise InputError(f"seed must be an integer, or one integer for each of the {members} members, not {seed!r:.100}.")
+        raise refusal
     return int(seed) if seeds.ndim == 0 else seeds
 
 
 def _kept(keep: Iterable[int] | None, members: int) -> np.ndarray:
     """The members whose rows are kept although the others are reduced."""
-    kept = np.asarray([] if keep is None else list(keep) if isinstance(keep, Iterable) else keep)
+    try:
+        kept = np.asarray([] if keep is None else list(keep) if isinstance(keep, Iterable) else keep)
+    except (TypeError, ValueError):
+        kept = np.zeros((0, 0))
     if kept.ndim != 1 or (kept.size and (kept.dtype.kind not in "iu" or kept.min() < -members or kept.max() >= members)):
-        raise InputError(f"keep must list members by their numbers, 0 to {members - 1}, not {keep!r:.100}.")
+        raise InputError(f"keep must list members by their numbers, 0 to {members - 1}, not {shown(keep)}.")
     return kept.astype(np.int64) % members
 
 
 def _stated(system: Stated, q0s: Any, v0s: Any, p0s: Any, params: PyTree, method: Method, times: Grid) -> tuple[Method, Stated, str, Any, Any]:
     """What the user stated, checked: the method after its look at the system, the system, whose params differ, and (q, p) of all members."""
     method = _checked(system, method)
-    if np.ndim(q0s) == 0 or len(q0s) == 0:
+    q0s = as_array("q0s", q0s)
+    if q0s.ndim == 0 or len(q0s) == 0:
         raise InputError("q0s needs a leading axis that counts the members, and at least one of them.")
-    members = len(as_array("q0s", q0s))
-    system, spread = _spread(system, params, as_array("q0s", q0s), members)
+    members = len(q0s)
+    system, spread = _spread(system, params, q0s, members)
     q, p = phase(system, q0s, v0s, p0s, members=True, own_params=spread == "states and params")
     check_on_manifold(system, q, p, spread)
     for i in sampled(members):
@@ -133,8 +143,9 @@ def _of_all(runner: Tiled, seen: dict[str, Any], carry: Any) -> tuple[Any, Any]:
 def _spread(system: Stated, params: PyTree, q0s: Any, members: int) -> tuple[Any, str]:
     """Whether params differ from member to member."""
     if params is not None:
+        params = checked_params(params)
         if any(np.shape(x)[:1] != (members,) for x in jax.tree.leaves(params)):
-            raise InputError(f"params: every leaf needs a leading axis of {members} members.")
+            raise InputError(f"params: every leaf needs a leading axis of {members} members, as many as q0s has.")
         return system.with_params(params), "states and params"
     if system.params is None or any(np.shape(x)[:1] != (members,) for x in jax.tree.leaves(system.params)):
         return system, "states"

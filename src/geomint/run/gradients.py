@@ -38,9 +38,10 @@ from jax.core import Tracer, eval_jaxpr
 from jaxtyping import Array
 
 from ..arithmetic import value
+from ..checks import choice
 from ..compilation import jit
 from ..engines.block import Clock, march, observe
-from ..errors import GeomintError, InputError, nearest
+from ..errors import GeomintError, InputError
 from ..lagrange import derive
 from ..methods import Carry, Method
 from ..system import Stated
@@ -54,8 +55,7 @@ SHORT = 64  # steps between two saves up to which they are not cut into pieces
 
 def check_way(gradient: Any) -> None:
     """That it is one of the ways."""
-    if gradient not in WAYS:
-        raise InputError(f"gradient={gradient!r}: it is one of {', '.join(map(repr, WAYS))}." + nearest(str(gradient), WAYS))
+    choice(gradient, "gradient", "", WAYS)
 
 
 def moved(gradient: str, method: Method, system: Stated, carry: Carry, clock: Clock, times: Grid) -> tuple[Carry, Array]:

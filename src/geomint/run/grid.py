@@ -9,7 +9,11 @@ from typing import Any
 import numpy as np
 from jax.core import Tracer
 
+from ..checks import number, whole
 from ..errors import InputError
+
+MOST_STEPS = 2**53  # above, t_end − t0 = n·dt can't be told from its neighbours
+TRIED = 10**5  # numbers looked at for one that divides the steps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,30 +43,21 @@ class Grid:
 def _number(name: str, x: Any) -> float:
     if isinstance(x, Tracer):
         raise InputError(f"{name} must be a plain number: it decides how many steps there are. Inside jax.jit or jax.grad, close over it.")
-    try:
-        x = float(x)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must be a number, not {x!r}.") from None
-    if not math.isfinite(x):
-        raise InputError(f"{name} must be finite, not {x}.")
-    return x
-
-
-def _whole(name: str, x: Any) -> int:
-    if isinstance(x, bool) or not isinstance(x, (int, float, np.integer, np.floating)) or not math.isfinite(x) or int(x) != x or x < 1:
-        raise InputError(f"{name} must be a whole number of at least 1, not {x!r}.")
-    return int(x)
+    return number(x, name)
 
 
 def grid(dt: Any, t_end: Any, t0: Any = 0.0, save_every: Any = 1) -> Grid:
     """The grid, or an error that names the nearest values that fit."""
     dt, t_end, t0 = _number("dt", dt), _number("t_end", t_end), _number("t0", t0)
-    save_every = _whole("save_every", save_every)
+    save_every = whole(save_every, "save_every", least=1)
     if dt <= 0:
         raise InputError(f"dt must be positive, not {dt:g}.")
     if t_end < t0:
         raise InputError(f"t_end = {t_end:g} lies before t0 = {t0:g}.")
-    exact = (t_end - t0) / dt
+    exact = (t_end - t0) / dt if t_end - t0 < MOST_STEPS * dt else math.inf
+    if exact >= MOST_STEPS:
+        told = f"from t0 = {t0:g} to t_end = {t_end:g} there are more than 2**53 steps of dt = {dt:g}"
+        raise InputError(f"{told}; take a larger dt or an earlier t_end.")
     steps = round(exact)
     # The quotient carries the rounding of t_end, t0 and dt, a few units in the last place each.
     times_rounding = 4 * np.finfo(float).eps * max(abs(t_end), abs(t0)) / dt
@@ -70,14 +65,24 @@ def grid(dt: Any, t_end: Any, t0: Any = 0.0, save_every: Any = 1) -> Grid:
         below, above = max(1, math.floor(exact)), math.ceil(exact)
         raise InputError(
             f"t_end − t0 = {t_end - t0:g} is {exact:.6g} steps of dt = {dt:g}, not a whole number. Nearest that fit: "
-            f"t_end = {t0 + below * dt:.12g} or {t0 + above * dt:.12g}; or dt = {(t_end - t0) / above:.12g} or {(t_end - t0) / below:.12g}."
+            f"t_end = {_digits(t0 + below * dt, dt)} or {_digits(t0 + above * dt, dt)}; "
+            f"or dt = {_digits((t_end - t0) / above, dt / above)} or {_digits((t_end - t0) / below, dt / below)}."
         )
     if steps % save_every:
-        raise InputError(f"save_every = {save_every} does not divide the {steps} steps of the run. Nearest that do: {_divisors_near(save_every, steps)}; or t_end = {t0 + steps // save_every * save_every * dt:.12g} or {t0 + (steps // save_every + 1) * save_every * dt:.12g}.")
+        ends = [t0 + k * save_every * dt for k in (steps // save_every, steps // save_every + 1) if k]
+        raise InputError(
+            f"save_every = {save_every} does not divide the {steps} steps of the run. Nearest that do: "
+            f"{_divisors_near(save_every, steps)}; or t_end = {' or '.join(_digits(end, dt) for end in ends)}."
+        )
     return Grid(t0, dt, steps, save_every)
 
 
+def _digits(x: float, dt: float) -> str:
+    """x with as many digits as it takes to be a whole number of steps when it is read again."""
+    return next((text for n in (12, 15) if abs(float(text := f"{x:.{n}g}") - x) < 1e-9 * dt), repr(x))
+
+
 def _divisors_near(k: int, n: int) -> str:
-    below = next((d for d in range(min(k, n), 0, -1) if n % d == 0), 1)
-    above = next((d for d in range(k, min(n, k + 10**6) + 1) if n % d == 0), n)
+    below = next((d for d in range(min(k, n), max(0, min(k, n) - TRIED), -1) if n % d == 0), 1)
+    above = next((d for d in range(k, min(n, k + TRIED) + 1) if n % d == 0), n)
     return f"{below} or {above}" if below != above else f"{below}"

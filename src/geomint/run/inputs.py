@@ -13,12 +13,13 @@ from jax.core import Tracer
 from jaxtyping import Array
 
 from ..arithmetic import Compensated
+from ..checks import as_array, plain_scalar, shown
 from ..compilation import jit
 from ..errors import InputError
 from ..lagrange import LagrangianSystem, derive
 from ..linalg.structure import DENSE_LIMIT
 from ..manifold import gram_product, scales, seeds, vanishing
-from ..mechanics import Mechanics
+from ..mechanics import Mechanics, real_array
 from ..methods import State
 from ..methods.planning import plan_for
 from ..system import Stated, System, check_mass
@@ -29,24 +30,6 @@ def is_traced(*trees: Any) -> bool:
     return any(isinstance(x, Tracer) for x in jax.tree.leaves(trees))
 
 
-def as_array(name: str, x: Any) -> Any:
-    """A float array in the working precision (numpy, unless traced); integers and float32 are converted exactly."""
-    if not isinstance(x, Tracer):
-        try:
-            x = np.asarray(x)
-            if x.dtype == object or not (np.issubdtype(x.dtype, np.number) or x.dtype == bool):
-                raise TypeError(f"its dtype is {x.dtype}")
-        except (TypeError, ValueError) as error:
-            raise InputError(f"{name} must be an array of numbers: {error}.") from None
-    if jnp.issubdtype(x.dtype, jnp.complexfloating):
-        raise InputError(f"{name} must be real, not {x.dtype}.")
-    if isinstance(x, Tracer):
-        return jnp.asarray(x, float)
-    if not np.all(np.isfinite(x)):
-        raise InputError(f"{name} has entries that are not finite: {x.ravel()[~np.isfinite(x).ravel()][:3]}.")
-    return np.array(x, jnp.result_type(float))
-
-
 def phase(system: Stated, q0: Any, v0: Any, p0: Any, members: bool = False, own_params: bool = False) -> tuple[Array, Array]:
     """(q, p) at the start, from v0 or p0; at rest with neither."""
     s = "s" if members else ""  # as the arguments of ensemble are called
@@ -54,6 +37,8 @@ def phase(system: Stated, q0: Any, v0: Any, p0: Any, members: bool = False, own_
     shape = q.shape[1:] if members else q.shape
     if members and q.ndim == 0:
         raise InputError("q0s needs a leading axis that counts the members.")
+    if not q.size:
+        raise InputError(f"q0{s} has shape {q.shape}: there is no coordinate in it.")
     if isinstance(system, System):
         check_mass(system, shape)
     if v0 is not None and p0 is not None:
@@ -76,10 +61,13 @@ def _momenta(members: bool, own_params: bool, system: Stated, q: Array, v: Array
     return jax.vmap(momentum)(q, v) if members else momentum(q, v)
 
 
-def check_seed(seed: Any) -> None:
-    """That it is an integer: another number would be cut to one in silence."""
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
-        raise InputError(f"seed must be an integer, not {seed!r:.100}.")
+def check_seed(seed: Any) -> int:
+    """That it is an integer of 64 bits: another number would be cut to one in silence."""
+    if not isinstance(plain_scalar(seed), int):
+        raise InputError(f"seed must be an integer, not {shown(seed)}.")
+    if not -(2**63) <= int(seed) < 2**64:
+        raise InputError(f"seed must be an integer of 64 bits, not {shown(seed)}.")
+    return int(seed)
 
 
 def initial_state(
@@ -141,7 +129,7 @@ def check_overrides(system: System, q: Array) -> None:
     for name, energy in (("gradient", mech.slow_potential), ("fast_gradient", mech.fast_potential)):
         if name not in system.overrides:
             continue
-        by_hand = jnp.asarray(system.call(system.overrides[name], q))
+        by_hand = real_array(f"overrides[{name!r}]", system.call(system.overrides[name], q))
         if by_hand.shape != q.shape:
             raise InputError(f"overrides[{name!r}] returns shape {by_hand.shape} for q of shape {q.shape}.")
         exact = jax.grad(energy)(q)
@@ -156,7 +144,12 @@ def check_energy(system: Stated, seen: dict[str, Any], start: int = 0) -> None:
     if not np.all(finite):
         first = int(np.argmin(finite))  # of the members
         whose = f" of member {start + first}" if np.ndim(finite) else ""
-        what = "potential(q0) is not finite. Check the potential there" if isinstance(system, System) else "lagrangian(q0, v0) is not finite, or ∂²L/∂v² is singular there. Check the Lagrangian"
+        parts = [name for name in ("potential", "fast") if getattr(system, name, None) is not None]
+        what = "lagrangian(q0, v0) is not finite, or ∂²L/∂v² is singular there. Check the Lagrangian"
+        if isinstance(system, System):
+            what = f"{' or '.join(f'{name}(q0)' for name in parts)} is not finite. Check the potential there"
+        if isinstance(system, System) and np.max(np.abs(seen["p"])) > 1e140:
+            raise InputError(f"the energy at q0{whose} overflows: v0 (or p0) or mass is too large.")
         raise InputError(f"the energy at q0{whose} is {float(np.ravel(seen['energy'])[first])}: {what} (a singularity, log or sqrt of a negative number) or q0.")
 
 

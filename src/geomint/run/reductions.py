@@ -19,10 +19,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..checks import as_array, plain_scalar, refused, shown, vector, whole
 from ..compilation import jit
 from ..engines import Layout, sound
 from ..engines.xla import Spread, spread_over
 from ..errors import InputError, nearest
+from ..mechanics import real_array
 from ..system import Stated, as_function
 
 Parts = dict[str, Any]  # what a reduction leaves of a tile, by name; rows first
@@ -51,9 +53,9 @@ class Reduction(eqx.Module):
         if isinstance(self.of, Column):
             x = self.of.among(seen)
         else:
-            x = spread_over(lambda stated, q, p: stated.call(self.of, q, p), spread, system, seen["q"], seen["p"])
-        if not isinstance(x, (jax.Array, np.ndarray)) or jnp.issubdtype(x.dtype, jnp.complexfloating):
-            raise InputError(f"reduce: the function of {type(self).__name__} must return a number or an array of real numbers.")
+            name = f"reduce: the function {type(self).__name__}(of=...)"
+            look = lambda stated, q, p: real_array(name, stated.call(self.of, q, p, name=name))
+            x = spread_over(look, spread, system, seen["q"], seen["p"])
         return jnp.asarray(x, seen["q"].dtype)
 
     @abc.abstractmethod
@@ -73,10 +75,12 @@ class Reduction(eqx.Module):
         return f"{type(self).__name__}({self.of.name!r})" if isinstance(self.of, Column) else f"{type(self).__name__}(a function)"
 
 
-def _quantity(of: Any) -> Any:
-    if not isinstance(of, str) and not callable(of):
-        raise InputError(f"a reduction is of the name of a saved quantity, or of a function of (q, p); not of {of!r}.")
-    return Column(of) if isinstance(of, str) else of if isinstance(of, Column) else as_function("the quantity", of)
+def _quantity(of: Any, callee: str) -> Any:
+    if isinstance(of, Column):
+        return of
+    if isinstance(of, type) or not (isinstance(of, str) or callable(of)):
+        raise refused(of, "the name of a saved quantity or a function of (q, p)", "of", callee)
+    return Column(str(of)) if isinstance(of, str) else as_function("of", of)
 
 
 def _inner(well: Array, x: Array) -> Array:
@@ -95,7 +99,7 @@ class Mean(Reduction):
     of: Any
 
     def __init__(self, of: str | Callable):
-        self.of = _quantity(of)
+        self.of = _quantity(of, "Mean")
 
     def of_tile(self, x: Array, well: Array) -> Parts:
         mask, n = _inner(well, x), jnp.maximum(jnp.sum(well), 1)
@@ -123,12 +127,17 @@ class Histogram(Reduction):
     edges: Any
 
     def __init__(self, of: str | Callable, bins: Any, range: tuple[float, float] | None = None):
-        self.of = _quantity(of)
-        if range is None and np.ndim(bins) == 0:
+        self.of = _quantity(of, "Histogram")
+        if range is None and plain_scalar(bins) is not None:
             raise InputError("Histogram: give bins= as edges, or their number and range=(low, high); the range can't be known before the run.")
-        edges = np.asarray(bins if range is None else np.linspace(*range, int(bins) + 1), jnp.result_type(float))
-        if edges.ndim != 1 or len(edges) < 2 or not np.all(np.diff(edges) > 0):
-            raise InputError("Histogram: the edges must be at least two numbers, in increasing order.")
+        if range is None:
+            edges = as_array("bins", bins, "Histogram")
+        else:
+            low, high = vector(range, "range", "Histogram", size=2)
+            count = whole(bins, "bins", "Histogram", least=1, most=10**6)
+            edges = np.linspace(low, high, count + 1, dtype=jnp.result_type(float))
+        if edges.ndim != 1 or len(edges) < 2 or not np.all(np.isfinite(edges)) or not np.all(np.diff(edges) > 0):
+            raise InputError("Histogram(bins=..., range=...): the edges must be at least two numbers, in increasing order.")
         self.edges = edges
 
     def of_tile(self, x: Array, well: Array) -> Parts:
@@ -155,10 +164,10 @@ class Quantiles(Reduction):
     levels: tuple[float, ...] = eqx.field(static=True)
 
     def __init__(self, of: str | Callable, levels: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.95)):
-        self.of = _quantity(of)
-        self.levels = tuple(float(x) for x in np.atleast_1d(np.asarray(levels, float)))
-        if not self.levels or not all(0 <= x <= 1 for x in self.levels):
-            raise InputError(f"Quantiles: levels are numbers from 0 to 1, not {levels!r}.")
+        self.of = _quantity(of, "Quantiles")
+        self.levels = vector([levels] if plain_scalar(levels) is not None else levels, "levels", "Quantiles")
+        if not all(0 <= x <= 1 for x in self.levels):
+            raise InputError(f"Quantiles: levels are numbers from 0 to 1, not {shown(levels)}.")
 
     def of_tile(self, x: Array, well: Array) -> Parts:
         return {"values": jnp.where(_inner(well, x), x, jnp.nan)}
@@ -283,7 +292,7 @@ def checked(reduce: Any) -> Reductions:
         raise InputError(f'reduce must be a mapping such as {{"energy": gm.Mean("energy")}}, not {type(reduce).__name__}.')
     for name, reduction in reduce.items():
         if not isinstance(name, str) or "/" in name or not name:
-            raise InputError(f"reduce: a name is a text without '/', not {name!r}.")
+            raise InputError(f"reduce: a name is a text without '/', not {shown(name)}.")
         if not isinstance(reduction, Reduction):
-            raise InputError(f"reduce[{name!r}] must be gm.Mean(...), gm.Quantiles(...) or gm.Histogram(...), not {reduction!r}.")
+            raise InputError(f"reduce[{name!r}] must be gm.Mean(...), gm.Quantiles(...) or gm.Histogram(...), not {shown(reduction)}.")
     return dict(sorted(reduce.items()))

@@ -12,11 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import methods
+from ..checks import as_path, flag
 from ..engines import Clock, choose
 from ..engines.straight import Straight
 from ..engines.tiles import Tiled
 from ..errors import ArchiveError, InputError
-from ..system import Stated
+from ..system import Stated, checked_system
 from . import archive
 from .fingerprint import fingerprint
 from .grid import Grid, grid
@@ -37,6 +38,9 @@ def load(path: str | Path, system: Stated | None = None) -> Trajectory:
 
     A run of gm.models knows its system; give `system` for others where velocities or plots of them are wanted.
     """
+    path = as_path(path, "path")
+    if system is not None:
+        checked_system(system)
     contents = archive.read(path)
     if system is not None:
         _check_match(contents, system)
@@ -58,6 +62,11 @@ def resume(
     reduce:  for an ensemble that was reduced by functions: the same reductions again, which an archive can't hold. Those of saved
              quantities need not be given.
     """
+    path, progress = as_path(path, "path"), flag(progress, "progress")
+    if system is not None:
+        checked_system(system)
+    if method is not None:
+        method = methods.as_method(method)
     devices, team = chosen(mesh)
     with team:
         contents = archive.read(path)
@@ -125,8 +134,11 @@ def _origin(contents: archive.Contents) -> Stated | None:
 
 def _check_match(contents: archive.Contents, system: Stated) -> None:
     meta = contents.meta
-    if fingerprint(system, tuple(meta["q_shape"]), meta["spread"]) == meta["fingerprint"]:
-        return
+    try:
+        if fingerprint(system, tuple(meta["q_shape"]), meta["spread"]) == meta["fingerprint"]:
+            return
+    except InputError as error:  # its functions do not take a q of that shape
+        raise ArchiveError(f"{contents.path}: the system given is not the one that was run: {error}") from None
     here = archive._versions()
     differing = [f"{name} {meta['versions'][name]} → {here[name]}" for name in ("jax", "numpy") if meta["versions"].get(name) != here[name]]
     hint = f" The versions differ too ({', '.join(differing)}), which may change the traced program." if differing else ""
@@ -159,6 +171,7 @@ def _template_filled(contents: archive.Contents, system: Stated, times: Grid | N
 
 def save(run: Trajectory, path: str | Path) -> Path:
     """Write a run in memory as an archive."""
+    path = as_path(path, "path")
     if run.system is None or run.checkpoint is None:
         raise InputError("this run can't be saved: it came from an archive without its system; copy the file instead.")
     if run.share and run.share[:2] != (0, run.share[2]):

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..arithmetic import value
+from ..checks import as_path, flag
 from ..compilation import warn_of_outer_jit
 from ..engines import Clock, Layout, begin, choose
 from ..engines.tiles import Engine, Tiled
@@ -17,7 +19,7 @@ from ..index_check import check_indices
 from ..lagrange import LagrangianMechanics, derive
 from ..mechanics import Mechanics
 from ..methods import Method, State, as_method
-from ..system import Stated, System
+from ..system import Stated, System, checked_system
 from . import archive
 from .fingerprint import fingerprint
 from .gradients import check_way, moved
@@ -37,7 +39,7 @@ from .instability import Extremes, warn_of_instability
 from .loop import AGREED, ALONE, Failure, Sink, run_to_end
 from .processes import Alone
 from .reducing import Reducing, bare
-from .sinks import Disk, Memory
+from .sinks import Disk, Memory, check_memory
 from .summary import taken_from
 from .trajectory import Checkpoint, Trajectory
 
@@ -68,7 +70,8 @@ def simulate(
     leave there: what a run saves after it has failed is not finite, and its gradients are NaN.
     """
     check_way(gradient)
-    check_seed(seed)
+    seed = check_seed(seed)
+    output, progress, compensated = checked_settings(output, progress, compensated)
     method, times = _checked(system, method), grid(dt, t_end, t0, save_every)
     q, p = phase(system, q0, v0, p0)
     near = stated_velocity(system, "v0", v0)
@@ -100,10 +103,14 @@ def simulate(
     return drive(runner, carry, times, disk, progress, about)
 
 
+def checked_settings(output: Any, progress: Any, compensated: Any) -> tuple[Path | None, bool, bool]:
+    """What simulate and ensemble take besides the system and the times."""
+    path = None if output is None else as_path(output, "output")
+    return path, flag(progress, "progress"), flag(compensated, "compensated")
+
+
 def _checked(system: Any, method: Any) -> Method:
-    if not isinstance(system, Stated):
-        hint = "; it is a model: pass model.system, with model.q0 and model.v0" if hasattr(system, "system") else ""
-        raise GeomintError(f"system must be a gm.System or a gm.LagrangianSystem, not {type(system).__name__}{hint}.")
+    checked_system(system)
     method = as_method(method)
     method.check(system)
     return method
@@ -279,6 +286,7 @@ def _traced(
     if output is not None:
         raise GeomintError("output= can't be used inside jax.grad, jax.jit or jax.vmap: the run stays in memory there.")
     warn_of_outer_jit()
+    check_memory(times.saves, 2 * value(state.q).size + 1)
     clock = Clock.of(times.t0, times.dt)
     carry, seen = begin(method, system, state, clock)
     carry, rows = moved(gradient, method, system, carry, clock, times)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,9 +14,37 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..engines import Layout
+from ..errors import InputError
 from ..methods import Carry
 from .archive import Writer, truncate_events
 from .grid import Grid
+
+
+def available_memory() -> float:
+    """Bytes that a process can still get; infinite where that is not known."""
+    try:
+        lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        free = 1024.0 * int(lines["MemAvailable"].split()[0])
+    except (OSError, KeyError, ValueError):  # not Linux
+        try:
+            return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        except (AttributeError, OSError, ValueError):
+            return math.inf
+    with contextlib.suppress(OSError, ValueError):  # the limit of a container, where there is one ("max" otherwise)
+        limit, used = (float(Path(f"/sys/fs/cgroup/memory.{x}").read_text()) for x in ("max", "current"))
+        free = min(free, limit - used)
+    return free
+
+
+def check_memory(saves: int, numbers: int) -> None:
+    """That so many saved points of so many numbers each fit into memory: an error before they are allocated."""
+    needed, there = saves * numbers * jnp.dtype(float).itemsize, available_memory()
+    if needed > there:
+        raise InputError(
+            f"{saves} saved points need {needed / 2**30:.3g} GiB of memory, and {there / 2**30:.3g} GiB are available. "
+            "Save less often with save_every=..., end earlier (t_end) or take longer steps (dt), or stream the run to a "
+            "file with output=..."
+        )
 
 
 class Memory:
@@ -22,6 +53,7 @@ class Memory:
     def __init__(self, layout: Layout, seen: dict[str, Any], saves: int, members: bool):
         self.layout, self.count, self.noted = layout, 0, []
         leading = (len(jax.tree.leaves(seen)[0]),) if members else ()
+        check_memory(saves, math.prod(leading) * layout.width)
         first = np.concatenate([np.asarray(x, jnp.result_type(float)).reshape(*leading, 1, math.prod(np.shape(x)[len(leading) :])) for x in jax.tree.leaves(seen)], axis=-1)
         self.rows = np.empty((*leading, saves, layout.width), first.dtype)
         self.append(first)
