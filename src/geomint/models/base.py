@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextvars
 import dataclasses
 import functools
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any, ParamSpec
 
@@ -40,6 +42,7 @@ class Model:
 
 _models: dict[str, Callable[..., Model]] = {}
 _systems: dict[str, Stated] = {}
+_most: contextvars.ContextVar[float] = contextvars.ContextVar("most", default=math.inf)  # the largest count that at_least accepts
 
 
 def model(make: Callable[P, Model]) -> Callable[P, Model]:
@@ -79,6 +82,8 @@ def at_least(name: str, x: int, least: int) -> None:
     """A count that makes sense."""
     if not isinstance(x, int) or x < least:
         raise InputError(f"{name} must be a whole number of at least {least}, not {x!r}.")
+    if x > _most.get():
+        raise InputError(f"{name} is {x!r:.50}, more than there are coordinates ({_most.get()}).")
 
 
 def all() -> dict[str, Callable[..., Model]]:
@@ -86,6 +91,13 @@ def all() -> dict[str, Callable[..., Model]]:
     return dict(sorted(_models.items()))
 
 
-def named(text: str) -> Model:
-    """A model from its name or expression: named("fpu"), named("fpu(springs=5)")."""
-    return evaluate(text, _models, "model")
+def named(text: str, coordinates: float = math.inf) -> Model:
+    """A model from its name or expression: named("fpu"), named("fpu(springs=5)").
+
+    coordinates: how many it has, where that is known: an expression from a file is not to make a larger one.
+    """
+    token = _most.set(coordinates)
+    try:
+        return evaluate(text, _models, "model")
+    finally:
+        _most.reset(token)

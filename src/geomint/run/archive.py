@@ -205,6 +205,20 @@ class Writer:
         if self.sequence == 0:
             with contextlib.suppress(OSError):
                 self.path.unlink(missing_ok=True)
+                events_path(self.path).unlink(missing_ok=True)
+
+
+def check_writable(path: Path) -> None:
+    """That nobody writes to an archive, and that this process may. Only a look: it takes no lock."""
+    with _writing(path):
+        file = os.open(path, os.O_RDWR)
+    try:
+        if sys.platform == "linux":
+            found = fcntl.fcntl(file, fcntl.F_OFD_GETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+            if _FLOCK.unpack(found)[0] != fcntl.F_UNLCK:
+                raise ArchiveError(f"{path} is being written by another process, or by another run of this one.", path)
+    finally:
+        os.close(file)
 
 
 def events_path(path: Path) -> Path:
@@ -446,8 +460,9 @@ def _slot(file: BinaryIO, slots: tuple[int, int], k: int, meta: dict[str, Any], 
     slot = file.read(slots[1])
     body, crc = slot[: -_CRC.size], _CRC.unpack(slot[-_CRC.size :])[0]
     sequence, step, rows = _HEAD.unpack(body[: _HEAD.size])
-    whole = sequence and zlib.crc32(body) == crc
-    return (sequence, step, rows, body[_HEAD.size :]) if whole and sequence < 2**63 and step <= meta["grid"][2] and rows <= room else None
+    whole = 0 < sequence < 2**63 and zlib.crc32(body) == crc
+    fits = step <= meta["grid"][2] and step // meta["grid"][3] < rows <= room  # every save up to the step has its row
+    return (sequence, step, rows, body[_HEAD.size :]) if whole and fits else None
 
 
 def _leaves(meta: dict[str, Any], body: bytes) -> list[np.ndarray]:
@@ -493,10 +508,24 @@ def trajectory(contents: Contents, system: Any = None, checkpoint: Checkpoint | 
     summary = taken_from(columns, contents.leaves[-1] if contents.leaves else (), meta["reduce"], contents.fixed()) if "reduce" in meta else None
     if meta["members"]:
         columns = jax.tree.map(lambda x: np.moveaxis(x, 0, 1), columns)
-    method, records = methods.named(meta["method"]), None
-    if checkpoint is not None and method.traits.event_driven and meta["spread"] == "one":
-        records = read_events(contents.path, int(method.events(checkpoint.carry)))
     return Trajectory(
-        system, method, Grid(*meta["grid"]), t, columns, members=meta["members"], spread=meta["spread"], seed=contents.seed,
-        compensated=meta["compensated"], engine=meta["engine"], checkpoint=checkpoint, records=records, path=contents.path, summary=summary,
+        system, method_of(contents), Grid(*meta["grid"]), t, columns, members=meta["members"], spread=meta["spread"], seed=contents.seed,
+        compensated=meta["compensated"], engine=meta["engine"], checkpoint=checkpoint, records=records_of(contents, checkpoint),
+        path=contents.path, summary=summary,
     )  # fmt: skip
+
+
+def method_of(contents: Contents) -> methods.Method:
+    """The method, made again from its expression."""
+    try:
+        return methods.named(contents.meta["method"])
+    except Exception as error:  # whatever an expression from a file leads to
+        raise ArchiveError(f"{contents.path}: its method {contents.meta['method']!r:.100} is not one of this geomint ({str(error)[:200]}).", contents.path) from None
+
+
+def records_of(contents: Contents, checkpoint: Checkpoint | None) -> np.ndarray | None:
+    """The single events of a run, where its method and the checkpoint tell how many there are."""
+    method = method_of(contents)
+    if checkpoint is None or not method.traits.event_driven or contents.meta["spread"] != "one":
+        return None
+    return read_events(contents.path, int(method.events(checkpoint.carry)))

@@ -22,6 +22,7 @@ FORMAT = 2  # 1 had no checksum
 MOST_PARTS = 20_000  # of the JSON; each becomes an object of Python
 DEEPEST = 8
 LARGEST = 2**62
+LONGEST_METHOD = 4096  # characters of the expression that makes the method
 CARRY_TYPES = {"bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)), "float16", "float32", "float64"}
 RESULTS = {"Mean": ("mean", "standard_deviation"), "Quantiles": ("quantiles",), "Histogram": ("counts",)}
 SETTINGS = {"Mean": (), "Quantiles": ("levels",), "Histogram": ("edges",)}
@@ -107,7 +108,7 @@ def _flag(x: Any) -> bool:
 
 
 REQUIRED: dict[str, Callable[[Any], bool]] = {
-    "format": lambda x: _whole(x, 1), "grid": _grid, "method": _text, "engine": lambda x: _text(x) and x in ("xla", "native", "kernel"),
+    "format": lambda x: _whole(x, 1), "grid": _grid, "method": lambda x: _text(x) and len(x) <= LONGEST_METHOD, "engine": lambda x: _text(x) and x in ("xla", "native", "kernel"),
     "origin": lambda x: x is None or _text(x), "fingerprint": _text, "q_shape": _shape, "spread": lambda x: _text(x) and x in SPREADS,
     "members": _flag, "compensated": _flag, "carry": _list_of(_leaf), "versions": _table_of(_text),
     "seed": lambda x: x is None or (isinstance(x, int) and not isinstance(x, bool) and abs(x) < 2**64),
