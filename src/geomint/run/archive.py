@@ -48,9 +48,9 @@ import numpy as np
 from .. import methods
 from ..errors import ArchiveError
 from ..methods import Carry
-from .archive_checks import FORMAT, check_datasets, check_entries, checksum, parsed
+from .archive_checks import FORMAT, LONGEST_METHOD, check_datasets, check_entries, checksum, parsed
 from .grid import Grid
-from .hdf5_tables import Damaged, Dataset, Foreign, read_tables
+from .hdf5_tables import LONGEST_TEXT, Damaged, Dataset, Foreign, read_tables
 from .summary import taken_from
 from .trajectory import Checkpoint, Trajectory
 
@@ -316,7 +316,10 @@ def _make_file(path: Path, meta: dict[str, Any], one_row: dict[str, Any], fixed:
         _dataset(file, "rows_saved", (1,), np.int64)
         made = {name: Dataset(name, file[name].dtype, file[name].shape, file[name].id.get_offset() or 0) for name in (*one_row, *fixed, "checkpoint", "rows_saved")}
         total = checksum(meta, made, {name: np.ascontiguousarray(x).tobytes() for name, x in fixed.items()})
-        file.attrs["geomint"] = json.dumps({**meta, "checksum": total})
+        text = json.dumps({**meta, "checksum": total})
+        if len(text) > LONGEST_TEXT or len(str(meta.get("method"))) > LONGEST_METHOD or parsed(text)["checksum"] != total:
+            raise OSError("the description of its method or of its model is too long")
+        file.attrs["geomint"] = text
 
 
 def _open_part(path: Path) -> Writer:

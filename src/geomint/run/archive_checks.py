@@ -26,21 +26,22 @@ LONGEST_METHOD = 4096  # characters of the expression that makes the method
 CARRY_TYPES = {"bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)), "float16", "float32", "float64"}
 RESULTS = {"Mean": ("mean", "standard_deviation"), "Quantiles": ("quantiles",), "Histogram": ("counts",)}
 SETTINGS = {"Mean": (), "Quantiles": ("levels",), "Histogram": ("edges",)}
+ONCE = ("seeds", "kept", "start/q", "start/p")  # datasets that are written once; the settings of reductions are others
 SPREADS = ("one", "states", "states and params")
 
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+# A string, which is passed over (possessive quantifiers: others keep 60 bytes a character), or a mark of the structure.
+_STRUCTURE = re.compile(r'"(?:[^"\\]++|\\.)*+"|[][{},]')
 
 
 # --- the text ---------------------------------------------------------------------------------------------------------
 def parsed(text: str) -> dict[str, Any]:
     """The JSON as a dictionary, if it is one of a moderate size."""
-    structure, depth = re.sub(r"[^][{},]", "", _STRING.sub("", text)), 0
-    if len(structure) > MOST_PARTS:
-        raise Damaged(f"its JSON has more than {MOST_PARTS} parts")
-    for mark in structure:
-        depth += (mark in "[{") - (mark in "]}")
-        if depth > DEEPEST:
-            raise Damaged("its JSON is nested too deeply")
+    parts = depth = 0
+    for found in _STRUCTURE.finditer(text):
+        mark = found[0] if found.end() - found.start() == 1 else ""
+        parts, depth = parts + bool(mark), depth + (mark in ("[", "{")) - (mark in ("]", "}"))
+        if parts > MOST_PARTS or depth > DEEPEST:
+            raise Damaged(f"its JSON has more than {MOST_PARTS} parts, or is nested more than {DEEPEST} deep")
     try:
         found = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -167,6 +168,9 @@ def _of_run(meta: dict[str, Any], room: int, members: tuple[int, ...], slot_byte
     yield "rows_saved", "i", (1,)
     yield "t", "f", (room,)
     fixed = meta.get("fixed", [])
+    strange = [name for name in fixed if name not in ONCE and not name.startswith("reduced/")]
+    if strange or len(set(fixed)) < len(fixed):
+        raise Damaged(f"the entry 'fixed' of its JSON names {', '.join(strange)[:60] or 'something twice'}")
     yield from ((name, "biuf", (...,)) for name in fixed)
     if meta["seed"] is None:
         yield _written_once("seeds", fixed), "iu", members
@@ -193,7 +197,10 @@ def _of_reductions(meta: dict[str, Any], room: int, members: tuple[int, ...]) ->
     yield from ((_written_once(f"start/{name}", fixed), "f", (*members, *meta["q_shape"])) for name in ("q", "p"))
     yield "members_left", "i", (room,)
     for name, about in meta["reduce"].items():
-        yield from ((f"reduced/{name}/{result}", "if", (room, ...)) for result in (*RESULTS[about["kind"]], "members"))
+        results = [f"reduced/{name}/{result}" for result in (*RESULTS[about["kind"]], "members")]
+        if set(results) & set(fixed):
+            raise Damaged(f"rows of reduced/{name} are said to be written once")
+        yield from ((result, "if", (room, ...)) for result in results)
         yield from ((_written_once(f"reduced/{name}/{setting}", fixed), "f", (...,)) for setting in SETTINGS[about["kind"]])
 
 

@@ -179,8 +179,8 @@ class Reader:
                 kind, level, count = self.unpack("BBH", address + 4)
                 if kind != 0 or (above is not None and level >= above):
                     raise Damaged("the tree of a group is not in order")
-                pairs = self.unpack("QQ" * count, address + 32)  # each child is followed by a key
-                nodes += [(child, level) for child in pairs[0::2]]
+                pairs = np.frombuffer(self.bytes_at(address + 32, 16 * count), "<u8")  # each child is followed by a key
+                nodes += [(child, level) for child in pairs[0::2].tolist()]
             elif mark == b"SNOD" and above == 0:
                 _, _, count = self.unpack("BBH", address + 4)
                 for k in range(count):
