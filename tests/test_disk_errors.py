@@ -59,7 +59,9 @@ def line(*arguments) -> str:
 def test_a_folder_that_cannot_be_written(tmp_path):
     path = unwritable(tmp_path) / "run.h5"
     for go in (lambda: kepler(output=path), lambda: kepler().save(path)):
-        with pytest.raises(gm.ArchiveError, match=r"run\.h5 can't be written: (Permission denied|Operation not permitted)\.$") as caught:
+        with pytest.raises(
+            gm.ArchiveError, match=r"run\.h5 can't be written: (Permission denied|Operation not permitted)\.$"
+        ) as caught:
             go()
         assert caught.value.path == path
     assert "run.h5 can't be written: " in line("run", "kepler", "--dt", 0.01, "--t-end", 1, "-o", path)
@@ -89,7 +91,10 @@ def test_a_disk_that_fills_up_during_a_run_loses_nothing_that_was_saved(tmp_path
         patch.setattr(archive, "CHECKPOINT_SECONDS", 0.0)
         patch.setattr(loop, "_chunk", lambda grid, n, rows, budget: (grid.save_every, 10))
         disk_full_after(patch, 5000)
-        with pytest.raises(gm.ArchiveError, match=r"run\.h5 can't be written: No space left on device\. Everything up to the last checkpoint is kept: gm\.resume") as caught:
+        with pytest.raises(
+            gm.ArchiveError,
+            match=r"run\.h5 can't be written: No space left on device\. Everything up to the last checkpoint is kept: gm\.resume",
+        ) as caught:
             kepler(output=path)
     assert caught.value.path == path
     kept = gm.load(path)
@@ -126,7 +131,13 @@ def test_output_to_a_full_device_is_one_line(tmp_path):
     if not Path("/dev/full").exists():
         pytest.skip("there is no /dev/full here")
     with open("/dev/full", "w") as full:
-        done = subprocess.run([sys.executable, "-m", "geomint", "info", str(kepler().save(tmp_path / "run.h5"))], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "geomint", "info", str(kepler().save(tmp_path / "run.h5"))],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
     assert done.returncode == 2
     assert done.stderr.strip() == "No space left on device"
 
@@ -145,7 +156,7 @@ def test_a_small_file_system(tmp_path):
     assert "unfinished: `geomint resume` continues it" in done.stdout
 
 
-# --- what info promises -------------------------------------------------------------------------------------------------
+# --- what info promises ---------------------------------------------------------------------------------
 def unfinished(path: Path, step: int = 5) -> Path:
     """The archive of a run as if it had been stopped at a step."""
     contents = archive.read(path)

@@ -303,7 +303,10 @@ def info(file: Annotated[Path, typer.Argument(help="An archive.")]) -> None:
     held = archive.read(file)
     meta, grid = held.meta, Grid(*held.meta["grid"])
     reached = grid.t0 + held.step * grid.dt
-    state = "complete" if held.step >= grid.steps else f"unfinished: {_how_to_go_on(held)}" if held.sequence else "no checkpoint: it can't be continued"
+    if held.step >= grid.steps:
+        state = "complete"
+    else:
+        state = f"unfinished: {_how_to_go_on(held)}" if held.sequence else "no checkpoint: it can't be continued"
     facts = {
         "origin": meta["origin"] or "a system stated in Python (resume it with gm.resume(file, system=...))",
         "method": meta["method"],

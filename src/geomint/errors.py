@@ -16,7 +16,7 @@ class InputError(GeomintError, ValueError):
 
 
 class ArchiveError(GeomintError, OSError):
-    """A file can't be opened, continued or written, or belongs to another system; `path` is the file, where there is one."""
+    """A file can't be opened, continued or written, or belongs to another system; `path` is the file."""
 
     def __init__(self, message: str, path: Any = None):
         super().__init__(message)

@@ -42,7 +42,8 @@ class Model:
 
 _models: dict[str, Callable[..., Model]] = {}
 _systems: dict[str, Stated] = {}
-_most: contextvars.ContextVar[float] = contextvars.ContextVar("most", default=math.inf)  # the largest count that at_least accepts
+# The largest count that `at_least` accepts.
+_most: contextvars.ContextVar[float] = contextvars.ContextVar("most", default=math.inf)
 
 
 def model(make: Callable[P, Model]) -> Callable[P, Model]:

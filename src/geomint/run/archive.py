@@ -12,8 +12,8 @@ Layout:  /t  /q  /p  /energy  …            one row per saved point
          /rows_saved                       for other readers: how many rows count
          /reduced/<name>/mean  …           of ensembles that are reduced: results of reductions, likewise one row per saved point
          /start/q  /start/p  /kept  …      and what is written once (the attribute names them): all members at the start
-         attribute `geomint`               JSON: method, grid, fingerprint of the system, versions, and a checksum of all that is
-                                           written once (itself, the tables of HDF5, what is fixed)
+         attribute `geomint`               JSON: method, grid, fingerprint of the system, versions, and a checksum
+                                           of all that is written once (itself, the tables of HDF5, what is fixed)
 
 h5py makes the file; hdf5_tables reads it, and archive_checks checks it before anything is mapped.
 
@@ -58,6 +58,7 @@ _HEAD = struct.Struct("<QQQ")  # sequence, step, rows
 _CRC = struct.Struct("<I")
 _FLOCK = struct.Struct("hhqqi4x")  # Linux: type, whence, start, length, process
 CHECKPOINT_SECONDS = 0.5
+Tables = tuple[dict[str, Any], dict[str, "Column"], tuple[int, int], int, int]  # see _read_tables
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +115,7 @@ def _reason(error: OSError) -> str:
 
 @contextlib.contextmanager
 def _writing(path: Path, kept: str = "") -> Iterator[None]:
-    """Errors of the disk (no space, no permission, a quota) as an ArchiveError that names the file and says what is left."""
+    """Errors of the disk (no space, no permission, a quota) as an ArchiveError that names the file and what is kept."""
     try:
         yield
     except ArchiveError:
@@ -147,7 +148,8 @@ class Writer:
                 fcntl.lockf(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self.close()
-            raise ArchiveError(f"{self.path} is being written by another process, or by another run of this one; wait for it or stop it.", self.path) from None
+            busy = "is being written by another process, or by another run of this one; wait for it or stop it."
+            raise ArchiveError(f"{self.path} {busy}", self.path) from None
 
     def writing(self) -> contextlib.AbstractContextManager[None]:
         """Errors of the disk while rows or a checkpoint are written. The checkpoint before stays as it was."""
@@ -189,7 +191,8 @@ class Writer:
         with self.writing():
             os.fdatasync(self.file)
             _write(self.file, body + _CRC.pack(zlib.crc32(body)), self.slot_offset + (sequence % 2) * self.slot_bytes)
-            self.sequence = sequence  # only now: after an interrupt the same slot is written again, not the one that is whole
+            # Only now: after an interrupt the same slot is written again, not the one that is whole.
+            self.sequence = sequence
             _write(self.file, np.int64(self.rows).tobytes(), self.count_offset)
             os.fdatasync(self.file)
         self.last = time.monotonic()
@@ -200,7 +203,7 @@ class Writer:
         self.file = -1
 
     def abandon(self) -> None:
-        """Close, and remove the file where nothing was saved in it: it could not be continued, and would stand in the way."""
+        """Close, and remove the file where nothing was saved in it: it could not be continued."""
         self.close()
         if self.sequence == 0:
             with contextlib.suppress(OSError):
@@ -305,7 +308,9 @@ def _slot_bytes(carry: Carry) -> int:
     return _HEAD.size + sum(np.asarray(x).nbytes for x in jax.tree.leaves(carry)) + _CRC.size
 
 
-def _make_file(path: Path, meta: dict[str, Any], one_row: dict[str, Any], fixed: dict[str, Any], saves: int, slot_bytes: int) -> None:
+def _make_file(
+    path: Path, meta: dict[str, Any], one_row: dict[str, Any], fixed: dict[str, Any], saves: int, slot_bytes: int
+) -> None:
     """All datasets at their final size, and last the JSON with the checksum of them."""
     with h5py.File(path, "w", libver="earliest") as file:
         for name, x in one_row.items():
@@ -314,10 +319,12 @@ def _make_file(path: Path, meta: dict[str, Any], one_row: dict[str, Any], fixed:
             file.create_dataset(name, data=x)
         _dataset(file, "checkpoint", (2, slot_bytes), np.uint8)
         _dataset(file, "rows_saved", (1,), np.int64)
-        made = {name: Dataset(name, file[name].dtype, file[name].shape, file[name].id.get_offset() or 0) for name in (*one_row, *fixed, "checkpoint", "rows_saved")}
+        table = lambda name, held: Dataset(name, held.dtype, held.shape, held.id.get_offset() or 0)
+        made = {name: table(name, file[name]) for name in (*one_row, *fixed, "checkpoint", "rows_saved")}
         total = checksum(meta, made, {name: np.ascontiguousarray(x).tobytes() for name, x in fixed.items()})
         text = json.dumps({**meta, "checksum": total})
-        if len(text) > LONGEST_TEXT or len(str(meta.get("method"))) > LONGEST_METHOD or parsed(text)["checksum"] != total:
+        long = len(text) > LONGEST_TEXT or len(str(meta.get("method"))) > LONGEST_METHOD
+        if long or parsed(text)["checksum"] != total:
             raise OSError("the description of its method or of its model is too long")
         file.attrs["geomint"] = text
 
@@ -327,9 +334,9 @@ def _open_part(path: Path) -> Writer:
     return Writer(path, meta, columns, slots, count, rows=0, sequence=0)
 
 
-def _read_tables(path: Path) -> tuple[dict[str, Any], dict[str, Column], tuple[int, int], int, int]:
-    """What the tables know of an archive that this run has made: the JSON, the columns, the checkpoint slots, where the count stands, how
-    many rows there is room for."""
+def _read_tables(path: Path) -> Tables:
+    """What the tables know of an archive that this run has made: the JSON, the columns, the checkpoint slots, where
+    the count stands, how many rows there is room for."""
     with _reading(path):
         return _columns(*_opened(path))
 
@@ -346,7 +353,8 @@ def _reading(path: Path) -> Iterator[None]:
         raise
     except (OSError, ValueError) as error:  # Damaged is one
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise ArchiveError(f"{path} can't be read as an archive: it is truncated, damaged, or no HDF5 file ({why}).", path) from None
+        what = "can't be read as an archive: it is truncated, damaged, or no HDF5 file"
+        raise ArchiveError(f"{path} {what} ({why}).", path) from None
 
 
 def _opened(path: Path) -> tuple[dict[str, Any], dict[str, Dataset]]:
@@ -361,7 +369,7 @@ def _opened(path: Path) -> tuple[dict[str, Any], dict[str, Dataset]]:
     return meta, datasets
 
 
-def _columns(meta: dict[str, Any], datasets: dict[str, Dataset]) -> tuple[dict[str, Any], dict[str, Column], tuple[int, int], int, int]:
+def _columns(meta: dict[str, Any], datasets: dict[str, Dataset]) -> Tables:
     columns = {name: Column.of(held) for name, held in datasets.items() if name not in meta["fixed"]}
     slots, count = columns.pop("checkpoint"), columns.pop("rows_saved")
     return meta, columns, (slots.offset, slots.row_bytes), count.offset, columns["t"].room
@@ -376,9 +384,10 @@ def _fixed(file: BinaryIO, meta: dict[str, Any], datasets: dict[str, Dataset]) -
         found[name] = file.read(held.nbytes)
     if meta["format"] > 1 and meta.get("checksum") != checksum(meta, datasets, found):
         raise Damaged("its description or its tables were changed after it was made")
-    once = {name: np.frombuffer(data, datasets[name].dtype).reshape(datasets[name].shape) for name, data in found.items()}
+    shaped = lambda data, held: np.frombuffer(data, held.dtype).reshape(held.shape)
+    once = {name: shaped(data, datasets[name]) for name, data in found.items()}
     kept, start = once.get("kept", ()), once.get("start/q", ())
-    if "reduce" in meta and len(kept) and not (0 <= np.min(kept) and np.max(kept) < len(start)):
+    if "reduce" in meta and len(kept) and not (np.min(kept) >= 0 and np.max(kept) < len(start)):
         raise Damaged("it keeps members that it does not have")
     return once
 
@@ -457,7 +466,9 @@ def read(path: str | Path) -> Contents:
         return Contents(path, meta, columns, slots, count, room, sequence, step, rows, _leaves(meta, body), once)
 
 
-def _slot(file: BinaryIO, slots: tuple[int, int], k: int, meta: dict[str, Any], room: int) -> tuple[int, int, int, bytes] | None:
+def _slot(
+    file: BinaryIO, slots: tuple[int, int], k: int, meta: dict[str, Any], room: int
+) -> tuple[int, int, int, bytes] | None:
     """Sequence, step, rows and carry of a checkpoint slot; None where it is empty, torn, or says what can't be."""
     file.seek(slots[0] + k * slots[1])
     slot = file.read(slots[1])
@@ -512,9 +523,9 @@ def trajectory(contents: Contents, system: Any = None, checkpoint: Checkpoint | 
     if meta["members"]:
         columns = jax.tree.map(lambda x: np.moveaxis(x, 0, 1), columns)
     return Trajectory(
-        system, method_of(contents), Grid(*meta["grid"]), t, columns, members=meta["members"], spread=meta["spread"], seed=contents.seed,
-        compensated=meta["compensated"], engine=meta["engine"], checkpoint=checkpoint, records=records_of(contents, checkpoint),
-        path=contents.path, summary=summary,
+        system, method_of(contents), Grid(*meta["grid"]), t, columns, members=meta["members"], spread=meta["spread"],
+        seed=contents.seed, compensated=meta["compensated"], engine=meta["engine"], checkpoint=checkpoint,
+        records=records_of(contents, checkpoint), path=contents.path, summary=summary,
     )  # fmt: skip
 
 
@@ -523,7 +534,8 @@ def method_of(contents: Contents) -> methods.Method:
     try:
         return methods.named(contents.meta["method"])
     except Exception as error:  # whatever an expression from a file leads to
-        raise ArchiveError(f"{contents.path}: its method {contents.meta['method']!r:.100} is not one of this geomint ({str(error)[:200]}).", contents.path) from None
+        what = f"its method {contents.meta['method']!r:.100} is not one of this geomint ({str(error)[:200]})"
+        raise ArchiveError(f"{contents.path}: {what}.", contents.path) from None
 
 
 def records_of(contents: Contents, checkpoint: Checkpoint | None) -> np.ndarray | None:

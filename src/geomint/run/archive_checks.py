@@ -1,7 +1,7 @@
-"""What an archive says of itself, checked before it is used: the JSON of its attribute, and the datasets that must go with it.
+"""What an archive says of itself, checked before it is used: the JSON of its attribute, and the datasets that go with it.
 
-A file may come from anywhere. After these checks every value has the type and the range that `archive.create` writes, and the arrays
-have the shapes that the run asks for; a file that fails one is refused as damaged.
+A file may come from anywhere. After these checks every value has the type and the range that `archive.create` writes,
+and the arrays have the shapes that the run asks for; a file that fails one is refused as damaged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,13 @@ MOST_PARTS = 20_000  # of the JSON; each becomes an object of Python
 DEEPEST = 8
 LARGEST = 2**62
 LONGEST_METHOD = 4096  # characters of the expression that makes the method
-CARRY_TYPES = {"bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)), "float16", "float32", "float64"}
+CARRY_TYPES = {
+    "bool",
+    *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
+    "float16",
+    "float32",
+    "float64",
+}
 RESULTS = {"Mean": ("mean", "standard_deviation"), "Quantiles": ("quantiles",), "Histogram": ("counts",)}
 SETTINGS = {"Mean": (), "Quantiles": ("levels",), "Histogram": ("edges",)}
 ONCE = ("seeds", "kept", "start/q", "start/p")  # datasets that are written once; the settings of reductions are others
@@ -33,7 +39,7 @@ SPREADS = ("one", "states", "states and params")
 _STRUCTURE = re.compile(r'"(?:[^"\\]++|\\.)*+"|[][{},]')
 
 
-# --- the text ---------------------------------------------------------------------------------------------------------
+# --- the text -------------------------------------------------------------------------------------------
 def parsed(text: str) -> dict[str, Any]:
     """The JSON as a dictionary, if it is one of a moderate size."""
     parts = depth = 0
@@ -65,7 +71,7 @@ def checksum(meta: Mapping[str, Any], datasets: Mapping[str, Dataset], fixed: Ma
     return total
 
 
-# --- its entries ------------------------------------------------------------------------------------------------------
+# --- its entries ----------------------------------------------------------------------------------------
 def _whole(x: Any, least: int = 0) -> bool:
     return isinstance(x, int) and not isinstance(x, bool) and least <= x < LARGEST
 
@@ -84,7 +90,15 @@ def _shape(x: Any) -> bool:
 
 def _grid(x: Any) -> bool:
     """[t0, dt, steps, save_every], with an end that is a number."""
-    good = isinstance(x, list) and len(x) == 4 and _real(x[0]) and _real(x[1]) and x[1] > 0 and _whole(x[2]) and _whole(x[3], 1)
+    good = (
+        isinstance(x, list)
+        and len(x) == 4
+        and _real(x[0])
+        and _real(x[1])
+        and x[1] > 0
+        and _whole(x[2])
+        and _whole(x[3], 1)
+    )
     return good and math.isfinite(x[0] + x[1] * x[2])
 
 
@@ -93,7 +107,13 @@ def _leaf(x: Any) -> bool:
 
 
 def _reduction(x: Any) -> bool:
-    return isinstance(x, dict) and _text(x.get("kind")) and x["kind"] in RESULTS and "of" in x and (x["of"] is None or _text(x["of"]))
+    return (
+        isinstance(x, dict)
+        and _text(x.get("kind"))
+        and x["kind"] in RESULTS
+        and "of" in x
+        and (x["of"] is None or _text(x["of"]))
+    )
 
 
 def _list_of(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
@@ -109,14 +129,27 @@ def _flag(x: Any) -> bool:
 
 
 REQUIRED: dict[str, Callable[[Any], bool]] = {
-    "format": lambda x: _whole(x, 1), "grid": _grid, "method": lambda x: _text(x) and len(x) <= LONGEST_METHOD, "engine": lambda x: _text(x) and x in ("xla", "native", "kernel"),
-    "origin": lambda x: x is None or _text(x), "fingerprint": _text, "q_shape": _shape, "spread": lambda x: _text(x) and x in SPREADS,
-    "members": _flag, "compensated": _flag, "carry": _list_of(_leaf), "versions": _table_of(_text),
+    "format": lambda x: _whole(x, 1),
+    "grid": _grid,
+    "method": lambda x: _text(x) and len(x) <= LONGEST_METHOD,
+    "engine": lambda x: _text(x) and x in ("xla", "native", "kernel"),
+    "origin": lambda x: x is None or _text(x),
+    "fingerprint": _text,
+    "q_shape": _shape,
+    "spread": lambda x: _text(x) and x in SPREADS,
+    "members": _flag,
+    "compensated": _flag,
+    "carry": _list_of(_leaf),
+    "versions": _table_of(_text),
     "seed": lambda x: x is None or (isinstance(x, int) and not isinstance(x, bool) and abs(x) < 2**64),
-}  # fmt: skip
+}
 OPTIONAL: dict[str, Callable[[Any], bool]] = {
-    "complete_name": _flag, "tile": lambda x: _whole(x, 1), "fixed": _list_of(_text), "reduce": _table_of(_reduction), "checksum": _whole,
-}  # fmt: skip
+    "complete_name": _flag,
+    "tile": lambda x: _whole(x, 1),
+    "fixed": _list_of(_text),
+    "reduce": _table_of(_reduction),
+    "checksum": _whole,
+}
 
 
 def check_entries(meta: dict[str, Any]) -> None:
@@ -127,23 +160,36 @@ def check_entries(meta: dict[str, Any]) -> None:
     missing = [name for name in REQUIRED if name not in meta]
     if missing:
         raise Damaged(f"its JSON lacks {', '.join(missing)}")
-    if meta["members"] != (meta["spread"] != "one") or (meta["seed"] is None and not meta["members"]) or ("reduce" in meta and not meta["members"]):
+    if (
+        meta["members"] != (meta["spread"] != "one")
+        or (meta["seed"] is None and not meta["members"])
+        or ("reduce" in meta and not meta["members"])
+    ):
         raise Damaged("its JSON does not say whether it is an ensemble")
 
 
-# --- the datasets that go with it ---------------------------------------------------------------------------------------
-Expected = Iterator[tuple[str, str, tuple[Any, ...]]]  # name, kinds of numbers, shape; an ellipsis stands for any further axes
+# --- the datasets that go with it -----------------------------------------------------------------------
+Expected = Iterator[
+    tuple[str, str, tuple[Any, ...]]
+]  # name, kinds of numbers, shape; an ellipsis stands for any further axes
 
 
 def check_datasets(meta: dict[str, Any], datasets: Mapping[str, Dataset], slot_bytes: int) -> None:
-    """All datasets that the run needs are there, with the shapes that follow from the JSON. slot_bytes: of the head and the checksum."""
+    """All datasets that the run needs are there, with the shapes that follow from the JSON.
+
+    slot_bytes: of the head and the checksum of a checkpoint slot.
+    """
     if "t" not in datasets or len(datasets["t"].shape) != 1:
         raise Damaged("it has no times t")
     room = datasets["t"].shape[0]
     if room < meta["grid"][2] // meta["grid"][3] + 1:
         raise Damaged(f"it has room for {room} rows, fewer than its run saves")
     members = _members(meta) if meta["members"] else ()
-    expected = itertools.chain(_of_run(meta, room, members, slot_bytes), _of_rows(meta, datasets, room, members), _of_reductions(meta, room, members))
+    expected = itertools.chain(
+        _of_run(meta, room, members, slot_bytes),
+        _of_rows(meta, datasets, room, members),
+        _of_reductions(meta, room, members),
+    )
     for name, kinds, shape in expected:
         held = datasets.get(name)
         if held is None:
@@ -171,7 +217,7 @@ def _of_run(meta: dict[str, Any], room: int, members: tuple[int, ...], slot_byte
     strange = [name for name in fixed if name not in ONCE and not name.startswith("reduced/")]
     if strange or len(set(fixed)) < len(fixed):
         raise Damaged(f"the entry 'fixed' of its JSON names {', '.join(strange)[:60] or 'something twice'}")
-    yield from ((name, "biuf", (...,)) for name in fixed)
+    yield from ((name, "iuf", (...,)) for name in fixed)
     if meta["seed"] is None:
         yield _written_once("seeds", fixed), "iu", members
 
@@ -184,7 +230,10 @@ def _of_rows(meta: dict[str, Any], datasets: Mapping[str, Dataset], room: int, m
         yield from ((name, "f", (room, *rows, *meta["q_shape"])) for name in ("q", "p"))
         yield "energy", "f", (room, *rows)
     others = datasets.keys() - {"t", "checkpoint", "rows_saved", "members_left", *meta.get("fixed", [])}
-    yield from ((name, "biuf", (room, ...) if reduced and name.startswith("reduced/") else (room, *rows, ...)) for name in sorted(others))
+    yield from (
+        (name, "iuf", (room, ...) if reduced and name.startswith("reduced/") else (room, *rows, ...))
+        for name in sorted(others)
+    )
 
 
 def _of_reductions(meta: dict[str, Any], room: int, members: tuple[int, ...]) -> Expected:
@@ -201,7 +250,9 @@ def _of_reductions(meta: dict[str, Any], room: int, members: tuple[int, ...]) ->
         if set(results) & set(fixed):
             raise Damaged(f"rows of reduced/{name} are said to be written once")
         yield from ((result, "if", (room, ...)) for result in results)
-        yield from ((_written_once(f"reduced/{name}/{setting}", fixed), "f", (...,)) for setting in SETTINGS[about["kind"]])
+        yield from (
+            (_written_once(f"reduced/{name}/{setting}", fixed), "f", (...,)) for setting in SETTINGS[about["kind"]]
+        )
 
 
 def _written_once(name: str, fixed: list[str]) -> str:

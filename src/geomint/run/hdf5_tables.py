@@ -1,11 +1,12 @@
-"""Reads the tables of an archive: which datasets an HDF5 file has, of which type and shape, and where their bytes begin.
+"""Reads the tables of an archive: which datasets an HDF5 file has, their types and shapes, and where their bytes begin.
 
-h5py writes archives, but this module reads them. The HDF5 library is a large C program that trusts what a file says of itself: a
-damaged or crafted file can crash it, make it allocate any amount of memory, or make it hand out bytes of the file as pointers (object
-references, variable-length strings). geomint writes a small part of the format (`libver="earliest"`), and this reader knows that part
-only: groups with symbol tables, contiguous datasets of numbers, and one attribute of text. Everything else (other types, chunks, filters,
-external files, soft and external links, shared messages) is refused. It checks every address against the size of the file, visits
-every table once, and reads no more than the tables.
+h5py writes archives, but this module reads them. The HDF5 library is a large C program that trusts what a file says of
+itself: a damaged or crafted file can crash it, make it allocate any amount of memory, or make it hand out bytes of the
+file as pointers (object references, variable-length strings). geomint writes a small part of the format
+(`libver="earliest"`), and this reader knows that part only: groups with symbol tables, contiguous datasets of numbers,
+and one attribute of text. Everything else (other types, chunks, filters, external files, soft and external links,
+shared messages) is refused. It checks every address against the size of the file, visits every table once, and reads no
+more than the tables.
 
 The format: https://support.hdfgroup.org/documentation/hdf5/latest/_f_m_t11.html
 """
@@ -62,15 +63,14 @@ class Dataset:
 
 
 def _number_types() -> dict[bytes, np.dtype]:
-    """The datatype messages of little-endian numbers, and of numpy's bool as h5py states it (an enumeration of FALSE and TRUE)."""
+    """The datatype messages of little-endian integers and of float32 and float64; geomint writes no others."""
     table = {}
     for size in (1, 2, 4, 8):
         for sign, letter in ((8, "i"), (0, "u")):
             table[struct.pack("<BBBBIHH", 0x10, sign, 0, 0, size, 0, 8 * size)] = np.dtype(f"<{letter}{size}")
-    for size, exponent, mantissa in ((2, 5, 10), (4, 8, 23), (8, 11, 52)):
+    for size, exponent, mantissa in ((4, 8, 23), (8, 11, 52)):
         parts = (size, 0, 8 * size, mantissa, exponent, 0, mantissa, 2 ** (exponent - 1) - 1)
         table[struct.pack("<BBBBIHHBBBBI", 0x11, 0x20, 8 * size - 1, 0, *parts)] = np.dtype(f"<f{size}")
-    table[b"\x18\x02\0\0\1\0\0\0" + b"\x10\x08\0\0\1\0\0\0\0\0\x08\0" + b"FALSE\0\0\0TRUE\0\0\0\0" + b"\0\1"] = np.dtype(bool)
     return table
 
 
@@ -98,7 +98,7 @@ class Reader:
         return struct.unpack(form, self.bytes_at(address, struct.calcsize(form)))
 
     def enter(self, address: int) -> None:
-        """Every table is read once: a second visit means that tables point at each other in a circle, or share parts."""
+        """Every table is read once: a second visit means that tables form a circle or share parts."""
         if address in self.seen:
             raise Damaged(f"two tables share the byte {address}")
         self.seen.add(address)
@@ -132,7 +132,9 @@ class Reader:
             block = self.bytes_at(at, size)
             for kind, flags, data in _split(block):
                 if flags & SHARED or kind in REFUSED:
-                    raise Foreign(f"an object has {REFUSED.get(kind, 'a shared message')}, which geomint does not write")
+                    raise Foreign(
+                        f"an object has {REFUSED.get(kind, 'a shared message')}, which geomint does not write"
+                    )
                 if kind == CONTINUATION:
                     blocks.append(_unpacked("QQ", data))
                     self.enter(blocks[-1][0])
@@ -213,11 +215,15 @@ class Reader:
         if (layout, kind) != (3, 1):
             raise Foreign(f"{name} is not stored in one piece")
         known = [(form, dtype) for form, dtype in NUMBER_TYPES.items() if messages[DATATYPE].startswith(form)]
-        if not known or len(messages[DATATYPE]) - len(known[0][0]) > 7:  # a message is filled up to a multiple of 8 bytes
+        if (
+            not known or len(messages[DATATYPE]) - len(known[0][0]) > 7
+        ):  # a message is filled up to a multiple of 8 bytes
             raise Foreign(f"{name} is not an array of numbers of a type that geomint writes")
         found = Dataset(name, known[0][1], _shape(name, messages[DATASPACE]), offset)
         if stored != found.nbytes or found.dtype.itemsize * math.prod(max(n, 1) for n in found.shape) > self.size:
-            raise Damaged(f"{name} has the shape {found.shape}, which its {stored} bytes in a file of {self.size} do not hold")
+            raise Damaged(
+                f"{name} has the shape {found.shape}, which its {stored} bytes in a file of {self.size} do not hold"
+            )
         if found.nbytes and offset + found.nbytes > self.size:
             raise Damaged(f"{name} ends at byte {offset + found.nbytes} of {self.size}")
         return found if found.nbytes else dataclasses.replace(found, offset=0)
@@ -225,7 +231,9 @@ class Reader:
     def attribute(self, data: bytes) -> dict[str, str]:
         """A text of variable length. It stands in a global heap, to which the attribute points."""
         version, _, name_size, type_size, space_size = _unpacked("BBHHH", data)
-        pad = (lambda n: -(-n // 8) * 8) if version == 1 else (lambda n: n)  # the first version fills up to multiples of 8 bytes
+        pad = (
+            (lambda n: -(-n // 8) * 8) if version == 1 else (lambda n: n)
+        )  # the first version fills up to multiples of 8 bytes
         at = 9 if version == 3 else 8
         name, at = data[at : at + name_size].rstrip(b"\0").decode("utf8", "replace"), at + pad(name_size)
         datatype, at = data[at : at + type_size], at + pad(type_size)

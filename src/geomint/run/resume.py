@@ -46,8 +46,8 @@ def load(path: str | Path, system: Stated | None = None) -> Trajectory:
 
 
 class Archived(Trajectory):
-    """A run on disk. Loading it only maps the file. Its system (of gm.models), its checkpoint and its events are made when they are first
-    used, since the expression of a model in a file says nothing of the time and memory that it takes."""
+    """A run on disk. Loading it only maps the file. Its system (of gm.models), its checkpoint and its events are made
+    when they are first used, since the expression of a model in a file says nothing of the time and memory it takes."""
 
     def __init__(self, contents: archive.Contents, system: Stated | None):
         self.__dict__.update(archive.trajectory(contents, system).__dict__)
@@ -122,21 +122,32 @@ def _continued(contents: archive.Contents, system: Stated | None, t_end: float |
     return drive(runner, carry, times, sink, progress, about, start=contents.step, team=team)
 
 
-def _set_up(contents: archive.Contents, times: Grid, system: Stated | None, method: methods.Method | None, reduce: Any, devices: Any, team: Alone) -> tuple[Stated, Any, Any, int | None]:
-    """All that a run needs to go on: its system, the engine, the carry and the number of events; or an error that says what is missing."""
+def _set_up(
+    contents: archive.Contents, times: Grid, system: Stated | None, method: methods.Method | None, reduce: Any,
+    devices: Any, team: Alone,
+) -> tuple[Stated, Any, Any, int | None]:  # fmt: skip
+    """All that a run needs to go on: its system, the engine, the carry and the number of events; or an error that says
+    what is missing."""
     path, meta = contents.path, contents.meta
     system = _origin(contents) if system is None else system
     if system is None:
-        made = "this run is not of a model of geomint" if meta["origin"] is None else f"{meta['origin']:.100} is not the system of this run here"
+        made = "this run is not of a model of geomint"
+        if meta["origin"] is not None:
+            made = f"{meta['origin']:.100} is not the system of this run here"
         raise InputError(f"{path}: {made}; state its system again: gm.resume({str(path)!r}, system=system).")
     _check_match(contents, system)
     if contents.sequence == 0:
-        raise ArchiveError(f"{path} holds no checkpoint: the run was stopped before its first. Remove the file and start again.", path)
+        none = "holds no checkpoint: the run was stopped before its first. Remove the file and start again."
+        raise ArchiveError(f"{path} {none}", path)
     if method is None and not meta.get("complete_name", True):
-        raise InputError(f"{path}: {meta['method']} was given functions (inside=...), which an archive can't hold; give it again: gm.resume(..., method=method).")
+        held = f"{meta['method']} was given functions (inside=...), which an archive can't hold"
+        raise InputError(f"{path}: {held}; give it again: gm.resume(..., method=method).")
     if method is not None and method.name != meta["method"]:
         raise InputError(f"{path} was run with {meta['method']}, not with {method.name}.")
-    reductions = again(path, meta["reduce"], contents.fixed(), reduce, system, tuple(meta["q_shape"]), meta["spread"]) if "reduce" in meta else None
+    reductions = None
+    if "reduce" in meta:
+        of_run = system, tuple(meta["q_shape"]), meta["spread"]
+        reductions = again(path, meta["reduce"], contents.fixed(), reduce, *of_run)
     runner, carry = _template_filled(contents, system, times, method, devices, reductions, team)
     events = int(runner.method.events(carry)) if runner.logs else None
     if events is not None:
@@ -155,7 +166,7 @@ def obstacle(contents: archive.Contents) -> str | None:
 
 
 def _origin(contents: archive.Contents) -> Stated | None:
-    """The system of a run of gm.models, made again from its expression; None where that does not give the system that was run."""
+    """The system of a run of gm.models, made again from its expression; None where that gives another system."""
     if contents.meta["origin"] is None:
         return None
     from ..models import named  # the rooms below know this one, so it can't be imported above
@@ -193,10 +204,14 @@ def _template_filled(contents: archive.Contents, system: Stated, times: Grid | N
     except (GeomintError, MemoryError):
         raise
     except Exception as error:  # of a file whose description fits no run
-        raise ArchiveError(f"{contents.path}: its run can't be set up again ({type(error).__name__}: {str(error)[:200]}).", contents.path) from error
+        why = f"{type(error).__name__}: {str(error)[:200]}"
+        raise ArchiveError(f"{contents.path}: its run can't be set up again ({why}).", contents.path) from error
 
 
-def _begun(contents: archive.Contents, system: Stated, times: Grid, method: methods.Method | None, devices: Any, reductions: Any, team: Alone) -> Any:
+def _begun(
+    contents: archive.Contents, system: Stated, times: Grid, method: methods.Method | None, devices: Any,
+    reductions: Any, team: Alone,
+) -> Any:  # fmt: skip
     meta = contents.meta
     clock = Clock.of(times.t0, times.dt)
     held = contents.fixed()
