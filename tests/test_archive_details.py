@@ -80,6 +80,17 @@ def test_a_dataset_beyond_the_end_is_noticed(path):
         archive.read(path)
 
 
+@pytest.mark.parametrize("name", ["p", "checkpoint", "rows_saved", None])
+def test_datasets_that_overlap_are_refused(path, name):
+    """Each other, or the tables of the file: what is written to one would change the other."""
+    data, datasets = path.read_bytes(), read_tables(path)[1]
+    layout = data.index(b"\x03\x01" + datasets["q"].offset.to_bytes(8, "little")) + 2
+    offset = 96 if name is None else datasets[name].offset
+    path.write_bytes(data[:layout] + offset.to_bytes(8, "little") + data[layout + 8 :])
+    with pytest.raises(Damaged, match="overlap"):
+        read_tables(path)
+
+
 def test_addresses_are_checked_against_the_size_of_the_file(path):
     with path.open("rb") as file:
         reader = Reader(file.fileno())
