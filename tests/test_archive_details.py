@@ -9,12 +9,14 @@ import shutil
 import time
 from types import SimpleNamespace
 
+import h5py
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import geomint as gm
 from geomint.run import archive, sinks
+from geomint.run.archive_checks import parsed
 from geomint.run.fingerprint import fingerprint
 from geomint.run.grid import Grid, grid
 from geomint.run.hdf5_tables import Damaged, Reader, read_tables
@@ -97,6 +99,37 @@ def test_addresses_are_checked_against_the_size_of_the_file(path):
         assert reader.bytes_at(reader.size - 4, 4) == path.read_bytes()[-4:]
         with pytest.raises(Damaged, match=f"byte {reader.size + 1} of"):
             reader.bytes_at(reader.size - 4, 5)
+
+
+ODD = {
+    "is not stored in one piece": lambda f: f.create_dataset("x", (4,), "f8", chunks=(4,)),
+    "is neither a group nor a dataset|is not an array of numbers": lambda f: f.create_dataset("x", (4,), "c16"),
+    "filters": lambda f: f.create_dataset("x", (4,), "f8", compression="gzip"),
+    "external storage": lambda f: f.create_dataset("x", (4,), "f8", external=[("outside.raw", 0, 32)]),
+    "a soft link": lambda f: f.__setitem__("x", h5py.SoftLink("/y")),
+    "two tables share": lambda f: f.__setitem__("x", f["/"]),
+    "ends at byte|do not hold": lambda f: f.create_dataset("x", (4,), "f8"),  # never written: it has no place
+    "has a message of kind 12": lambda f: f.create_dataset("x", data=np.ones(4)).attrs.__setitem__("a", "b"),
+}
+
+
+@pytest.mark.parametrize("message", ODD)
+def test_what_geomint_does_not_write_is_refused_for_what_it_is(tmp_path, message):
+    with h5py.File(tmp_path / "odd.h5", "w", libver="earliest") as file:
+        file.create_dataset("y", data=np.ones(3))
+        ODD[message](file)
+    with pytest.raises(Damaged, match=message):
+        read_tables(tmp_path / "odd.h5")
+
+
+def test_json_of_a_file_is_limited_in_depth_and_size():
+    deep = lambda n: '{"a": ' + "[" * n + "]" * n + ', "[[[[[[[[[[": "\\"[[[[[[[[[["}'
+    assert list(parsed(deep(7))) == ["a", "[[[[[[[[[["]
+    many = "[" + ",".join(["1"] * 19_000) + "]"
+    assert len(parsed(f'{{"a": {many}}}')["a"]) == 19_000
+    for text in (deep(8), f'{{"a": [{many}, {many}]}}'):
+        with pytest.raises(Damaged, match="nested more than 8 deep"):
+            parsed(text)
 
 
 # --- the lock -------------------------------------------------------------------------------------------
