@@ -230,6 +230,17 @@ def test_a_slot_with_one_wrong_bit_does_not_count(path, at):
     assert archive.read(path).sequence == 0
 
 
+@pytest.mark.parametrize(("rows", "step"), [(2, 3), (SAVES + 1, 3), (SAVES, SAVES)])
+def test_a_slot_that_says_what_cannot_be_does_not_count(path, rows, step):
+    """Fewer rows than saves up to its step, more rows than there is room for, a step beyond the end."""
+    held = archive.read(path)
+    writer = held.writer()
+    writer.rows = rows
+    writer.checkpoint(CARRY, step, force=True)
+    writer.close()
+    assert archive.read(path).sequence == held.sequence  # the one before
+
+
 def test_the_newest_intact_slot_counts(path):
     writer = archive.read(path).writer()
     for k in (5, 6, 7):
