@@ -355,6 +355,9 @@ def test_every_number_and_operation_of_a_system_enters_its_fingerprint():
     ]
     prints = [fingerprint(system, (2, 3)) for system in systems]
     assert len(set(prints)) == len(prints)
+    each = lambda k: gm.System(lambda q, k: k * jnp.sum(q**2), params=np.array(k))  # of three members, of which one is traced
+    own = [fingerprint(each(k), (2, 3), "states and params") for k in ([1.0, 2.0, 3.0], [1.0, 2.0, 3.5], [1.0, 2.0, 3.0])]
+    assert own[0] == own[2] != own[1]
     assert fingerprint(closed(weights.copy()), (2, 3)) == prints[0]
     assert fingerprint(scanned(weights.copy()), (2, 3)) == prints[3]
 
