@@ -366,6 +366,7 @@ def test_every_number_and_operation_of_a_system_enters_its_fingerprint():
 def test_a_grid_takes_whole_steps_only():
     assert grid(0.1, 0.3).steps == 3  # 0.3/0.1 is not 3 in floating point
     assert grid(1e-3, 1e6 + 1.0, 1e6).steps == 1000
+    assert grid(1e-3, 1e9 + 0.7, 1e9).steps == 700  # a unit in the last place of t_end is 1e-4 steps
     assert Grid(2.0, 0.5, 6, 3).saves == 3
     assert np.array_equal(Grid(2.0, 0.5, 12, 3).times(1, 2), [3.5, 5.0])
     assert np.array_equal(Grid(2.0, 0.5, 12, 3).times(3), [6.5, 8.0])
@@ -378,6 +379,8 @@ def test_a_grid_takes_whole_steps_only():
         match=r"save_every = 4 does not divide the 10 steps of the run\. Nearest that do: 2 or 5; or t_end = 8 or 12\.",
     ):
         grid(1.0, 10, save_every=4)
+    with pytest.raises(gm.InputError, match=r"Nearest that do: 5 or 10;"):
+        grid(1.0, 10, save_every=6)
     with pytest.raises(gm.InputError, match=r"Nearest that fit: t_end = 0\.9 or 1\.2; or dt = 0\.25 or 0\.33"):
         grid(0.3, 1.0)
     assert grid(1.0, 5.0, 5.0).steps == 0
@@ -424,6 +427,17 @@ def test_reductions_of_several_tiles_are_those_of_numpy(members):
     edges = np.unique([*np.sort(x[:, 0])[[0, -1]], 4.0, 5.0, 6.0])  # two values lie on the outermost edges
     counts = tiled(x, well, Histogram("q", edges))["counts"][0]
     np.testing.assert_array_equal(counts.T, [np.histogram(counted[:, k], edges)[0] for k in (0, 1)])
+
+
+def test_quantiles_are_exact_at_both_ends_of_an_interval():
+    """Between numbers of very different size, where lower + share (upper − lower) loses the digits of the upper one."""
+    x, levels = np.array([[-1e17], [3.3]]), (0.25, 0.75, 0.987, 1.0)
+    found = tiled(x, np.ones(2, bool), Quantiles("q", levels))["quantiles"][0]
+    np.testing.assert_array_equal(found, np.quantile(x, levels, axis=0))
+    chance = np.random.default_rng(0)
+    x, levels = chance.normal(size=(50, 7)) * 10.0 ** chance.integers(-8, 8, (50, 7)), tuple(chance.random(200))
+    found = tiled(x, np.ones(50, bool), Quantiles("q", levels))["quantiles"][0]
+    np.testing.assert_array_equal(found, np.quantile(x, levels, axis=0))
 
 
 def test_reductions_of_no_member_are_not_numbers():
