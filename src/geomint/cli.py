@@ -75,6 +75,11 @@ class _Commands(typer.core.TyperGroup):
         except GeomintError as error:
             _complain(str(error))
             raise typer.Exit(2) from None
+        except OSError as error:
+            if isinstance(error, BrokenPipeError) or error.strerror is None:
+                raise
+            _complain(f"{error.filename}: {error.strerror}" if error.filename else error.strerror)
+            raise typer.Exit(2) from None
 
 
 def _facts(title: str, facts: dict[str, Any]) -> None:
@@ -83,8 +88,13 @@ def _facts(title: str, facts: dict[str, Any]) -> None:
     table.add_column(no_wrap=True, style="cyan")
     table.add_column(overflow="fold")
     for name, fact in facts.items():
-        table.add_row(Text(name), Text(str(fact)))
+        table.add_row(Text(_visible(name)), Text(_visible(str(fact))))
     _console().print(table)
+
+
+def _visible(text: str) -> str:
+    """Text from a file without codes that would move the cursor of a terminal or change its colours."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in text)
 
 
 def _table(title: str, *headings: str) -> Table:
@@ -294,7 +304,10 @@ def info(file: Annotated[Path, typer.Argument(help="An archive.")]) -> None:
     held = archive.read(file)
     meta, grid = held.meta, Grid(*held.meta["grid"])
     reached = grid.t0 + held.step * grid.dt
-    state = "complete" if held.step >= grid.steps else "unfinished: `geomint resume` continues it" if held.sequence else "no checkpoint: it can't be continued"
+    if held.step >= grid.steps:
+        state = "complete"
+    else:
+        state = f"unfinished: {_how_to_go_on(held)}" if held.sequence else "no checkpoint: it can't be continued"
     facts = {
         "origin": meta["origin"] or "a system stated in Python (resume it with gm.resume(file, system=...))",
         "method": meta["method"],
@@ -312,6 +325,14 @@ def info(file: Annotated[Path, typer.Argument(help="An archive.")]) -> None:
         "size": f"{file.stat().st_size / 2**20:.2f} MiB",
     }
     _facts(str(file), facts)
+
+
+def _how_to_go_on(held: Any) -> str:
+    """What `geomint resume` would do with an unfinished run; found by setting the run up as it would."""
+    from .run.resume import obstacle
+
+    refused = obstacle(held)
+    return "`geomint resume` continues it" if refused is None else f"`geomint resume` would refuse it: {refused}"
 
 
 # --- certify ----------------------------------------------------------------------------------------------------------

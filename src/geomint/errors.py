@@ -16,7 +16,11 @@ class InputError(GeomintError, ValueError):
 
 
 class ArchiveError(GeomintError, OSError):
-    """A file can't be opened, continued or written, or belongs to another system."""
+    """A file can't be opened, continued or written, or belongs to another system; `path` is the file."""
+
+    def __init__(self, message: str, path: Any = None):
+        super().__init__(message)
+        self.path = path
 
 
 class RunStopped(GeomintError, RuntimeError):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextvars
 import dataclasses
 import functools
 import inspect
+import math
 import typing
 from collections.abc import Callable
 from typing import Annotated, Any, ParamSpec
@@ -52,6 +54,8 @@ class Model:
 
 _models: dict[str, Callable[..., Model]] = {}
 _systems: dict[str, Stated] = {}
+# The largest count that `at_least` accepts.
+_most: contextvars.ContextVar[float] = contextvars.ContextVar("most", default=math.inf)
 
 
 def model(make: Callable[P, Model]) -> Callable[P, Model]:
@@ -118,7 +122,15 @@ def _literal(x: Any) -> str | None:
 
 def count(least: int, most: int = ROWS) -> Check:
     """The check of a number of bodies."""
-    return bounded(whole, least=least, most=most)
+    check = bounded(whole, least=least, most=most)
+
+    def checked(x: Any, name: str, callee: str) -> int:
+        n = check(x, name, callee)
+        if n > _most.get():
+            raise InputError(f"{callee}({name}={n}): more than there are coordinates ({_most.get()}).")
+        return n
+
+    return checked
 
 
 def all() -> dict[str, Callable[..., Model]]:
@@ -126,6 +138,13 @@ def all() -> dict[str, Callable[..., Model]]:
     return dict(sorted(_models.items()))
 
 
-def named(text: str) -> Model:
-    """A model from its name or expression: named("fpu"), named("fpu(springs=5)")."""
-    return evaluate(text, _models, "model")
+def named(text: str, coordinates: float = math.inf) -> Model:
+    """A model from its name or expression: named("fpu"), named("fpu(springs=5)").
+
+    coordinates: how many it has, where that is known: an expression from a file is not to make a larger one.
+    """
+    token = _most.set(coordinates)
+    try:
+        return evaluate(text, _models, "model")
+    finally:
+        _most.reset(token)

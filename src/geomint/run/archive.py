@@ -12,7 +12,10 @@ Layout:  /t  /q  /p  /energy  …            one row per saved point
          /rows_saved                       for other readers: how many rows count
          /reduced/<name>/mean  …           of ensembles that are reduced: results of reductions, likewise one row per saved point
          /start/q  /start/p  /kept  …      and what is written once (the attribute names them): all members at the start
-         attribute `geomint`               JSON: method, grid, fingerprint of the system, versions
+         attribute `geomint`               JSON: method, grid, fingerprint of the system, versions, and a checksum
+                                           of all that is written once (itself, the tables of HDF5, what is fixed)
+
+h5py makes the file; hdf5_tables reads it, and archive_checks checks it before anything is mapped.
 
 Nobody knows before the run how many events there will be. They go to a second file beside it, NAME.events, which only grows: rows
 of three doubles (time, level, kind), of which the first as many count as the checkpoint's carry says.
@@ -20,11 +23,15 @@ of three doubles (time, level, kind), of which the first as many count as the ch
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import fcntl
 import json
+import math
 import os
 import platform
+import re
+import stat
 import struct
 import sys
 import time
@@ -32,7 +39,7 @@ import zlib
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import h5py
 import jax
@@ -41,15 +48,17 @@ import numpy as np
 from .. import methods
 from ..errors import ArchiveError
 from ..methods import Carry
+from .archive_checks import FORMAT, LONGEST_METHOD, check_datasets, check_entries, checksum, parsed
 from .grid import Grid
+from .hdf5_tables import LONGEST_TEXT, Damaged, Dataset, Foreign, read_tables
 from .summary import taken_from
 from .trajectory import Checkpoint, Trajectory
 
-FORMAT = 1
 _HEAD = struct.Struct("<QQQ")  # sequence, step, rows
 _CRC = struct.Struct("<I")
 _FLOCK = struct.Struct("hhqqi4x")  # Linux: type, whence, start, length, process
 CHECKPOINT_SECONDS = 0.5
+Tables = tuple[dict[str, Any], dict[str, "Column"], tuple[int, int], int, int]  # see _read_tables
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,9 +71,15 @@ class Column:
     offset: int
     room: int  # rows
 
+    @classmethod
+    def of(cls, held: Dataset) -> Column:
+        if not held.shape:
+            raise Damaged(f"{held.name} has no rows")
+        return cls(held.name, held.dtype, held.shape[1:], held.offset, held.shape[0])
+
     @property
     def row_bytes(self) -> int:
-        return self.dtype.itemsize * int(np.prod(self.shape))
+        return self.dtype.itemsize * math.prod(self.shape)
 
 
 def _versions() -> dict[str, str]:
@@ -92,6 +107,23 @@ def _nested(flat: dict[str, Any]) -> dict[str, Any]:
     return tree
 
 
+def _reason(error: OSError) -> str:
+    """"No space left on device" and the like; h5py hides it in a long text."""
+    hidden = re.search(r"errno = (\d+)", str(error))
+    return os.strerror(int(hidden[1])) if hidden else error.strerror or str(error)
+
+
+@contextlib.contextmanager
+def _writing(path: Path, kept: str = "") -> Iterator[None]:
+    """Errors of the disk (no space, no permission, a quota) as an ArchiveError that names the file and what is kept."""
+    try:
+        yield
+    except ArchiveError:
+        raise
+    except OSError as error:
+        raise ArchiveError(f"{path} can't be written: {_reason(error)}.{kept}", path) from error
+
+
 class Writer:
     """An archive open for appending; a sink of the host loop."""
 
@@ -101,7 +133,8 @@ class Writer:
         self.slot_offset, self.slot_bytes = slots
         self.count_offset, self.rows, self.sequence = count, rows, sequence
         self.last = 0.0
-        self.file = os.open(path, os.O_RDWR)
+        with _writing(path):
+            self.file = os.open(path, os.O_RDWR)
         if lock:
             self.lock()
 
@@ -115,11 +148,17 @@ class Writer:
                 fcntl.lockf(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self.close()
-            raise ArchiveError(f"{self.path} is being written by another process, or by another run of this one; wait for it or stop it.") from None
+            busy = "is being written by another process, or by another run of this one; wait for it or stop it."
+            raise ArchiveError(f"{self.path} {busy}", self.path) from None
+
+    def writing(self) -> contextlib.AbstractContextManager[None]:
+        """Errors of the disk while rows or a checkpoint are written. The checkpoint before stays as it was."""
+        kept = f" Everything up to the last checkpoint is kept: gm.resume({str(self.path)!r}, ...) goes on from there."
+        return _writing(self.path, kept if self.sequence else "")
 
     def append_events(self, events: np.ndarray) -> None:
         """Behind those that are there."""
-        with events_path(self.path).open("ab") as file:
+        with self.writing(), events_path(self.path).open("ab") as file:
             file.write(np.ascontiguousarray(events, "<f8").tobytes())
             file.flush()
             os.fsync(file.fileno())
@@ -127,10 +166,11 @@ class Writer:
     def append_columns(self, seen: dict[str, Any], t: np.ndarray) -> None:
         """Rows of every column, time first on the leading axis."""
         self.check_room(len(t))
-        for name, x in {**dict(_flat(seen)), "t": t}.items():
-            column = self.columns[name]
-            data = np.ascontiguousarray(x, column.dtype).tobytes()
-            _write(self.file, data, column.offset + self.rows * column.row_bytes)
+        with self.writing():
+            for name, x in {**dict(_flat(seen)), "t": t}.items():
+                column = self.columns[name]
+                data = np.ascontiguousarray(x, column.dtype).tobytes()
+                _write(self.file, data, column.offset + self.rows * column.row_bytes)
         self.rows += len(t)
 
     def check_room(self, count: int) -> None:
@@ -148,17 +188,40 @@ class Writer:
             return
         sequence = self.sequence + 1
         body = _HEAD.pack(sequence, step, self.rows) + b"".join(np.asarray(x).tobytes() for x in jax.tree.leaves(carry))
-        os.fdatasync(self.file)
-        _write(self.file, body + _CRC.pack(zlib.crc32(body)), self.slot_offset + (sequence % 2) * self.slot_bytes)
-        self.sequence = sequence  # only now: after an interrupt the same slot is written again, not the one that is whole
-        _write(self.file, np.int64(self.rows).tobytes(), self.count_offset)
-        os.fdatasync(self.file)
+        with self.writing():
+            os.fdatasync(self.file)
+            _write(self.file, body + _CRC.pack(zlib.crc32(body)), self.slot_offset + (sequence % 2) * self.slot_bytes)
+            # Only now: after an interrupt the same slot is written again, not the one that is whole.
+            self.sequence = sequence
+            _write(self.file, np.int64(self.rows).tobytes(), self.count_offset)
+            os.fdatasync(self.file)
         self.last = time.monotonic()
 
     def close(self) -> None:
         if self.file >= 0:
             os.close(self.file)
         self.file = -1
+
+    def abandon(self) -> None:
+        """Close, and remove the file where nothing was saved in it: it could not be continued."""
+        self.close()
+        if self.sequence == 0:
+            with contextlib.suppress(OSError):
+                self.path.unlink(missing_ok=True)
+                events_path(self.path).unlink(missing_ok=True)
+
+
+def check_writable(path: Path) -> None:
+    """That nobody writes to an archive, and that this process may. Only a look: it takes no lock."""
+    with _writing(path):
+        file = os.open(path, os.O_RDWR)
+    try:
+        if sys.platform == "linux":
+            found = fcntl.fcntl(file, fcntl.F_OFD_GETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+            if _FLOCK.unpack(found)[0] != fcntl.F_UNLCK:
+                raise ArchiveError(f"{path} is being written by another process, or by another run of this one.", path)
+    finally:
+        os.close(file)
 
 
 def events_path(path: Path) -> Path:
@@ -170,7 +233,7 @@ def read_events(path: Path, count: int) -> np.ndarray | None:
     beside = events_path(path)
     if count == 0:
         return np.zeros((0, 3))
-    if not beside.exists() or beside.stat().st_size < 24 * count:
+    if count < 0 or not beside.is_file() or beside.stat().st_size < 24 * count:
         return None
     return np.memmap(beside, "<f8", "r", 0, (count, 3))
 
@@ -179,6 +242,8 @@ def check_events(path: Path, count: int) -> None:
     """A run can't go on where events that its checkpoint counts are missing: those to come would stand in their place."""
     beside = events_path(path)
     there = beside.stat().st_size // 24 if beside.exists() else 0
+    if count < 0:
+        raise ArchiveError(f"{path} is damaged: its checkpoint counts {count} events.", path)
     if there < count:
         raise ArchiveError(f"{path}: {beside.name} beside it has {there} of the {count} events of this run: it was cut short or left behind. Put the whole file there before the run goes on.")
 
@@ -187,7 +252,8 @@ def truncate_events(path: Path, count: int) -> None:
     """Drop events that a killed run wrote after its last checkpoint. Only for who holds the archive: a running one writes such events."""
     check_events(path, count)  # truncation would also lengthen a file, with zeros
     if events_path(path).exists():
-        os.truncate(events_path(path), 24 * count)
+        with _writing(events_path(path)):
+            os.truncate(events_path(path), 24 * count)
 
 
 def _write(file: int, data: bytes, offset: int) -> None:
@@ -219,29 +285,48 @@ def create(path: str | Path, meta: dict[str, Any], seen: dict[str, Any], carry: 
     if beside.exists() and not replace:
         raise ArchiveError(f"{beside} exists: the events of a run whose archive is no longer beside it. Move it to where that archive is, remove it if that is gone, or choose another output.")
     meta = {**meta, "format": FORMAT, "versions": _versions(), "carry": describe_carry(carry), "fixed": sorted(fixed or {})}
-    slot_bytes = _HEAD.size + sum(np.asarray(x).nbytes for x in jax.tree.leaves(carry)) + _CRC.size
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with h5py.File(part, "w", libver="earliest") as file:
-            file.attrs["geomint"] = json.dumps(meta)
-            for name, x in {**dict(_flat(seen)), "t": np.zeros(())}.items():
-                _dataset(file, name, (saves, *np.shape(x)), np.asarray(x).dtype)
-            for name, x in (fixed or {}).items():
-                file.create_dataset(name, data=x)
-            _dataset(file, "checkpoint", (2, slot_bytes), np.uint8)
-            _dataset(file, "rows_saved", (1,), np.int64)
+        with _writing(path):
+            _make_file(part, meta, {**dict(_flat(seen)), "t": np.zeros(())}, fixed or {}, saves, _slot_bytes(carry))
     except BaseException:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
         raise
     if replace:
         return _open_part(part)
     try:
         os.link(part, path)  # fails where the name was taken meanwhile
     except FileExistsError:
-        raise ArchiveError(f"{path} exists.") from None
+        raise ArchiveError(f"{path} exists.", path) from None
     finally:
         part.unlink()
     return _open_part(path)
+
+
+def _slot_bytes(carry: Carry) -> int:
+    return _HEAD.size + sum(np.asarray(x).nbytes for x in jax.tree.leaves(carry)) + _CRC.size
+
+
+def _make_file(
+    path: Path, meta: dict[str, Any], one_row: dict[str, Any], fixed: dict[str, Any], saves: int, slot_bytes: int
+) -> None:
+    """All datasets at their final size, and last the JSON with the checksum of them."""
+    with h5py.File(path, "w", libver="earliest") as file:
+        for name, x in one_row.items():
+            _dataset(file, name, (saves, *np.shape(x)), np.asarray(x).dtype)
+        for name, x in fixed.items():
+            file.create_dataset(name, data=x)
+        _dataset(file, "checkpoint", (2, slot_bytes), np.uint8)
+        _dataset(file, "rows_saved", (1,), np.int64)
+        table = lambda name, held: Dataset(name, held.dtype, held.shape, held.id.get_offset() or 0)
+        made = {name: table(name, file[name]) for name in (*one_row, *fixed, "checkpoint", "rows_saved")}
+        total = checksum(meta, made, {name: np.ascontiguousarray(x).tobytes() for name, x in fixed.items()})
+        text = json.dumps({**meta, "checksum": total})
+        long = len(text) > LONGEST_TEXT or len(str(meta.get("method"))) > LONGEST_METHOD
+        if long or parsed(text)["checksum"] != total:
+            raise OSError("the description of its method or of its model is too long")
+        file.attrs["geomint"] = text
 
 
 def _open_part(path: Path) -> Writer:
@@ -249,34 +334,62 @@ def _open_part(path: Path) -> Writer:
     return Writer(path, meta, columns, slots, count, rows=0, sequence=0)
 
 
-def _read_tables(path: Path) -> tuple[dict[str, Any], dict[str, Column], tuple[int, int], int, int]:
-    """What HDF5 knows: the JSON, the columns, the checkpoint slots, where the count stands, how many rows there is room for."""
-    if not path.exists():
-        raise ArchiveError(f"there is no file {path}.")
+def _read_tables(path: Path) -> Tables:
+    """What the tables know of an archive that this run has made: the JSON, the columns, the checkpoint slots, where
+    the count stands, how many rows there is room for."""
+    with _reading(path):
+        return _columns(*_opened(path))
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
     try:
-        with h5py.File(path, "r", locking=False) as file:
-            if "geomint" not in file.attrs:
-                raise ArchiveError(f"{path} is an HDF5 file, but not one that geomint wrote.")
-            meta = json.loads(str(file.attrs["geomint"]))
-            if meta["format"] > FORMAT:
-                raise ArchiveError(f"{path} was written by a newer geomint (format {meta['format']}); update geomint.")
-            columns: dict[str, Column] = {}
-
-            def visit(name: str, item: Any) -> None:
-                if isinstance(item, h5py.Dataset) and name not in meta.get("fixed", ()):
-                    columns[name] = Column(name, item.dtype, item.shape[1:], item.id.get_offset() or 0, len(item))
-
-            file.visititems(visit)
-            room = columns["t"].room
+        yield
+    except FileNotFoundError:
+        raise ArchiveError(f"there is no file {path}.", path) from None
+    except Foreign as error:
+        raise ArchiveError(f"{path} is an HDF5 file, but not one that geomint wrote ({error}).", path) from None
     except ArchiveError:
         raise
-    except (OSError, KeyError, ValueError, RuntimeError) as error:
-        raise ArchiveError(f"{path} can't be read as an archive: it is truncated, damaged, or no HDF5 file ({error}).") from None
+    except (OSError, ValueError) as error:  # Damaged is one
+        why = error.strerror if isinstance(error, OSError) and error.strerror else error
+        what = "can't be read as an archive: it is truncated, damaged, or no HDF5 file"
+        raise ArchiveError(f"{path} {what} ({why}).", path) from None
+
+
+def _opened(path: Path) -> tuple[dict[str, Any], dict[str, Dataset]]:
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise Damaged("a folder or a device")
+    attributes, datasets = read_tables(path)
+    if "geomint" not in attributes:
+        raise Foreign("it has no attribute of that name")
+    meta = parsed(attributes["geomint"])
+    if isinstance(meta.get("format"), int) and meta["format"] > FORMAT:
+        raise ArchiveError(f"{path} was written by a newer geomint (format {meta['format']}); update geomint.", path)
+    return meta, datasets
+
+
+def _columns(meta: dict[str, Any], datasets: dict[str, Dataset]) -> Tables:
+    columns = {name: Column.of(held) for name, held in datasets.items() if name not in meta["fixed"]}
     slots, count = columns.pop("checkpoint"), columns.pop("rows_saved")
-    needed = max(c.offset + room * c.row_bytes for c in (*columns.values(),))
-    if path.stat().st_size < max(needed, slots.offset + 2 * slots.row_bytes):
-        raise ArchiveError(f"{path} is truncated: it has {path.stat().st_size} bytes of at least {needed}.")
-    return meta, columns, (slots.offset, slots.row_bytes), count.offset, room
+    return meta, columns, (slots.offset, slots.row_bytes), count.offset, columns["t"].room
+
+
+def _fixed(file: BinaryIO, meta: dict[str, Any], datasets: dict[str, Dataset]) -> dict[str, np.ndarray]:
+    """What was written once, after a check that neither it nor the tables have changed since."""
+    found = {}
+    for name in meta["fixed"]:
+        held = datasets[name]
+        file.seek(held.offset)
+        found[name] = file.read(held.nbytes)
+    if meta["format"] > 1 and meta.get("checksum") != checksum(meta, datasets, found):
+        raise Damaged("its description or its tables were changed after it was made")
+    shaped = lambda data, held: np.frombuffer(data, held.dtype).reshape(held.shape)
+    once = {name: shaped(data, datasets[name]) for name, data in found.items()}
+    kept, start = once.get("kept", ()), once.get("start/q", ())
+    if "reduce" in meta and len(kept) and not (np.min(kept) >= 0 and np.max(kept) < len(start)):
+        raise Damaged("it keeps members that it does not have")
+    return once
 
 
 @dataclasses.dataclass
@@ -293,18 +406,19 @@ class Contents:
     step: int
     rows: int
     leaves: list[np.ndarray]
+    once: dict[str, np.ndarray]
 
     def array(self, name: str) -> np.ndarray:
         """A column as a memory map of the file: nothing is read before it is used."""
         c = self.columns[name]
         if self.rows == 0 or c.row_bytes == 0:
             return np.zeros((self.rows, *c.shape), c.dtype)
-        return np.memmap(self.path, c.dtype, "r", c.offset, (self.rows, *c.shape))
+        with _reading(self.path):
+            return np.memmap(self.path, c.dtype, "r", c.offset, (self.rows, *c.shape))
 
     def fixed(self) -> dict[str, np.ndarray]:
         """What was written once, before the first row."""
-        with h5py.File(self.path, "r", locking=False) as file:
-            return {name: np.asarray(file[name]) for name in self.meta.get("fixed", ())}
+        return dict(self.once)
 
     @property
     def seed(self) -> Any:
@@ -336,25 +450,43 @@ class Contents:
 def read(path: str | Path) -> Contents:
     """Open an archive, finished or not."""
     path = Path(path)
-    meta, columns, slots, count, room = _read_tables(path)
-    best: tuple[int, int, int, bytes] | None = None
-    with path.open("rb") as file:
-        for k in range(2):
-            file.seek(slots[0] + k * slots[1])
-            slot = file.read(slots[1])
-            body, crc = slot[: -_CRC.size], _CRC.unpack(slot[-_CRC.size :])[0]
-            sequence, step, rows = _HEAD.unpack(body[: _HEAD.size])
-            if sequence and zlib.crc32(body) == crc and (best is None or sequence > best[0]):
-                best = (sequence, step, rows, body[_HEAD.size :])
-    if best is None:
-        return Contents(path, meta, columns, slots, count, room, 0, 0, 0, [])
-    sequence, step, rows, _ = best
-    rows = min(rows, step // meta["grid"][3] + 1)  # an interrupt once left rows that the step does not reach
+    with _reading(path):
+        meta, datasets = _opened(path)
+        check_entries(meta)
+        meta.setdefault("fixed", [])
+        check_datasets(meta, datasets, _HEAD.size + _CRC.size)
+        meta, columns, slots, count, room = _columns(meta, datasets)
+        with path.open("rb") as file:
+            once = _fixed(file, meta, datasets)
+            best = max((s for k in range(2) if (s := _slot(file, slots, k, meta, room))), default=None)
+        if best is None:
+            return Contents(path, meta, columns, slots, count, room, 0, 0, 0, [], once)
+        sequence, step, rows, body = best
+        rows = min(rows, step // meta["grid"][3] + 1)  # an interrupt once left rows that the step does not reach
+        return Contents(path, meta, columns, slots, count, room, sequence, step, rows, _leaves(meta, body), once)
+
+
+def _slot(
+    file: BinaryIO, slots: tuple[int, int], k: int, meta: dict[str, Any], room: int
+) -> tuple[int, int, int, bytes] | None:
+    """Sequence, step, rows and carry of a checkpoint slot; None where it is empty, torn, or says what can't be."""
+    file.seek(slots[0] + k * slots[1])
+    slot = file.read(slots[1])
+    body, crc = slot[: -_CRC.size], _CRC.unpack(slot[-_CRC.size :])[0]
+    sequence, step, rows = _HEAD.unpack(body[: _HEAD.size])
+    whole = 0 < sequence < 2**63 and zlib.crc32(body) == crc
+    fits = step <= meta["grid"][2] and step // meta["grid"][3] < rows <= room  # every save up to the step has its row
+    return (sequence, step, rows, body[_HEAD.size :]) if whole and fits else None
+
+
+def _leaves(meta: dict[str, Any], body: bytes) -> list[np.ndarray]:
     leaves, at = [], 0
     for dtype, shape in meta["carry"]:
-        x = np.frombuffer(best[3], np.dtype(dtype), int(np.prod(shape)), at).reshape(shape)
+        x = np.frombuffer(body, np.dtype(dtype), math.prod(shape), at).reshape(shape)
+        if x.dtype == bool and np.any(x.view(np.uint8) > 1):
+            raise Damaged("its checkpoint has a truth value that is neither true nor false")
         leaves, at = [*leaves, x], at + x.nbytes
-    return Contents(path, meta, columns, slots, count, room, sequence, step, rows, leaves)
+    return leaves
 
 
 def enlarged(old: Contents, meta: dict[str, Any], saves: int, carry: Carry) -> Writer:
@@ -390,10 +522,25 @@ def trajectory(contents: Contents, system: Any = None, checkpoint: Checkpoint | 
     summary = taken_from(columns, contents.leaves[-1] if contents.leaves else (), meta["reduce"], contents.fixed()) if "reduce" in meta else None
     if meta["members"]:
         columns = jax.tree.map(lambda x: np.moveaxis(x, 0, 1), columns)
-    method, records = methods.named(meta["method"]), None
-    if checkpoint is not None and method.traits.event_driven and meta["spread"] == "one":
-        records = read_events(contents.path, int(method.events(checkpoint.carry)))
     return Trajectory(
-        system, method, Grid(*meta["grid"]), t, columns, members=meta["members"], spread=meta["spread"], seed=contents.seed,
-        compensated=meta["compensated"], engine=meta["engine"], checkpoint=checkpoint, records=records, path=contents.path, summary=summary,
+        system, method_of(contents), Grid(*meta["grid"]), t, columns, members=meta["members"], spread=meta["spread"],
+        seed=contents.seed, compensated=meta["compensated"], engine=meta["engine"], checkpoint=checkpoint,
+        records=records_of(contents, checkpoint), path=contents.path, summary=summary,
     )  # fmt: skip
+
+
+def method_of(contents: Contents) -> methods.Method:
+    """The method, made again from its expression."""
+    try:
+        return methods.named(contents.meta["method"])
+    except Exception as error:  # whatever an expression from a file leads to
+        what = f"its method {contents.meta['method']!r:.100} is not one of this geomint ({str(error)[:200]})"
+        raise ArchiveError(f"{contents.path}: {what}.", contents.path) from None
+
+
+def records_of(contents: Contents, checkpoint: Checkpoint | None) -> np.ndarray | None:
+    """The single events of a run, where its method and the checkpoint tell how many there are."""
+    method = method_of(contents)
+    if checkpoint is None or not method.traits.event_driven or contents.meta["spread"] != "one":
+        return None
+    return read_events(contents.path, int(method.events(checkpoint.carry)))

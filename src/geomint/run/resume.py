@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +18,7 @@ from ..checks import as_path, flag
 from ..engines import Clock, choose
 from ..engines.straight import Straight
 from ..engines.tiles import Tiled
-from ..errors import ArchiveError, InputError
+from ..errors import ArchiveError, GeomintError, InputError
 from ..system import Stated, checked_system
 from . import archive
 from .fingerprint import fingerprint
@@ -44,11 +46,33 @@ def load(path: str | Path, system: Stated | None = None) -> Trajectory:
     contents = archive.read(path)
     if system is not None:
         _check_match(contents, system)
-    else:
-        system = _origin(contents)
-    if not contents.leaves or system is None or not contents.meta.get("complete_name", True):
-        return archive.trajectory(contents, system)
-    return archive.trajectory(contents, system, Checkpoint(bare(_template_filled(contents, system)[1]), contents.step))
+    return Archived(contents, system)
+
+
+class Archived(Trajectory):
+    """A run on disk. Loading it only maps the file. Its system (of gm.models), its checkpoint and its events are made
+    when they are first used, since the expression of a model in a file says nothing of the time and memory it takes."""
+
+    def __init__(self, contents: archive.Contents, system: Stated | None):
+        self.__dict__.update(archive.trajectory(contents, system).__dict__)
+        self._contents = contents
+        for name in ("checkpoint", "records") if system is not None else ("system", "checkpoint", "records"):
+            del self.__dict__[name]  # so that the properties below are asked
+
+    @functools.cached_property
+    def system(self) -> Stated | None:
+        return _origin(self._contents)
+
+    @functools.cached_property
+    def checkpoint(self) -> Checkpoint | None:
+        contents = self._contents
+        if not contents.leaves or self.system is None or not contents.meta.get("complete_name", True):
+            return None
+        return Checkpoint(bare(_template_filled(contents, self.system)[1]), contents.step)
+
+    @functools.cached_property
+    def records(self) -> np.ndarray | None:
+        return archive.records_of(self._contents, self.checkpoint)
 
 
 def resume(
@@ -81,29 +105,14 @@ def resume(
 
 
 def _continued(contents: archive.Contents, system: Stated | None, t_end: float | None, progress: bool, method: methods.Method | None, reduce: Any, devices: Any, team: Alone) -> Trajectory:
-    path = contents.path
-    system = _origin(contents) if system is None else system
-    if system is None:
-        raise InputError(f"{path}: this run is not of a model of geomint; state its system again: gm.resume({str(path)!r}, system=system).")
-    _check_match(contents, system)
-    if contents.sequence == 0:
-        raise ArchiveError(f"{path} holds no checkpoint: the run was stopped before its first. Remove the file and start again.")
-    old = Grid(*contents.meta["grid"])
+    path, meta = contents.path, contents.meta
+    old = Grid(*meta["grid"])
     times = old if t_end is None else grid(old.dt, t_end, old.t0, old.save_every)
     if times.steps < contents.step:
         raise InputError(f"{path} has already reached t = {old.t0 + contents.step * old.dt:g}, beyond t_end = {times.t_end:g}.")
-    if method is None and not contents.meta.get("complete_name", True):
-        raise InputError(f"{path}: {contents.meta['method']} was given functions (inside=...), which an archive can't hold; give it again: gm.resume(..., method=method).")
-    if method is not None and method.name != contents.meta["method"]:
-        raise InputError(f"{path} was run with {contents.meta['method']}, not with {method.name}.")
-    meta = contents.meta
-    reductions = again(path, meta["reduce"], contents.fixed(), reduce, system, tuple(meta["q_shape"]), meta["spread"]) if "reduce" in meta else None
-    runner, carry = _template_filled(contents, system, times, method, devices, reductions, team)
+    system, runner, carry, events = _set_up(contents, times, system, method, reduce, devices, team)
     if runner.described.split()[0] != meta["engine"]:
         warnings.warn(f"{path} was run by the {meta['engine']} engine, which is not to be had here: {runner.described} goes on, and the last bits may differ from those of an uninterrupted run.", stacklevel=3)
-    events = int(runner.method.events(carry)) if runner.logs else None
-    if events is not None:
-        archive.check_events(path, events)
     about = {"seed": contents.seed, **{k: contents.meta[k] for k in ("compensated", "members")}}
 
     def writer() -> archive.Writer:
@@ -122,37 +131,101 @@ def _continued(contents: archive.Contents, system: Stated | None, t_end: float |
     return drive(runner, carry, times, sink, progress, about, start=contents.step, team=team)
 
 
+def _set_up(
+    contents: archive.Contents, times: Grid, system: Stated | None, method: methods.Method | None, reduce: Any,
+    devices: Any, team: Alone,
+) -> tuple[Stated, Any, Any, int | None]:  # fmt: skip
+    """All that a run needs to go on: its system, the engine, the carry and the number of events; or an error that says
+    what is missing."""
+    path, meta = contents.path, contents.meta
+    system = _origin(contents) if system is None else system
+    if system is None:
+        made = "this run is not of a model of geomint"
+        if meta["origin"] is not None:
+            made = f"{meta['origin']:.100} is not the system of this run here"
+        raise InputError(f"{path}: {made}; state its system again: gm.resume({str(path)!r}, system=system).")
+    _check_match(contents, system)
+    if contents.sequence == 0:
+        none = "holds no checkpoint: the run was stopped before its first. Remove the file and start again."
+        raise ArchiveError(f"{path} {none}", path)
+    if method is None and not meta.get("complete_name", True):
+        held = f"{meta['method']} was given functions (inside=...), which an archive can't hold"
+        raise InputError(f"{path}: {held}; give it again: gm.resume(..., method=method).")
+    if method is not None and method.name != meta["method"]:
+        raise InputError(f"{path} was run with {meta['method']}, not with {method.name}.")
+    reductions = None
+    if "reduce" in meta:
+        of_run = system, tuple(meta["q_shape"]), meta["spread"]
+        reductions = again(path, meta["reduce"], contents.fixed(), reduce, *of_run)
+    runner, carry = _template_filled(contents, system, times, method, devices, reductions, team)
+    events = int(runner.method.events(carry)) if runner.logs else None
+    if events is not None:
+        archive.check_events(path, events)
+    return system, runner, carry, events
+
+
+def obstacle(contents: archive.Contents) -> str | None:
+    """Why gm.resume(path), with nothing else given, would refuse to go on with a run; None where it would go on."""
+    try:
+        archive.check_writable(contents.path)
+        _set_up(contents, Grid(*contents.meta["grid"]), None, None, None, (None,), ALONE)
+    except GeomintError as error:
+        return str(error)
+    return None
+
+
 def _origin(contents: archive.Contents) -> Stated | None:
-    """The system of a run of gm.models, made again from its expression."""
+    """The system of a run of gm.models, made again from its expression; None where that gives another system."""
     if contents.meta["origin"] is None:
         return None
     from ..models import named  # the rooms below know this one, so it can't be imported above
 
-    system = named(contents.meta["origin"]).system
-    return system if fingerprint(system, tuple(contents.meta["q_shape"])) == contents.meta["fingerprint"] else None
+    shape = tuple(contents.meta["q_shape"])
+    try:
+        system = named(contents.meta["origin"], coordinates=math.prod(shape)).system
+        return system if fingerprint(system, shape) == contents.meta["fingerprint"] else None
+    except Exception:  # the expression comes from a file: whatever it leads to, it is not this system
+        return None
 
 
 def _check_match(contents: archive.Contents, system: Stated) -> None:
     meta = contents.meta
-    try:
-        if fingerprint(system, tuple(meta["q_shape"]), meta["spread"]) == meta["fingerprint"]:
-            return
-    except InputError as error:  # its functions do not take a q of that shape
-        raise ArchiveError(f"{contents.path}: the system given is not the one that was run: {error}") from None
+    if _fingerprint_here(system, meta) == meta["fingerprint"]:
+        return
     here = archive._versions()
     differing = [f"{name} {meta['versions'][name]} → {here[name]}" for name in ("jax", "numpy") if meta["versions"].get(name) != here[name]]
     hint = f" The versions differ too ({', '.join(differing)}), which may change the traced program." if differing else ""
     raise ArchiveError(f"{contents.path}: the system given is not the one that was run (its energy, constraint, mass, params, symmetries or derivatives by hand differ).{hint}")
 
 
+def _fingerprint_here(system: Stated, meta: dict[str, Any]) -> str | None:
+    """None where the system can't be traced with positions and params of these shapes."""
+    try:
+        return fingerprint(system, tuple(meta["q_shape"]), meta["spread"])
+    except Exception:  # of the user's functions
+        return None
+
+
 def _template_filled(contents: archive.Contents, system: Stated, times: Grid | None = None, method: methods.Method | None = None, devices: Any = (None,), reductions: Any = None, team: Alone = ALONE) -> Any:  # fmt: skip
     """The engine, begun on the first saved state only to learn the structure of the carry, and the archived carry in it."""
+    try:
+        return _begun(contents, system, times or Grid(*contents.meta["grid"]), method, devices, reductions, team)
+    except (GeomintError, MemoryError):
+        raise
+    except Exception as error:  # of a file whose description fits no run
+        why = f"{type(error).__name__}: {str(error)[:200]}"
+        raise ArchiveError(f"{contents.path}: its run can't be set up again ({why}).", contents.path) from error
+
+
+def _begun(
+    contents: archive.Contents, system: Stated, times: Grid, method: methods.Method | None, devices: Any,
+    reductions: Any, team: Alone,
+) -> Any:  # fmt: skip
     meta = contents.meta
-    times = times or Grid(*meta["grid"])
     clock = Clock.of(times.t0, times.dt)
     held = contents.fixed()
     q, p = (jnp.asarray(held[f"start/{name}"] if "reduce" in meta else np.asarray(contents.array(name)[0])) for name in ("q", "p"))
-    method = prepared(method or methods.named(meta["method"]), system, np.asarray(q), meta["spread"])
+    method = prepared(method or archive.method_of(contents), system, np.asarray(q), meta["spread"])
     make = choose(meta["engine"])
     if issubclass(make, Straight):  # the carry on file has that form, whether or not the engine covers the run here too
         method = method.for_straight_code(bool(meta["members"]))
@@ -190,9 +263,13 @@ def save(run: Trajectory, path: str | Path) -> Path:
     # The whole grid of the run, with room for it: one that was interrupted goes on to its own end.
     meta = {**archive_meta(run.system, runner, run.grid, about, shape), "engine": engine, **meta}
     writer = archive.create(path, meta, jax.tree.map(lambda x: x[0], columns), carry, max(len(run), run.grid.saves), fixed=fixed)
-    writer.append_columns(columns, np.asarray(run.t))
-    if run.records is not None:
-        writer.append_events(np.asarray(run.records))
-    writer.checkpoint(carry, run.checkpoint.step, force=True)
+    try:
+        writer.append_columns(columns, np.asarray(run.t))
+        if run.records is not None:
+            writer.append_events(np.asarray(run.records))
+        writer.checkpoint(carry, run.checkpoint.step, force=True)
+    except BaseException:
+        writer.abandon()
+        raise
     writer.close()
     return Path(path)

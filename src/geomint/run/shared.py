@@ -47,6 +47,11 @@ class SharedWriter(Writer):
             self.rows += len(t)
             return None
         self.check_room(len(t))
+        with self.writing():
+            self._write_rows(seen, t)
+        self.rows += len(t)
+
+    def _write_rows(self, seen: dict[str, Any], t: np.ndarray) -> None:
         for name, x in _flat(seen):
             column = self.columns[name]
             data = np.ascontiguousarray(x, column.dtype)
@@ -57,7 +62,10 @@ class SharedWriter(Writer):
         if self.team.index == 0:
             times = self.columns["t"]
             _write(self.file, np.ascontiguousarray(t, times.dtype).tobytes(), times.offset + self.rows * times.row_bytes)
-        self.rows += len(t)
+
+    def abandon(self) -> None:
+        """Other processes have the file open."""
+        self.close()
 
     def due(self) -> bool:
         return self.team.agree("checkpoint due", super().due(), first)
@@ -68,20 +76,22 @@ class SharedWriter(Writer):
         self.sequence += 1
         slot = self.slot_offset + (self.sequence % 2) * self.slot_bytes
         at, pieces = slot + _HEAD.size, []
-        for x in jax.tree.leaves(carry):
-            data = np.ascontiguousarray(x).tobytes()
-            of_member = np.asarray(x).dtype.itemsize * int(np.prod(np.shape(x)[1:]))
-            _write(self.file, data, at + self.start * of_member)
-            at += self.members * of_member
-            pieces.append([zlib.crc32(data), len(data)])
-        os.fdatasync(self.file)
+        with self.writing():
+            for x in jax.tree.leaves(carry):
+                data = np.ascontiguousarray(x).tobytes()
+                of_member = np.asarray(x).dtype.itemsize * int(np.prod(np.shape(x)[1:]))
+                _write(self.file, data, at + self.start * of_member)
+                at += self.members * of_member
+                pieces.append([zlib.crc32(data), len(data)])
+            os.fdatasync(self.file)
         head = _HEAD.pack(self.sequence, step, self.rows)
         checksum = self.team.agree("checkpoint written", pieces, lambda all_pieces: _checksum(head, all_pieces))
         if self.team.index == 0:
-            _write(self.file, head, slot)
-            _write(self.file, _CRC.pack(checksum), slot + self.slot_bytes - _CRC.size)
-            _write(self.file, np.int64(self.rows).tobytes(), self.count_offset)
-            os.fdatasync(self.file)
+            with self.writing():
+                _write(self.file, head, slot)
+                _write(self.file, _CRC.pack(checksum), slot + self.slot_bytes - _CRC.size)
+                _write(self.file, np.int64(self.rows).tobytes(), self.count_offset)
+                os.fdatasync(self.file)
         self.team.agree("checkpoint counts", None, first)  # what follows may read it
         self.last = time.monotonic()
 

@@ -92,8 +92,12 @@ class Disk:
         self.writer, self.layout, self.grid, self.members, self.whole = writer, layout, grid, members, whole
 
     def first(self, seen: dict[str, Any], carry: Carry) -> None:
-        self.writer.append_columns(jax.tree.map(lambda x: np.asarray(x)[None], seen), self.grid.times(0, 1))
-        self.writer.checkpoint(self.whole(carry), 0, force=True)
+        try:
+            self.writer.append_columns(jax.tree.map(lambda x: np.asarray(x)[None], seen), self.grid.times(0, 1))
+            self.writer.checkpoint(self.whole(carry), 0, force=True)
+        except BaseException:
+            self.writer.abandon()
+            raise
 
     def append(self, rows: np.ndarray) -> None:
         seen = self.layout.unpack(rows)
