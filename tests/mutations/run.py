@@ -1,0 +1,109 @@
+"""Mutation tests by hand: `make mutations`, or `python tests/mutations/run.py [text ...]`.
+
+Each row of `table.ROWS` changes one line of a copy of src/geomint. The tests nearest to that line are then run on the copy, in one
+process, and at least one of them has to fail. Outcomes:
+
+    caught      a test failed
+    imported    geomint refused to be imported: an assertion on its own coefficients failed
+    SURVIVED    all tests passed: a test is missing
+    STALE       the old text does not occur exactly once in its file: the row has to be brought up to date
+    TIMEOUT     the tests did not end in time
+    NO TESTS    pytest found no quick test of these names
+
+The exit status is 0 if every row is caught. Words on the command line select the rows whose file, texts, tests or reason contain one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from table import ROWS, Row
+
+ROOT = Path(__file__).resolve().parents[2]
+SECONDS = 900  # for one row; the tests of a row take well below a minute on a free core
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*", help="only rows that contain one of these words")
+    parser.add_argument("--list", action="store_true", help="print the rows and whether their old text is there; run nothing")
+    parser.add_argument("--no-baseline", action="store_true", help="do not run the tests on the unchanged code first")
+    chosen = parser.parse_args()
+    rows = [row for row in ROWS if not chosen.words or any(word in " ".join(map(str, row)) for word in chosen.words)]
+    if chosen.list:
+        for row in rows:
+            print(f"{'STALE' if stale(row) else 'there':8} {row.title}")
+        return int(any(map(stale, rows)))
+    if not chosen.no_baseline and not passes_unchanged(rows):
+        return 1
+    outcomes = [told(row, *outcome_of(row)) for row in rows]
+    good = sum(outcome in ("caught", "imported") for outcome in outcomes)
+    print(f"{good} of {len(rows)} mutations are caught.")
+    return int(good < len(rows))
+
+
+def stale(row: Row) -> bool:
+    """Whether the old text does not occur exactly once."""
+    path = ROOT / "src" / "geomint" / row.file
+    return not path.exists() or path.read_text().count(row.old) != 1
+
+
+def passes_unchanged(rows: list[Row]) -> bool:
+    """The tests of all rows on an unchanged copy, without which a failure would mean nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy(folder)
+        process = tests_on(folder, sorted({test for row in rows for test in row.tests}), SECONDS * 4)
+    if process.returncode:
+        print(process.stdout[-4000:], "The tests fail without any mutation.", sep="\n")
+    return process.returncode == 0
+
+
+def outcome_of(row: Row) -> tuple[str, str, float]:
+    """The outcome, the test that failed, and the seconds it took."""
+    if stale(row):
+        return "STALE", "", 0.0
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        changed = copy(folder) / row.file
+        changed.write_text(changed.read_text().replace(row.old, row.new))
+        try:
+            process = tests_on(folder, row.tests, SECONDS)
+        except subprocess.TimeoutExpired:
+            return "TIMEOUT", "", time.monotonic() - began
+    named = [line for line in process.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    # pytest: 0 all passed, 1 some failed, 2 to 4 nothing could be collected, 5 no tests
+    outcome = {0: "SURVIVED", 1: "caught", 5: "NO TESTS"}.get(process.returncode, "imported")
+    if outcome == "imported" and "AssertionError" not in process.stdout + process.stderr:
+        outcome = "NO TESTS"
+    return outcome, named[0].split(" ")[1] if named else "", time.monotonic() - began
+
+
+def copy(folder: str) -> Path:
+    """A copy of the package under `folder`."""
+    return Path(shutil.copytree(ROOT / "src" / "geomint", Path(folder) / "geomint", ignore=shutil.ignore_patterns("__pycache__")))
+
+
+def tests_on(folder: str, tests: list[str] | tuple[str, ...], seconds: float) -> subprocess.CompletedProcess[str]:
+    """The quick tests of these names with the package of `folder`; the first failure ends them."""
+    environment = {**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
+    options = ["-x", "-m", "not slow", "-p", "no:cacheprovider", "--tb=line", "-rfE"]
+    command = [sys.executable, "-m", "pytest", *options, *(f"tests/{test}" for test in tests)]
+    if shutil.which("nice"):
+        command = ["nice", *command]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=seconds)
+
+
+def told(row: Row, outcome: str, test: str, seconds: float) -> str:
+    print(f"{outcome:9} {seconds:5.0f} s  {row.title}  {test}", flush=True)
+    return outcome
+
+
+if __name__ == "__main__":
+    sys.exit(main())
