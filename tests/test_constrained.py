@@ -57,12 +57,13 @@ def test_multipliers_belong_to_the_saved_positions(method):
 
 
 def test_multistep_momenta_from_the_first_on():
-    """The start is made of differences of positions a step apart, divided by the step: rounding would stay in the momenta as
-    2e-16/h for the whole run. On a harmonic oscillator, against its motion; the first momentum is the given one."""
-    run = gm.simulate(gm.System(lambda q: 0.5 * jnp.sum(q**2)), [1.0], [0.3], method=gm.SymmetricMultistep(8), dt=1e-3, t_end=1.0, save_every=10)
+    """The start is made of differences of positions a step apart, divided by the step: rounding would stay in the
+    momenta as 2e-16/h for the whole run. On a harmonic oscillator, against its motion; the first momentum is the given one."""
+    system = gm.System(lambda q: 0.5 * jnp.sum(q**2))
+    run = gm.simulate(system, [1.0], [0.3], method=gm.SymmetricMultistep(8), dt=1e-3, t_end=1.0, save_every=10)
     np.testing.assert_allclose(run.q[:, 0], np.cos(run.t) + 0.3 * np.sin(run.t), rtol=0, atol=3e-15)
     np.testing.assert_allclose(run.p[:, 0], -np.sin(run.t) + 0.3 * np.cos(run.t), rtol=0, atol=2e-14)
-    coarse = gm.simulate(run.system, [1.0], [0.3], method=gm.SymmetricMultistep(4), dt=0.1, t_end=0.1)
+    coarse = gm.simulate(system, [1.0], [0.3], method=gm.SymmetricMultistep(4), dt=0.1, t_end=0.1)
     assert coarse.p[0, 0] == 0.3
 
 
@@ -213,7 +214,7 @@ def test_a_start_off_the_constraint(method):
 
 
 def test_a_start_slightly_off_the_constraint():
-    """A part in a million of the length, or of the speed across the circle, is far above rounding, and would stay for the whole run."""
+    """A part in a million of the length, or of the speed, is far above rounding, and would stay for the whole run."""
     system = gm.System(gravity, constraint=circle)
     go = lambda q0, v0: gm.simulate(system, np.array(q0), np.array(v0), method=gm.Rattle(), dt=0.01, t_end=0.01)
     go([0.6, -0.8], [0.8, 0.6])
@@ -271,7 +272,8 @@ def test_distances_join_particles_origin_and_fixed_points():
 def test_a_star_of_rods_is_no_chain():
     """Three particles, each on its own rod from the origin; two hung up at different points."""
     q = jnp.array([[0.0, -1.0], [1.0, -2.0], [1.0, 0.5]])
-    np.testing.assert_allclose(gm.Distances([(None, 0), (None, 1), (None, 2)], [1.0, 2.0, 3.0])(q), [0, 5 - 4, 1.25 - 9], atol=1e-15)
+    star = gm.Distances([(None, 0), (None, 1), (None, 2)], [1.0, 2.0, 3.0])
+    np.testing.assert_allclose(star(q), [0, 5 - 4, 1.25 - 9], atol=1e-15)
     np.testing.assert_allclose(gm.Distances([(0, 1), (0, 2)], 1.0)(q), [2 - 1, 1 + 2.25 - 1], atol=1e-15)
     hung = gm.Distances([((0.0, 1.0), 0), ((3.0, 0.0), 1), (None, 2)], [2.0, 2.0, 1.0])
     np.testing.assert_allclose(hung(q), [4 - 4, 8 - 4, 1.25 - 1], atol=1e-15)

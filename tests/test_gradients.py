@@ -154,6 +154,16 @@ def test_stored_memory_grows_with_the_root():
     assert many < 10**6 * FPU.q0.nbytes / 10
 
 
+def test_a_block_of_steps_in_pieces_has_all_its_steps():
+    """70 steps between two saves are stored as 8 pieces of 8 and 6 more; the motion is that without a gradient."""
+    grid = dict(dt=0.02, t_end=2.8, save_every=70, gradient="stored")
+    final = lambda q: gm.simulate(HENON.system, q, HENON.v0, method=gm.SymplecticEuler(), **grid).q[-1, 0]
+    found, slope = jax.jit(jax.value_and_grad(final))(jnp.asarray(HENON.q0, float))
+    assert found == pytest.approx(final(HENON.q0), rel=1e-13)
+    aside = np.array([1e-6, 0.0])
+    assert slope[0] == pytest.approx((final(HENON.q0 + aside) - final(HENON.q0 - aside)) / 2e-6, rel=1e-7)
+
+
 # --- what is chosen, refused and warned of --------------------------------------------------------------------------
 def test_rounding_is_told():
     """Over a thousand units of time the motion of FPU forgets where it began; a pendulum does not."""

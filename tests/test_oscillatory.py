@@ -94,7 +94,7 @@ def test_imex_with_newtons_method_is_symplectic_and_reversible(problem):
 
 def test_imex_stops_where_its_midpoint_is_not_found():
     """A fast part −q⁴ sends the body to infinity at t = .93."""
-    with pytest.raises(gm.RunStopped, match=r"at step 9, t = 0.9: Newton's method for the implicit midpoint of the fast part did not converge"):
+    with pytest.raises(gm.RunStopped, match=r"at step 9, t = 0.9: Newton's .* implicit midpoint .* did not converge"):
         gm.simulate(gm.System(fast=lambda q: -jnp.sum(q**4)), [1.0], method=gm.IMEX(), dt=0.1, t_end=10.0)
 
 

@@ -1,16 +1,16 @@
-"""Mutation tests by hand: `make mutations`, or `python tests/mutations/run.py [text ...]`.
+"""Mutation tests by hand: `make mutations`, or `python tests/mutations/run.py [word ...]`.
 
-Each row of `table.ROWS` changes one line of a copy of src/geomint. The tests nearest to that line are then run on the copy, in one
-process, and at least one of them has to fail. Outcomes:
+Each row of table.toml changes one line of a copy of src/geomint. The quick tests nearest to that line are then run on
+the copy, in one process, and at least one of them has to fail. Outcomes:
 
     caught      a test failed
-    imported    geomint refused to be imported: an assertion on its own coefficients failed
+    imported    geomint could not be imported, since an assertion on its coefficients failed
     SURVIVED    all tests passed: a test is missing
     STALE       the old text does not occur exactly once in its file: the row has to be brought up to date
     TIMEOUT     the tests did not end in time
     NO TESTS    pytest found no quick test of these names
 
-The exit status is 0 if every row is caught. Words on the command line select the rows whose file, texts, tests or reason contain one.
+The exit status is 0 if every row is caught. Words select the rows that contain one of them anywhere.
 """
 
 from __future__ import annotations
@@ -22,21 +22,38 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
+from collections.abc import Sequence
 from pathlib import Path
-
-from table import ROWS, Row
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS = 900  # for one row; the tests of a row take well below a minute on a free core
+SECONDS = 900  # for one row; most take ten seconds on a free core
+
+
+class Row(NamedTuple):
+    """One mutation."""
+
+    file: str  # under src/geomint
+    why: str
+    old: str
+    new: str
+    tests: Sequence[str]  # files or node ids under tests/
+
+    @property
+    def title(self) -> str:
+        return f"{self.file}: {self.why}"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", help="only rows that contain one of these words")
-    parser.add_argument("--list", action="store_true", help="print the rows and whether their old text is there; run nothing")
+    parser.add_argument("--list", action="store_true", help="only look for stale rows")
     parser.add_argument("--no-baseline", action="store_true", help="do not run the tests on the unchanged code first")
     chosen = parser.parse_args()
-    rows = [row for row in ROWS if not chosen.words or any(word in " ".join(map(str, row)) for word in chosen.words)]
+    table = tomllib.loads(Path(__file__).with_name("table.toml").read_text())
+    every = [Row(**row) for row in table["mutation"]]
+    rows = [row for row in every if not chosen.words or any(word in " ".join(map(str, row)) for word in chosen.words)]
     if chosen.list:
         for row in rows:
             print(f"{'STALE' if stale(row) else 'there':8} {row.title}")
@@ -87,10 +104,12 @@ def outcome_of(row: Row) -> tuple[str, str, float]:
 
 def copy(folder: str) -> Path:
     """A copy of the package under `folder`."""
-    return Path(shutil.copytree(ROOT / "src" / "geomint", Path(folder) / "geomint", ignore=shutil.ignore_patterns("__pycache__")))
+    target = Path(folder) / "geomint"
+    shutil.copytree(ROOT / "src" / "geomint", target, ignore=shutil.ignore_patterns("__pycache__"))
+    return target
 
 
-def tests_on(folder: str, tests: list[str] | tuple[str, ...], seconds: float) -> subprocess.CompletedProcess[str]:
+def tests_on(folder: str, tests: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str]:
     """The quick tests of these names with the package of `folder`; the first failure ends them."""
     environment = {**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
     options = ["-x", "-m", "not slow", "-p", "no:cacheprovider", "--tb=line", "-rfE"]
