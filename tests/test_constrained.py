@@ -58,7 +58,7 @@ def test_multipliers_belong_to_the_saved_positions(method):
 
 def test_multistep_momenta_from_the_first_on():
     """The start is made of differences of positions a step apart, divided by the step: rounding would stay in the
-    momenta as 2e-16/h for the whole run. On a harmonic oscillator, against its motion; the first momentum is the given one."""
+    momenta as 2e-16/h for the whole run. Against the motion of a harmonic oscillator, from the given momentum on."""
     system = gm.System(lambda q: 0.5 * jnp.sum(q**2))
     run = gm.simulate(system, [1.0], [0.3], method=gm.SymmetricMultistep(8), dt=1e-3, t_end=1.0, save_every=10)
     np.testing.assert_allclose(run.q[:, 0], np.cos(run.t) + 0.3 * np.sin(run.t), rtol=0, atol=3e-15)

@@ -251,7 +251,7 @@ def test_a_jump_of_the_second_derivative_is_seen():
 
 
 def test_a_jump_of_floor_is_seen():
-    """⌊q⌋(3 − ⌊q⌋) q²/2 has the curvature 0, 2, 2, 0 on the four unit intervals from 0 on: the same at both ends, and φ''' = 0."""
+    """⌊q⌋(3 − ⌊q⌋) q²/2 has the curvature 0, 2, 2, 0 on [0, 1], …, [3, 4]: the same at both ends, and φ''' = 0."""
     steps = lambda q: jnp.sum(jnp.floor(q) * (3 - jnp.floor(q)) * q**2 / 2)
     assert inside([0.0, 2.0], curvature(steps, jnp.zeros(1), jnp.ones(1), 0.5, 3.5))
     assert curvature(steps, jnp.zeros(1), jnp.ones(1), 1.1, 1.9) == pytest.approx((2, 2))

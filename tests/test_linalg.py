@@ -178,7 +178,7 @@ def test_factored_solves_and_their_derivatives(matrix, kind):
 
 def test_plans_of_different_bands_are_different():
     """A coupling that is missing in one of two bands changes only the mask of the blocks below the diagonal. Plans are
-    static arguments of compiled programs: if they were equal, one matrix would be solved with the pattern of another."""
+    static arguments of compiled programs: if they were equal, a matrix would be solved with the pattern of another."""
     whole = chain(66, 1).tolil()
     cut = whole.copy()
     cut[33, 32] = cut[32, 33] = 0
