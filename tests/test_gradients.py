@@ -133,7 +133,7 @@ def test_the_derivative_of_a_forward_derivative():
     """Forward over forward: the linear map J(q) t is differentiated by q too, not only by t."""
     grid = dict(method=gm.Verlet(), dt=0.1, t_end=2.0, save_every=20)
     end = lambda q, way: gm.simulate(PENDULUM.system, q, [0.3], **grid, gradient=way).q[-1, 0]
-    second = lambda way: jax.jit(jax.jacfwd(jax.jacfwd(lambda q: end(q, way))))(jnp.array([1.2]))[0, 0]
+    second = lambda way: float(jax.jit(jax.jacfwd(jax.jacfwd(lambda q: end(q, way))))(jnp.array([1.2]))[0, 0])
     assert abs(second("stored")) > 0.01
     assert second("backwards") == pytest.approx(second("stored"), rel=1e-11)
 
