@@ -126,19 +126,28 @@ def tests_on(folder: str, tests: Sequence[str], seconds: float) -> tuple[int, st
     They run in a fork of this process, which has imported JAX and all else but geomint: that takes longer than most tests.
     """
     output = Path(folder) / "output"
+    output.touch()
     child = os.fork()
     if child == 0:
-        with output.open("w") as file:
-            os.dup2(file.fileno(), 1)
-            os.dup2(file.fileno(), 2)
-        os.environ["PYTHONPATH"] = folder
-        sys.path.insert(0, folder)
-        os.chdir(ROOT)
-        signal.alarm(round(seconds))
-        options = ["-x", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line", "-rfE"]
-        os._exit(pytest.main([*options, *(f"tests/{test}" for test in tests)]))
+        status = 3  # pytest's number for an internal error: nothing of this process may go on in the child
+        try:
+            status = int(_tests_here(folder, tests, seconds, output))
+        finally:
+            os._exit(status)
     _, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status), output.read_text()
+
+
+def _tests_here(folder: str, tests: Sequence[str], seconds: float, output: Path) -> int:
+    with output.open("w") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    os.environ["PYTHONPATH"] = folder
+    sys.path.insert(0, folder)
+    os.chdir(ROOT)
+    signal.alarm(round(seconds))
+    options = ["-x", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line", "-rfE"]
+    return pytest.main([*options, *(f"tests/{test}" for test in tests)])
 
 
 def told(row: Row, outcome: str, test: str, seconds: float) -> str:
