@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
 
-.PHONY: demo test test-slow bench docs lint clean
+.PHONY: demo test test-slow mutations bench docs lint clean
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -19,6 +19,10 @@ test: .venv/ready
 
 test-slow: .venv/ready
 	$(BIN)/python -m pytest -m slow -n 1
+
+# The tests are tested: each row of tests/mutations/table.toml breaks one line, and a quick test has to notice (half an hour).
+mutations: .venv/ready
+	$(BIN)/python tests/mutations/run.py
 
 bench: .venv/ready
 	$(BIN)/python -m pip install --quiet --group bench

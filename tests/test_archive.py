@@ -347,6 +347,8 @@ def test_rows_without_room_are_refused(tmp_path):
     before, writer = path.read_bytes(), archive.read(path).writer()
     with pytest.raises(gm.ArchiveError, match=r"room for 601 rows, of which 601 are in use: 2 more"):
         writer.append_columns({n: run.columns[n][:2] for n in ("q", "p", "energy")}, run.t[:2])
+    with pytest.raises(gm.ArchiveError, match=r"room for 601 rows, of which 601 are in use: 1 more"):
+        writer.append_columns({n: run.columns[n][:1] for n in ("q", "p", "energy")}, run.t[:1])
     writer.close()
     assert path.read_bytes() == before
 

@@ -36,6 +36,14 @@ def test_the_compiled_loop_kept_the_compensation():
     assert abs(Fraction(float(kept.value)) + Fraction(float(kept.lost)) - exact) < 1e-10
 
 
+def test_differences_are_compensated_too():
+    """A million times .1 taken away from 1e5."""
+    take = jax.jit(lambda c: jax.lax.fori_loop(0, 1_000_000, lambda _, s: s - 0.1, c))
+    taken = take(Compensated.of(jnp.asarray(1e5)))
+    exact = Fraction(10**5) - 1_000_000 * Fraction(0.1)
+    assert abs(Fraction(float(taken.value)) + Fraction(float(taken.lost)) - exact) < 1e-11
+
+
 def test_compensated_run_is_not_the_plain_one_and_is_better():
     model = gm.models.kepler(eccentricity=0.2)
     method = gm.Composition(gm.Verlet(form="drift"), order=8)

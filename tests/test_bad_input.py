@@ -45,6 +45,7 @@ def go(system=quartic, q0=(1.0, 0.5), v0=None, method=None, dt=0.1, t_end=1.0, *
         ({"t_end": -1.0}, "t_end = -1 lies before t0 = 0"),
         ({"t_end": float("inf")}, "t_end must be finite"),
         ({"dt": 0.3}, r"3.33333 steps.*t_end = 0\.9 or 1\.2.*dt = 0\.25 or 0\.333"),
+        ({"t_end": 1.0005}, r"10.005 steps of dt = 0.1, not a whole number.*t_end = 1 or 1\.1"),
         ({"save_every": 3}, "save_every = 3 does not divide the 10 steps.*2 or 5"),
         ({"save_every": 0}, "save_every must be a whole number"),
         ({"save_every": "a"}, "save_every must be a whole number"),
@@ -70,6 +71,9 @@ def test_messages(arguments, words):
         ({"v0s": [[1.0, 0.0]]}, r"v0s has shape \(1, 2\), but q0s has shape \(3, 2\)"),
         ({"v0s": np.ones((3, 2)), "p0s": np.ones((3, 2))}, "v0s or p0s, not both"),
         ({"keep": 3}, "keep must list members by their numbers, 0 to 2, not 3"),
+        ({"keep": [0, 3]}, "keep must list members by their numbers, 0 to 2"),
+        ({"keep": [-4]}, "keep must list members by their numbers, 0 to 2"),
+        ({"seed": [1, 2]}, "one integer for each of the 3 members"),
         ({"seed": 1.9}, "seed must be an integer"),
         ({"q0s": [[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0]], "system": gm.System(lambda q: jnp.sum(jnp.log(q)))}, r"the energy at q0 of member 1 is nan: potential"),
     ],
@@ -141,6 +145,14 @@ def test_a_wrong_derivative_by_hand_is_caught():
         go(wrong)
     with pytest.raises(gm.InputError, match="gradient.*differs from the automatic derivative"):
         gm.ensemble(wrong, np.ones((3, 2)), method=gm.Verlet(), dt=0.1, t_end=1.0)
+
+
+def test_a_slightly_wrong_derivative_by_hand_is_caught():
+    """A coefficient that is off by 1e-5: the energy would drift, and nothing else would tell."""
+    make = lambda k: gm.System(lambda q: jnp.sum(q**4), overrides={"gradient": lambda q: k * q**3})
+    go(make(4.0))
+    with pytest.raises(gm.InputError, match=r"'gradient'\] differs from the automatic derivative at q0 by 4e-05"):
+        go(make(4.00004))
 
 
 def test_a_wrong_derivative_by_hand_is_caught_where_members_have_their_own_params():

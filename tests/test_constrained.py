@@ -56,6 +56,17 @@ def test_multipliers_belong_to_the_saved_positions(method):
     np.testing.assert_allclose(seen.constraint_forces, -np.array(pulled), rtol=0, atol=1e-13)
 
 
+def test_multistep_momenta_from_the_first_on():
+    """The start is made of differences of positions a step apart, divided by the step: rounding would stay in the
+    momenta as 2e-16/h for the whole run. Against the motion of a harmonic oscillator, from the given momentum on."""
+    system = gm.System(lambda q: 0.5 * jnp.sum(q**2))
+    run = gm.simulate(system, [1.0], [0.3], method=gm.SymmetricMultistep(8), dt=1e-3, t_end=1.0, save_every=10)
+    np.testing.assert_allclose(run.q[:, 0], np.cos(run.t) + 0.3 * np.sin(run.t), rtol=0, atol=3e-15)
+    np.testing.assert_allclose(run.p[:, 0], -np.sin(run.t) + 0.3 * np.cos(run.t), rtol=0, atol=2e-14)
+    coarse = gm.simulate(system, [1.0], [0.3], method=gm.SymmetricMultistep(4), dt=0.1, t_end=0.1)
+    assert coarse.p[0, 0] == 0.3
+
+
 # --- ways to solve the constraint -----------------------------------------------------------------------------------
 CHAIN = gm.models.chain(n=9)
 
@@ -202,6 +213,18 @@ def test_a_start_off_the_constraint(method):
     assert gm.simulate(system, q0, v0, method=method, dt=0.01, t_end=0.1).q.shape == (11, 2)
 
 
+def test_a_start_slightly_off_the_constraint():
+    """A part in a million of the length, or of the speed, is far above rounding, and would stay for the whole run."""
+    system = gm.System(gravity, constraint=circle)
+    go = lambda q0, v0: gm.simulate(system, np.array(q0), np.array(v0), method=gm.Rattle(), dt=0.01, t_end=0.01)
+    go([0.6, -0.8], [0.8, 0.6])
+    for off in (1e-6, 1e-5):
+        with pytest.raises(gm.InputError, match=r"\|g\(q0\)\|.*gm.project"):
+            go([0.6 + off, -0.8], [0.0, 0.0])
+        with pytest.raises(gm.InputError, match=r"\|G\(q0\) v0\|.*gm.project"):
+            go([0.6, -0.8], [0.8 + off, 0.6])
+
+
 @pytest.mark.parametrize("method", [gm.Rattle(), gm.Shake(), gm.LobattoIIIAB(2)], ids=lambda m: m.name)
 def test_a_step_too_long_for_newton(method):
     """The step grows with the speed: on a circle of radius 1 no step longer than about 1 can be completed."""
@@ -246,11 +269,31 @@ def test_distances_join_particles_origin_and_fixed_points():
     np.testing.assert_allclose(chain(q), [0, 1, 2.5**2 - 1], atol=1e-15)
 
 
+def test_a_star_of_rods_is_no_chain():
+    """Three particles, each on its own rod from the origin; two hung up at different points."""
+    q = jnp.array([[0.0, -1.0], [1.0, -2.0], [1.0, 0.5]])
+    star = gm.Distances([(None, 0), (None, 1), (None, 2)], [1.0, 2.0, 3.0])
+    np.testing.assert_allclose(star(q), [0, 5 - 4, 1.25 - 9], atol=1e-15)
+    np.testing.assert_allclose(gm.Distances([(0, 1), (0, 2)], 1.0)(q), [2 - 1, 1 + 2.25 - 1], atol=1e-15)
+    hung = gm.Distances([((0.0, 1.0), 0), ((3.0, 0.0), 1), (None, 2)], [2.0, 2.0, 1.0])
+    np.testing.assert_allclose(hung(q), [4 - 4, 8 - 4, 1.25 - 1], atol=1e-15)
+
+
+def test_six_equations_of_a_rotation_have_the_size_of_the_matrix():
+    """Σg² = |QᵀQ − I|², the sum over all nine entries, and no rotation changes it."""
+    q = np.random.default_rng(8).normal(size=(2, 3, 3))
+    turn = np.linalg.qr(np.random.default_rng(9).normal(size=(3, 3)))[0]
+    size = sum(np.sum((x.T @ x - np.eye(3)) ** 2) for x in q)
+    assert np.sum(np.asarray(gm.Orthogonal()(jnp.asarray(q))) ** 2) == pytest.approx(size, rel=1e-14)
+    assert np.sum(np.asarray(gm.Orthogonal()(jnp.asarray(q @ turn))) ** 2) == pytest.approx(size, rel=1e-13)
+
+
 @pytest.mark.parametrize(("make", "message"), [
     (lambda: gm.Distances([]), "list of pairs"),
     (lambda: gm.Distances([(0, 0)]), "two particles"),
     (lambda: gm.Distances([(0, 1)], [1.0, 2.0]), "one for each of the 1 pairs"),
     (lambda: gm.Distances([(0, 1)], -1.0), "positive"),
+    (lambda: gm.Distances([(0, 1)], 0.0), "positive"),
     (lambda: gm.Distances([(-1, 1)]), "numbered from 0"),
     (lambda: gm.Distances([(0, 5)])(jnp.zeros((2, 2))), "particle 5 in pairs, but q has 2"),
     (lambda: gm.OnSphere(-1.0), "positive"),

@@ -34,6 +34,8 @@ def test_systems_and_starts_that_do_not_fit():
         go(gm.LagrangianSystem(lagrangian=lambda q, v: 0.5 * jnp.sum(v**2 - q**2)), [1.0], [1.0])
     with pytest.raises(gm.InputError, match="function 0 is -1 at q0"):
         go(square, [-1.0], [1.0], inside=lambda q: q)
+    with pytest.raises(gm.InputError, match="function 0 is -1e-09 at q0"):
+        go(square, [-1e-9], [1.0], inside=lambda q: q)
 
 
 def test_methods_without_events_say_so():

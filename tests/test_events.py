@@ -7,6 +7,7 @@ import pytest
 
 import geomint as gm
 from geomint.methods import State, Traits
+from geomint.run.events import Events
 
 
 class Bouncing(gm.methods.Method):
@@ -54,3 +55,12 @@ def test_events_between_looks():
 def test_saving_more_often_does_not_change_the_trajectory():
     assert np.array_equal(fall(1).q[::8], fall(8).q)
     assert np.array_equal(fall(1, dt=0.125).q[::2], fall(1).q)
+
+
+def test_events_of_an_ensemble_are_those_of_all_members():
+    """Each member has its counts; their number is the sum."""
+    events = Events(None, {"events": np.array([3, 4]), "up": np.array([2, 0]), "down": np.array([1, 4])})
+    assert len(events) == 7
+    assert repr(events) == "<7 events: 2 up, 5 down>"
+    with pytest.raises(AttributeError, match="only counts its events"):
+        _ = events.times

@@ -112,6 +112,46 @@ def test_a_hessian_that_changes_its_pattern_is_noticed():
     assert np.isfinite(go("dense").q).all()
 
 
+def test_a_weak_coupling_that_appears_is_noticed():
+    """The same with a coupling a thousandth as strong: what the linear solve leaves out is 1e-6 of the force."""
+    near = lambda q: 1e-3 * jnp.where(q[1] - q[0] < 1, (1 - q[1] + q[0]) ** 3, 0.0)
+    system = gm.System(lambda q: near(q) + 0.1 * jnp.sum(q**2) + 0.05 * jnp.sum(q**4))
+    with pytest.raises(gm.RunStopped, match="sparsity of the Hessian is no longer"):
+        gm.simulate(system, [-2.0, 2.0], [1.0, -1.0], method=gm.ZhangSkeel(0.3, solver="blocks"), dt=0.05, t_end=5.0)
+
+
+def test_an_equation_that_was_not_solved_stops_the_run():
+    """V = −q⁴ sends the body to infinity at t = .93; near the pole Newton's method finds no root."""
+    escape = gm.System(lambda q: -jnp.sum(q**4))
+    for every in (1, 50):
+        with pytest.raises(gm.RunStopped, match=r"step 9, t = 0.9: Newton's .* filtered acceleration did not converge"):
+            gm.simulate(escape, [1.0], method=gm.PushforwardNewmark(), dt=0.1, t_end=10.0, save_every=every)
+
+
+def test_an_indefinite_matrix_between_two_saves_is_seen_at_the_next():
+    """A bump 10 exp(−q²) bends downwards at its top, where the second step ends; the saves are far from it."""
+    bump = gm.System(lambda q: 10 * jnp.sum(jnp.exp(-(q**2))))
+    with pytest.raises(gm.RunStopped, match="at step 2, t = 1: M .* is not positive definite"):
+        gm.simulate(bump, [-6.0], [6.0], method=gm.ZhangSkeel(0.4), dt=0.5, t_end=3.0, save_every=6)
+
+
+def test_a_composition_is_its_substeps_each_with_its_own_filter():
+    """A run that starts where another one ends shows the same filtered position there."""
+    system, at = coupled_quartic()
+    method = gm.Composition(gm.ZhangSkeel(0.4), order=4)
+    run = gm.simulate(system, at.q, p0=at.p, method=method, dt=0.3, t_end=0.9)
+    again = gm.simulate(system, run.q[-1], p0=run.p[-1], method=method, dt=0.3, t_end=0.0)
+    assert np.max(np.abs(run.q_filtered[-1] - run.q[-1])) > 1e-4
+    np.testing.assert_allclose(again.q_filtered[0], run.q_filtered[-1], rtol=0, atol=1e-14)
+    # A step is its substeps one after another, each begun anew with the filter of its own length.
+    mech, base, state = gm.Mechanics(system, (3,)), gm.ZhangSkeel(0.4), gm.methods.State(at.q, at.p)
+    substep = jax.jit(lambda state, h: base.step(mech, base.init(mech, state, h), h))
+    for gamma in method.coefficients:
+        state = gm.methods.State(*substep(state, 0.3 * gamma)[:2])
+    np.testing.assert_allclose(run.q[1], state.q, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(run.p[1], state.p, rtol=0, atol=1e-14)
+
+
 def test_an_indefinite_matrix_stops_with_its_eigenvalue():
     system = gm.System(lambda q: -10 * jnp.sum(jnp.cos(q)) + q[0] * q[1])
     with pytest.raises(gm.RunStopped, match=r"t = .*not positive definite: its smallest eigenvalue .* about -?\d"):

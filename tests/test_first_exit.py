@@ -217,6 +217,25 @@ def test_starts_on_an_edge(name):
     assert run.energy[0] == 0.5 + 0.5 * level
 
 
+def test_a_start_just_below_an_edge_climbs_it():
+    """V = x, edges at 0, .5, 1: at a speed of 2 the edge is 2.5e-8 of time away, and the climb costs .5 of energy."""
+    slope = gm.System(lambda q: jnp.sum(q))
+    run = gm.simulate(slope, [1 - 5e-8], [2.0], method=gm.EnergyStepping(0.5, 0.0), dt=0.05, t_end=0.1)
+    assert run.level[0] == 1
+    assert run.events.kinds[0] == "up"
+    assert run.events.times[0] == pytest.approx(2.5e-8, rel=1e-6)
+    assert run.energy[0] == pytest.approx(2.5, rel=1e-15)  # ½·2² + ½
+
+
+def test_only_a_turning_point_lies_on_an_edge():
+    """V = x: a motion along y is at a turning point and starts on an edge, V_h = V; one aslant starts between two."""
+    field = gm.System(lambda q: q[0])
+    go = lambda v0: gm.simulate(field, [1.0, 0.0], v0, method=gm.EnergyStepping(0.5), dt=0.05, t_end=0.1)
+    assert go([0.0, 1.0]).energy[0] == pytest.approx(1.5, rel=1e-14)
+    assert go([0.01, 1.0]).energy[0] == pytest.approx(0.5 * (1 + 1e-4) + 0.75, rel=1e-14)
+    assert go([1e-4, 1.0]).energy[0] == pytest.approx(0.5 + 0.75, rel=1e-7)
+
+
 def test_a_tie_is_reflected():
     """V = 2x and v = 2: a² = 16 = 2hk, k = 4, for h = 2 exactly."""
     for height, kind in ((2.0, "reflected"), (1.9999, "up"), (2.0001, "reflected")):

@@ -129,6 +129,15 @@ def test_second_derivatives_in_any_order(second):
     assert apart(jax.jit(second(energetic))(AT), exact) < 1e-11
 
 
+def test_the_derivative_of_a_forward_derivative():
+    """Forward over forward: the linear map J(q) t is differentiated by q too, not only by t."""
+    grid = dict(method=gm.Verlet(), dt=0.1, t_end=2.0, save_every=20)
+    end = lambda q, way: gm.simulate(PENDULUM.system, q, [0.3], **grid, gradient=way).q[-1, 0]
+    second = lambda way: float(jax.jit(jax.jacfwd(jax.jacfwd(lambda q: end(q, way))))(jnp.array([1.2]))[0, 0])
+    assert abs(second("stored")) > 0.01
+    assert second("backwards") == pytest.approx(second("stored"), rel=1e-11)
+
+
 def test_vmap_inside_and_outside():
     many = jnp.stack([AT, AT + 0.1, AT - 0.2])
     gradient = jax.jit(jax.grad(energetic))
@@ -154,6 +163,16 @@ def test_stored_memory_grows_with_the_root():
     assert many < 10**6 * FPU.q0.nbytes / 10
 
 
+def test_a_block_of_steps_in_pieces_has_all_its_steps():
+    """70 steps between two saves are stored as 8 pieces of 8 and 6 more; the motion is that without a gradient."""
+    grid = dict(dt=0.02, t_end=2.8, save_every=70, gradient="stored")
+    final = lambda q: gm.simulate(HENON.system, q, HENON.v0, method=gm.SymplecticEuler(), **grid).q[-1, 0]
+    found, slope = jax.jit(jax.value_and_grad(final))(jnp.asarray(HENON.q0, float))
+    assert found == pytest.approx(final(HENON.q0), rel=1e-13)
+    aside = np.array([1e-6, 0.0])
+    assert slope[0] == pytest.approx((final(HENON.q0 + aside) - final(HENON.q0 - aside)) / 2e-6, rel=1e-7)
+
+
 # --- what is chosen, refused and warned of --------------------------------------------------------------------------
 def test_rounding_is_told():
     """Over a thousand units of time the motion of FPU forgets where it began; a pendulum does not."""
@@ -171,10 +190,26 @@ def test_rounding_is_told():
         go(PENDULUM)
 
 
+def test_a_small_miss_is_told():
+    """On the saddle V = −½q² rounding grows by eᵗ: the way back from t = 25 misses the start by 8e-6, from t = 10 by 2e-12."""
+    saddle = gm.System(lambda q: -0.5 * jnp.sum(q**2))
+
+    def go(steps):
+        end = lambda q: gm.simulate(saddle, q, method=gm.Verlet(), dt=0.05, t_end=0.05 * steps, save_every=steps).q[-1, 0]
+        jax.block_until_ready(jax.jit(jax.grad(end))(jnp.ones(1)))
+        jax.effects_barrier()
+
+    with pytest.warns(UserWarning, match=r"missed the start by \d\.\de-0[56] of the size of q"):
+        go(500)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        go(200)
+
+
 def test_damped_motions_are_stored():
-    """Backwards, damping drives: rounding would grow by e²⁰ here."""
-    damped = gm.LagrangianSystem(lambda q, v: 0.5 * jnp.sum(v**2) - jnp.sum(jnp.cosh(q)), force=lambda q, v, t: -0.5 * v)
-    final = lambda q: 1e4 * gm.simulate(damped, q, method=gm.Variational(), dt=0.1, t_end=40.0, save_every=400).q[-1, 0]
+    """Backwards, damping drives: the rounding of q near its rest position 1 would grow by e²⁵ here."""
+    damped = gm.LagrangianSystem(lambda q, v: 0.5 * jnp.sum(v**2) - jnp.sum(jnp.cosh(q - 1)), force=lambda q, v, t: -0.5 * v)
+    final = lambda q: 1e4 * gm.simulate(damped, q, method=gm.Variational(), dt=0.1, t_end=100.0, save_every=1000).q[-1, 0]
     assert apart(jax.jit(jax.grad(final))(jnp.array([0.8])), jax.jit(jax.jacfwd(final))(jnp.array([0.8]))) < 1e-11
 
 

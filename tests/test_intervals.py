@@ -250,6 +250,13 @@ def test_a_jump_of_the_second_derivative_is_seen():
         assert bound(-1.0, -0.1) == pytest.approx((0, 0), abs=1e-13)
 
 
+def test_a_jump_of_floor_is_seen():
+    """⌊q⌋(3 − ⌊q⌋) q²/2 has the curvature 0, 2, 2, 0 on [0, 1], …, [3, 4]: the same at both ends, and φ''' = 0."""
+    steps = lambda q: jnp.sum(jnp.floor(q) * (3 - jnp.floor(q)) * q**2 / 2)
+    assert inside([0.0, 2.0], curvature(steps, jnp.zeros(1), jnp.ones(1), 0.5, 3.5))
+    assert curvature(steps, jnp.zeros(1), jnp.ones(1), 1.1, 1.9) == pytest.approx((2, 2))
+
+
 def test_an_angle_may_cross_its_cut():
     turn = lambda q: jnp.cos(3 * jnp.arctan2(q[1], q[0]))
     q, v = jnp.array([-1.0, -0.5]), jnp.array([0.1, 1.0])

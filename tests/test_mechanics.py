@@ -73,6 +73,13 @@ def test_momentum_maps():
     np.testing.assert_allclose(maps["generator 2"], maps["generator"], rtol=1e-12)
 
 
+def test_translation_along_a_vector():
+    """δq = (3, 4) for each particle: J = 3 Σp_x + 4 Σp_y, the vector as long as it was given."""
+    q, p = random.normal(size=(2, 5, 2))
+    maps = gm.Mechanics(gm.System(symmetries=(gm.Translation((3.0, 4.0)),))).momentum_maps(q, p)
+    np.testing.assert_allclose(maps["translation[3.0, 4.0]"], [3 * p[:, 0].sum() + 4 * p[:, 1].sum()], rtol=1e-13)
+
+
 @pytest.mark.parametrize("name", [name for name in gm.models.all() if isinstance(gm.models.named(name).system, gm.System)])
 def test_overrides_of_models_agree_with_automatic_differentiation(name):
     model = gm.models.named(name)

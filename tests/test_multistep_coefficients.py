@@ -191,6 +191,13 @@ def test_condition_13_at_the_boundary():
     assert about(construct((a_1, bad)), 13)
 
 
+def test_a_double_root_at_minus_one_is_on_the_circle():
+    """σ = ζ(ζ + 1)²: refused for its double root, and not for a root off the unit circle."""
+    double = dataclasses.replace(construct((0.5,)), sigma=tuple(Fraction(s) for s in (0, 1, 2, 1, 0)))
+    assert any("multiple root" in message for message in defects(double))
+    assert not any("off the unit circle" in message for message in defects(double))
+
+
 def test_multiple_roots_of_sigma_are_seen():
     """Made by hand, since no rational a need lie on the boundary: ζ(ζ²+1)², and ζ(ζ−1)²(ζ²+1) with its double root 1."""
     method = construct((-0.7, 0.4))

@@ -92,6 +92,12 @@ def test_imex_with_newtons_method_is_symplectic_and_reversible(problem):
     assert measure.reversibility(gm.IMEX(), system, at, 0.1) < 1e-11
 
 
+def test_imex_stops_where_its_midpoint_is_not_found():
+    """A fast part −q⁴ sends the body to infinity at t = .93."""
+    with pytest.raises(gm.RunStopped, match=r"at step 9, t = 0.9: Newton's .* implicit midpoint .* did not converge"):
+        gm.simulate(gm.System(fast=lambda q: -jnp.sum(q**4)), [1.0], method=gm.IMEX(), dt=0.1, t_end=10.0)
+
+
 def test_imex_holds_the_energy_of_the_stiff_pendulum():
     errors = []
     for h in (0.04, 0.02, 0.01):

@@ -87,6 +87,14 @@ def test_reductions_are_those_of_the_rows(engine):
     assert np.array_equal(run.checkpoint.carry[0], full.checkpoint.carry[0])
 
 
+def test_values_on_the_edges_of_a_histogram():
+    """Bodies at rest on every edge, outside, and between: a bin has its lower edge, the last one both, as in numpy."""
+    places = np.concatenate([EDGES, EDGES[:-1] + 0.1, [-9.0, 9.0, EDGES[-1], EDGES[-1]]])
+    reduce = {"q": gm.Histogram("q", bins=EDGES)}
+    run = gm.ensemble(gm.System(), places[:, None], method=gm.Verlet(), dt=0.1, t_end=0.1, engine="xla", reduce=reduce)
+    assert np.array_equal(run.reduced["q"].counts[-1, :, 0], np.histogram(places, EDGES)[0])
+
+
 @pytest.mark.parametrize("engine", ["xla", "native"])
 def test_members_that_fail_are_left_out(engine):
     full = gm.ensemble(ESCAPE, STARTS, engine=engine, **ESCAPING)

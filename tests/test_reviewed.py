@@ -138,3 +138,10 @@ def test_project():
     np.testing.assert_allclose(same[1], v, atol=1e-14)
     with pytest.raises(gm.InputError, match="constraint"):
         gm.project(gm.System(lambda q: jnp.sum(q)), [1.0])
+
+
+def test_project_says_where_there_is_nothing_to_project_to():
+    """|q|² + 1 is nowhere zero, and no point of the unit circle has x = 3: an error, and no point."""
+    for constraint in (lambda q: jnp.sum(q**2, keepdims=True) + 1, lambda q: jnp.stack([jnp.sum(q**2) - 1, q[0] - 3])):
+        with pytest.raises(gm.InputError, match=r"project found no point with g\(q\) = 0 near q0"):
+            gm.project(gm.System(lambda q: q[1], constraint=constraint), [1.0, 1.1])

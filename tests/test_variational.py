@@ -77,6 +77,22 @@ def test_time_of_a_force_is_right_after_a_resume(tmp_path):
     assert np.array_equal(gm.resume(tmp_path / "run.h5", system=make(), t_end=5.0).q, go(5.0).q)
 
 
+def test_a_run_is_not_resumed_with_another_force(tmp_path):
+    oscillator = lambda q, v: 0.5 * jnp.sum(v**2 - q**2)
+    make = lambda friction: gm.LagrangianSystem(oscillator, force=lambda q, v, t: -friction * v)
+    gm.simulate(make(0.1), [0.5], method=gm.Variational(), dt=0.05, t_end=0.5, output=tmp_path / "run.h5")
+    with pytest.raises(gm.ArchiveError, match="not the one that was run"):
+        gm.resume(tmp_path / "run.h5", system=make(0.2), t_end=1.0)
+    assert gm.resume(tmp_path / "run.h5", system=make(0.1), t_end=1.0).t[-1] == pytest.approx(1.0)
+
+
+def test_equations_that_were_not_solved_stop_the_run():
+    """V = −q⁴: the body is at infinity at t = .93."""
+    escape = gm.System(lambda q: -jnp.sum(q**4))
+    with pytest.raises(gm.RunStopped, match=r"at step 18, t = 0.9: the discrete Euler–Lagrange .* not solved"):
+        gm.simulate(escape, [1.0], method=gm.Variational(), dt=0.05, t_end=10.0, save_every=100)
+
+
 def test_errors_of_lagrangian_systems():
     with pytest.raises(gm.InputError, match=r"constant mass.*Variational"):
         gm.simulate(ANGLES.system, ANGLES.q0, method=gm.Verlet(), dt=0.1, t_end=1.0)
@@ -98,6 +114,30 @@ def test_penalty_and_multipliers():
     recovered = gm.recover_multipliers(run, window=4 * 2 * np.pi / omega)
     middle = (run.t > 0.5) & (run.t < 5.5)
     assert np.sqrt(np.mean((recovered[middle, 0] - np.cos(run.t[middle])) ** 2)) < 0.02
+
+
+def test_a_penalised_system_keeps_its_fast_part():
+    """½ω²|g|² comes on top of what was stiff before."""
+    circle = lambda q: jnp.sum(q**2, keepdims=True) - 1
+    system = gm.System(lambda q: q[1], fast=lambda q: 8 * jnp.sum(q**4), constraint=circle)
+    soft = gm.Mechanics(gm.penalize(system, 30.0), (2,))
+    q = np.array([0.3, -0.7])
+    g = 0.3**2 + 0.7**2 - 1
+    assert soft.potential(q) == pytest.approx(-0.7 + 8 * (0.3**4 + 0.7**4) + 450 * g**2, rel=1e-14)
+    np.testing.assert_allclose(soft.fast_force(q), -(32 * q**3 + 900 * g * 2 * q), rtol=1e-13)
+
+
+def test_multipliers_are_averaged_where_they_are_known():
+    """At the ends the window is narrower: the first and the last value are ω²g themselves. With a filtered method g is
+    that of the filtered positions, whose averages are nearer to λ = cos t: .048 at ω = 50, against .067."""
+    system = gm.System(lambda q: 0.5 * (q[1] - q[0]) ** 2, constraint=lambda q: q[:1])
+    run = gm.simulate(gm.penalize(system, 50.0), [0.0, 1.0], method=gm.ZhangSkeel(0.4), dt=0.02, t_end=6.0)
+    found = gm.recover_multipliers(run, window=0.5)[:, 0]
+    np.testing.assert_allclose(found[[0, -1]], 2500 * run.q_filtered[[0, -1], 0], rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(found[1], 2500 * np.mean(run.q_filtered[:3, 0]), rtol=1e-11)
+    np.testing.assert_allclose(found[100], 2500 * np.mean(run.q_filtered[88:113, 0]), rtol=1e-11)
+    middle = (run.t > 0.5) & (run.t < 5.5)
+    assert np.sqrt(np.mean((found[middle] - np.cos(run.t[middle])) ** 2)) == pytest.approx(0.048, abs=0.002)
 
 
 def test_errors_of_penalty():

@@ -184,12 +184,12 @@ def fixed_point(residual: Residual, start: Array, scale: Array) -> Solution:
     def solve(f: Residual, x: Array) -> tuple[Array, Array]:
         return _iterate(f, x, scale)
 
-    def tangent(linear: Residual, right: Array) -> Array:
+    def by_iteration(linear: Residual, right: Array) -> Array:
         size = jnp.maximum(jnp.max(jnp.abs(right)), jnp.finfo(right.dtype).tiny)
-        return jax.lax.custom_linear_solve(
-            linear, right,
-            solve=lambda g, b: _iterate(lambda x: g(x) - b, b, size)[0],
-            transpose_solve=lambda g, b: _iterate(lambda x: g(x) - b, b, size)[0],
-        )  # fmt: skip
+        return _iterate(lambda x: linear(x) - right, right, size)[0]
+
+    def tangent(linear: Residual, right: Array) -> Array:
+        # JAX transposes this, so that the solves may depend on `right` through their argument alone.
+        return jax.lax.custom_linear_solve(linear, right, solve=by_iteration, transpose_solve=by_iteration)
 
     return _root(residual, start, scale, solve, tangent)
