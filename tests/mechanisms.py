@@ -37,7 +37,7 @@ def four_bars(n: int, params: bool = False) -> Mechanism:
         return jnp.concatenate([jnp.sum(cranks**2, axis=1), jnp.sum(couplers**2, axis=1)]) - 1
 
     system = gm.System(lambda q: jnp.sum(weight * q[:, 1]), mass=np.kron(mass, np.eye(2)), constraint=bars)
-    q0 = feet + [0.0, 1.0]
+    q0 = feet + np.array([0.0, 1.0])
     return Mechanism(system, q0, np.broadcast_to([1.0, 0.0], q0.shape).copy())
 
 
@@ -60,7 +60,7 @@ def third_crank() -> Mechanism:
         return jnp.stack([a @ a - 1, b @ b - 1, jnp.sum((q[1] - q[0]) ** 2) - 4, middle @ middle - 1])
 
     system = gm.System(lambda q: jnp.sum(q[:, 1]), constraint=bars)
-    q0 = feet + [np.cos(1.0), np.sin(1.0)]
+    q0 = feet + np.array([np.cos(1.0), np.sin(1.0)])
     return Mechanism(system, q0, np.broadcast_to(-1.5 * np.array([-np.sin(1.0), np.cos(1.0)]), q0.shape).copy())
 
 

@@ -58,7 +58,7 @@ def from_the_singular_position():
     """Started with all bars in line, which no method can tell from redundant constraints."""
     mechanism = four_bars(2)
     feet = mechanism.q0 - [0.0, 1.0]
-    start = mechanism._replace(q0=feet + [1.0, 0.0], v0=np.broadcast_to([0.0, 5.0], feet.shape).copy())
+    start = mechanism._replace(q0=feet + np.array([1.0, 0.0]), v0=np.broadcast_to([0.0, 5.0], feet.shape).copy())
     return start, run(start, COMPOSED, 100, 1.0)
 
 
