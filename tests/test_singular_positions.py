@@ -64,7 +64,7 @@ def from_the_singular_position():
 
 def test_a_start_in_the_singular_position():
     _, seen = from_the_singular_position()
-    assert "rank 4 of 5" in seen.solver
+    assert "rank 3 of 5" in seen.solver
     np.testing.assert_allclose(seen.q, four_bars_exact(2, seen.t, angle=0.0, rate=5.0), rtol=0, atol=1e-5)
     assert np.max(np.abs(seen.energy_error)) < 1e-4
 
