@@ -40,7 +40,7 @@ def penalize(system: System, omega: float) -> System:
     """The free system in which springs of stiffness ω² replace the constraint; they are its `fast` part."""
     checked_system(system, System, callee="penalize")
     if system.constraint is None:
-        raise InputError("penalize needs a gm.System with a constraint: the system has no constraint to turn into springs.")
+        raise InputError("penalize(system=...): the system has no constraint to turn into springs.")
     omega = positive(omega, "omega", "penalize")
     fast = Penalty(system.constraint, jnp.asarray(omega, float), system.fast)
     return System(system.potential, system.mass, fast=fast, symmetries=system.symmetries, params=system.params, overrides=system.overrides)
