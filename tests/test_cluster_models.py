@@ -169,9 +169,9 @@ def test_hard_spheres_have_maxwells_velocities():
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("lennard_jones_cluster(n=1)", "at least 2"), ("morse_cluster(dimension=4)", "plane .2. or in space"), ("lennard_jones_cluster(sigma=-1.0)", "sigma=-1.*positive"),
-     ("morse_cluster(temperature=-1.0)", "not negative"), ("harmonic_bowl(speed=0.0)", "positive"), ("hard_spheres(n=17, box=5.0)", "5 rows .* larger than 5"),
-     ("hard_spheres(dimension=1)", "square"), ("hard_spheres(radius=0.0)", "radius must be positive")],
+    [("lennard_jones_cluster(n=1)", "at least 2"), ("morse_cluster(dimension=4)", "dimension must be 2 or 3"), ("lennard_jones_cluster(sigma=-1.0)", "sigma=-1.*positive"),
+     ("morse_cluster(temperature=-1.0)", "temperature must be a number of at least 0"), ("harmonic_bowl(speed=0.0)", "positive"), ("hard_spheres(n=17, box=5.0)", "5 rows .* larger than 5"),
+     ("hard_spheres(dimension=1)", "dimension must be 2 or 3"), ("hard_spheres(radius=0.0)", "radius must be positive")],
 )  # fmt: skip
 def test_nonsense_is_refused(text, message):
     with pytest.raises(gm.InputError, match=message):

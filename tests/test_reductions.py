@@ -273,7 +273,7 @@ def test_memory_is_flat(tmp_path, saves):
         ({"reduce": {"e": "energy"}}, r"gm\.Mean\(\.\.\.\), gm\.Quantiles"),
         ({"reduce": gm.Mean("energy")}, "must be a mapping"),
         ({"reduce": {"a/b": gm.Mean("energy")}}, "without '/'"),
-        ({"reduce": {"e": gm.Mean(lambda q, p: q)}}, "called with them as last argument"),
+        ({"reduce": {"e": gm.Mean(lambda q, p: q)}}, "params, which every function takes as its last argument"),
         ({"reduce": {"e": gm.Mean(lambda q, p, k: (q, p))}}, "a number or an array"),
         ({"keep": [MEMBERS]}, "0 to 40"),
         ({"keep": [0.5]}, "by their numbers"),
@@ -287,7 +287,7 @@ def test_mistakes_are_named(more, message):
 
 def test_mistakes_in_a_reduction_are_named():
     for make, message in [
-        (lambda: gm.Mean(3), "the name of a saved quantity, or of a function"),
+        (lambda: gm.Mean(3), "of must be the name of a saved quantity or a function"),
         (lambda: gm.Quantiles("q", (0.5, 2)), "from 0 to 1"),
         (lambda: gm.Histogram("q", 10), "can't be known before the run"),
         (lambda: gm.Histogram("q", [1, 0]), "increasing"),

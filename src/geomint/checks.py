@@ -92,7 +92,7 @@ def number(
 
 def _bounds(above: float, least: float, below: float, most: float) -> str:
     if least > -math.inf and most < math.inf:
-        return f" from {least} to {most}"
+        return f" of at least {least} and at most {most}"
     if above > -math.inf and below < math.inf:
         return f" between {above:g} and {below:g}"
     words = [f"above {above:g}"] * (above > -math.inf) + [f"of at least {least:g}"] * (least > -math.inf)
@@ -147,7 +147,9 @@ def choice(x: Any, name: str, callee: str, known: Iterable[Any], *, none: bool =
     listed = [repr(k) for k in known] + ["None"] * none
     if len(listed) > 5 and isinstance(x, str):
         raise refused(x, f"one of the {len(known)} known", name, callee, nearest(str(x), map(str, known)))
-    raise refused(x, ", ".join(listed[:-1]) + f" or {listed[-1]}", name, callee)
+    close = nearest(str(x), map(str, known)) if isinstance(x, str) else ""
+    must = ", ".join(listed[:-1]) + f" or {listed[-1]}" if len(listed) > 1 else listed[0]
+    raise refused(x, must, name, callee, close if "Did you mean" in close else "")
 
 
 def flag(x: Any, name: str, callee: str = "") -> bool:

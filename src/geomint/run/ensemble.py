@@ -92,7 +92,7 @@ def ensemble(
 
 def _seeds(seed: Any, members: int) -> Any:
     """An integer, or one for each member."""
-    refusal = InputError(f"seed must be an integer of 64 bits, or one for each of the {members} members, not {shown(seed)}.")
+    refusal = InputError(f"seed must be an integer of 64 bits, or one integer for each of the {members} members, not {shown(seed)}.")
     try:
         seeds = np.asarray(seed)
     except (TypeError, ValueError):

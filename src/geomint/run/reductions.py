@@ -54,7 +54,7 @@ class Reduction(eqx.Module):
             x = self.of.among(seen)
         else:
             name = f"reduce: the function {type(self).__name__}(of=...)"
-            look = lambda stated, q, p: real_array(name, stated.call(self.of, q, p, name=name))
+            look = lambda stated, q, p: _one_array(name, stated.call(self.of, q, p, name=name))
             x = spread_over(look, spread, system, seen["q"], seen["p"])
         return jnp.asarray(x, seen["q"].dtype)
 
@@ -81,6 +81,13 @@ def _quantity(of: Any, callee: str) -> Any:
     if isinstance(of, type) or not (isinstance(of, str) or callable(of)):
         raise refused(of, "the name of a saved quantity or a function of (q, p)", "of", callee)
     return Column(str(of)) if isinstance(of, str) else as_function("of", of)
+
+
+def _one_array(name: str, x: Any) -> Array:
+    """What the function of a reduction returned; several arrays are not stacked in silence."""
+    if isinstance(x, (tuple, list)):
+        raise InputError(f"{name} must return a number or an array of real numbers, not a {type(x).__name__}.")
+    return real_array(name, x)
 
 
 def _inner(well: Array, x: Array) -> Array:
