@@ -32,7 +32,6 @@ from .scales import rounding_scale
 MATRICES = 20  # rounds with a new matrix in each, half of them from the guess and half from none
 SMALL = 32  # coordinates up to which a position is computed where it is used rather than carried through a loop
 OWN_ROUNDING = 4.0  # units of round-off of Σ|G_ij||Q_j| below which g_i counts as zero
-CLOSE = 16.0  # a first correction longer than 1/√16 of the drift says that the guess is not near the root
 
 
 class Sizes(NamedTuple):
@@ -114,11 +113,8 @@ class Newton:
         g, rate = jax.jvp(mech.constraint, (guessed,), (mech.displacement(guess, drift.h),))
         impulse = self.back * factored.solve(g + rate)
         there = drift.at(impulse)
-        moved, drifted = there - guessed, guessed - drift.q
-        size = measure.unit * inner(moved, moved)
-        done = size <= measure.rounding
-        near = CLOSE * size <= measure.unit * inner(drifted, drifted) + CLOSE * 1e8 * measure.rounding
-        carried = guessed.size > SMALL
+        moved = there - guessed
+        carried, no = guessed.size > SMALL, jnp.zeros((), bool)
 
         def chord(s: _Chord) -> _Chord:
             g = mech.constraint(s.position[0] if carried else drift.at(s.impulse))
@@ -130,7 +126,7 @@ class Newton:
             impulse = jnp.where(gains, s.impulse + self.back * x, s.impulse)
             return _Chord(impulse, (drift.at(impulse),) if carried else (), size, done, done | ~gains, s.rounds + 1)
 
-        begin = _Chord(impulse, (there,) if carried else (), size, done, done | ~near, 1)
+        begin = _Chord(impulse, (there,) if carried else (), measure.unit * inner(moved, moved), no, no, 1)
         return jax.lax.while_loop(lambda s: ~s.over, chord, begin)
 
     def renewed(self, impulse: Array, done: Any) -> _Renewed:

@@ -75,16 +75,35 @@ def vanishing(system: Any, q: np.ndarray) -> str | None:
     """What is wrong with a constraint whose gradient vanishes where it is met, as that of the square of a constraint does.
 
     Then g = c·δ², |G| = 2c·δ and g'' = 2c at a distance δ from the manifold: g is as large as |G|²/|g''|, however near.
+    Three steps of Newton's method do not change that; any other constraint is met after them.
     """
     m = jax.eval_shape(lambda x: Mechanics(system, q.shape).constraint(x), q).size
     if m > DENSE_LIMIT:
         return None
+    where = _vanishing(system, m, q)
+    for _ in range(3):
+        if where is None:
+            return None
+        q = _corrected(where, system, jnp.asarray(q, float))
+        where = where if _vanishing(system, m, q) is not None else None
+    if where is None:
+        return None
+    return (
+        f"the gradient of constraint {where} vanishes where the constraint is met, as that of the square of a constraint does; "
+        "no force can hold it. State it without the square: r² − 1 for (r² − 1)²"
+    )
+
+
+def _vanishing(system: Any, m: int, q: Any) -> int | None:
     g, found = (jax.tree.map(np.asarray, x) for x in residuals(m, system, jnp.asarray(q, float)))
     squared = (np.abs(g) >= 0.05 * found.curvature) & (found.curvature <= DEGENERATE * found.rounding)
     where = np.flatnonzero((found.gradient == 0) | squared)
-    if not len(where):
-        return None
-    return (
-        f"the gradient of constraint {where[0]} vanishes where the constraint is met, as that of the square of a constraint does; "
-        "no force can hold it. State it without the square: r² − 1 for (r² − 1)²"
-    )
+    return int(where[0]) if len(where) else None
+
+
+@functools.partial(jit, static_argnums=0)
+def _corrected(i: int, system: Any, q: Array) -> Array:
+    """q − g_i G_i/|G_i|²; q itself where G_i vanishes."""
+    g, slope = jax.value_and_grad(lambda x: Mechanics(system, x.shape).constraint(x)[i])(q)
+    squared = jnp.sum(slope**2)
+    return q - jnp.where(squared > 0, g / jnp.where(squared > 0, squared, 1.0), 0.0) * slope

@@ -33,7 +33,8 @@ from .place import Drift, Placed
 from .scales import seeds
 from .sweep import sweeps
 
-AGREE = 1e-18  # of a solution of G M⁻¹Gᵀ: the squared size of its correction beyond which the pattern has changed
+AGREE = 1e-16  # relative square of the correction of a solution of G M⁻¹Gᵀ beyond which the pattern has changed
+SINGULAR = 1e-8  # and beyond which the matrix is singular
 
 
 class Manifold(eqx.Module):
@@ -112,7 +113,7 @@ class Manifold(eqx.Module):
         if self.way == "sphere":
             arm = q - mech.system.constraint.centre
             return pull(jnp.atleast_1d(jnp.sum(arm * p, axis=-1) / (2 * jnp.sum(arm**2, axis=-1))))
-        if self.plan.kind == "least-squares":
+        if self.rescue or self.plan.kind == "least-squares":
             return normal_space(mech, q, p).part(mech, p)
         return pull(self.gram_solve(mech, q, mech.constraint_rate(q, mech.velocity(p))))
 
@@ -123,19 +124,20 @@ class Manifold(eqx.Module):
 
     def gram_solve(self, mech: Mechanics, q: Array, right: Array) -> Array:
         """x with (G M⁻¹Gᵀ) x = right; the smallest, where constraints depend on each other."""
-        if self.plan.kind == "least-squares":
+        if self.rescue or self.plan.kind == "least-squares":
             return smallest_multipliers(mech, q, right)
         apply = lambda d: mech.constraint_rate(q, mech.velocity(mech.constraint_force(q, d)))
         if self.plan.kind == "matrix-free":
             return self.plan.solve(apply, right).x
         factored = self.plan.factor(apply, q.dtype)
         x = factored.solve(right)
-        if not self.plan.assembled:
-            return x
         # A correction from the residual tells whether x is right: not where the pattern of the matrix has changed since it
-        # was found. No unit enters the comparison. Conjugate gradients need no pattern.
+        # was found, or where the matrix is singular. No unit enters the comparison.
         rest = right - apply(x)
-        sound = jnp.abs(inner(factored.solve(rest), rest)) <= AGREE * jnp.abs(inner(x, right))
+        off, size = jnp.abs(inner(factored.solve(rest), rest)), jnp.abs(inner(x, right))
+        if not self.plan.assembled:
+            return jnp.where(off <= SINGULAR * size, x, jnp.nan)  # the host loop sees it and takes the rescued form
+        sound = off <= AGREE * size  # otherwise conjugate gradients, which need no pattern
         still, at, r = jax.lax.stop_gradient((mech, q, right))
         product = lambda d: still.constraint_rate(at, still.velocity(still.constraint_force(at, d)))
         return jnp.where(sound, x, _where_needed(sound, lambda: self._scaled_gradients(product, r)))

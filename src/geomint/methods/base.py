@@ -183,8 +183,8 @@ class Method(eqx.Module):
         return self
 
     def rescued(self, status: int) -> Method | None:
-        """The method in a form that may take a step which this one failed to take with the given status, from the same
-        carry; None where there is none."""
+        """The method in a form that may take a step which this one failed to take with the given status (0 where its
+        result was not finite), from the same carry; None where there is none."""
         return None
 
     def remark(self, system: Any, q: Any) -> str:

@@ -89,7 +89,7 @@ class Constrained(Method):
         return dataclasses.replace(self, manifold=dataclasses.replace(self.manifold, plan=plan))
 
     def rescued(self: C, status: int) -> C | None:
-        stronger = None if self.manifold is None or status != OFF else self.manifold.rescued()
+        stronger = None if self.manifold is None or status not in (0, OFF) else self.manifold.rescued()
         return None if stronger is None else dataclasses.replace(self, manifold=stronger)
 
     @property

@@ -129,7 +129,7 @@ class Rescue:
 
     def step(self, carry: Carry, n: int, failure: Failure) -> Carry | None:
         """The carry after the step that failed, from the carry at step n; None where it can't be taken."""
-        method = self.engine.method.rescued(failure.status) if failure.status and self.engine.spread == "one" else None
+        method = self.engine.method.rescued(failure.status) if self.engine.spread == "one" else None
         if method is None:
             return None
         between = failure.step - 1 - n
