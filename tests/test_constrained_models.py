@@ -117,7 +117,7 @@ def test_chain_in_space():
     assert np.linalg.norm(np.cross(model.v0[-1], acceleration[-1])) > 0.1
 
 
-@pytest.mark.parametrize("dimension", [1, 4, 2.0, "3"])
+@pytest.mark.parametrize("dimension", [1, 4, 2.5, "3"])
 def test_chain_elsewhere(dimension):
     with pytest.raises(gm.InputError, match="dimension"):
         gm.models.chain(3, dimension=dimension)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 import pytest
 
@@ -175,6 +176,7 @@ QUICK = ("Z&S without its third-derivative term, chain", "β halved, linear stab
 def failing_rows(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(mutation.module, mutation.name, mutation.by(getattr(mutation.module, mutation.name)))
     [experiment] = papers.find(mutation.experiment)
+    jax.clear_caches()  # programs compiled with the right name
     for module in (argon, argon_steps):  # runs of another height must not be taken from the cache
         for cached in ("long_run", "nanoseconds"):
             getattr(module, cached).cache_clear()
@@ -183,6 +185,7 @@ def failing_rows(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> list[st
     except gm.RunStopped as stopped:
         return [f"{mutation.row} (the run stopped: {stopped})"]
     finally:
+        jax.clear_caches()
         for cached in (argon.long_run, argon.nanoseconds):
             cached.cache_clear()
 

@@ -82,7 +82,7 @@ def test_a_step_that_ends_in_the_singular_position(engine, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         gm.simulate(*back, method=COMPOSED, dt=0.01, t_end=0.5, engine=engine, output=tmp_path / "run.h5")
-        resumed = gm.resume(tmp_path / "run.h5", system=back.system, t_end=2.0, engine=engine)
+        resumed = gm.resume(tmp_path / "run.h5", system=back.system, t_end=2.0)
     assert np.array_equal(resumed.q, seen.q)
     assert np.array_equal(resumed.p, seen.p)
 

@@ -431,7 +431,8 @@ def _functions(system: Stated, structure: Any) -> dict[str, Callable]:
 
         def function(*inputs: Any) -> Any:
             whole = jax.tree.unflatten(structure, inputs[:-3])
-            return whole.call(find(whole), *inputs[-3:][:count])
+            found = jax.tree.leaves(whole.call(find(whole), *inputs[-3:][:count]))
+            return [x for x in found if hasattr(x, "dtype")]  # anything else is refused when the run begins
 
         return function
 

@@ -49,10 +49,6 @@ class Failure:
     good: np.ndarray  # the row of the last good step
     bad: np.ndarray  # the row of the failing one
 
-    def good_q(self, layout: Any) -> np.ndarray:
-        """The last good position."""
-        return layout.unpack(self.good)["q"]
-
 
 def run_to_end(engine: Engine, carry: Carry, grid: Grid, sink: Sink, start: int = 0, progress: bool = False, team: Alone = ALONE) -> tuple[Carry, int, Failure | None]:
     """From step `start` to the end of the grid: the last carry, the step it stands at, and what stopped it if anything did.
@@ -144,7 +140,8 @@ class Rescue:
         if not self.told:
             self.told = True
             when = f"step {failure.step}, t = {self.grid.t0 + failure.step * self.grid.dt:.12g}"
-            warnings.warn(f"{method.name}, {when}: {method.remark(other.system, failure.good_q(other.layout))}", stacklevel=2)
+            remark = method.remark(other.system, other.layout.unpack(row[0])["q"])
+            warnings.warn(f"{method.name}, {when}: {remark}", stacklevel=2)
         if failure.step % self.grid.save_every == 0:
             self.sink.append(row)
         self.sink.checkpoint(carry, failure.step)
