@@ -65,8 +65,9 @@ def from_the_singular_position():
 def test_a_start_in_the_singular_position():
     _, seen = from_the_singular_position()
     assert "rank 3 of 5" in seen.solver
-    np.testing.assert_allclose(seen.q, four_bars_exact(2, seen.t, angle=0.0, rate=5.0), rtol=0, atol=1e-5)
-    assert np.max(np.abs(seen.energy_error)) < 1e-4
+    # Without the direction that G loses there: 2e-6 and 1.3e-5.
+    np.testing.assert_allclose(seen.q, four_bars_exact(2, seen.t, angle=0.0, rate=5.0), rtol=0, atol=1e-6)
+    assert np.max(np.abs(seen.energy_error)) < 6e-6
 
 
 @pytest.mark.parametrize("engine", ["native", "xla"])
@@ -218,9 +219,9 @@ def test_the_square_of_a_constraint_is_told():
 
 
 def test_positions_are_solved_to_rounding():
-    """Newton's method must not end early: a residual of 1e-12 a step adds up to a drift."""
+    """Newton's method must not end early: a residual of 1e-13 a step adds up to a drift. At long steps it converges slowly."""
     seen = gm.models.triple_pendulum()
     for engine in ("native", "xla"):
-        found = gm.simulate(seen.system, seen.q0, seen.v0, method=gm.Rattle(), dt=0.02, t_end=40.0, save_every=20, engine=engine)
+        found = gm.simulate(seen.system, seen.q0, seen.v0, method=gm.Rattle(), dt=0.1, t_end=40.0, save_every=2, engine=engine)
         assert np.max(np.abs(found.constraint_residual)) < 1e-14
         assert np.max(np.abs(found.velocity_residual)) < 1e-14
