@@ -3,9 +3,12 @@
 Newton's matrix is h K with K = G(Q) M⁻¹G(q)ᵀ, which has the structure of G M⁻¹Gᵀ (blocks for molecules, a band for chains),
 found before the run, and is close to that positive definite matrix, whatever the sign of h.
 
+The unknown is x = h μ (x = h μ/M where the mass is one number), so that Q = Q_free − M⁻¹G(q)ᵀx with Q_free = q + h M⁻¹p: a
+position then costs the products with G(q)ᵀ and nothing else.
+
 The first guess is a pull w = G(q)ᵀμ extrapolated from the steps before, not an impulse μ: near a singular position μ grows
 like 1/(t − t*), while the pull stays smooth. The guess places Q₀, and the first round solves
-h K μ = g(Q₀) + G(Q₀)(Q_free − Q₀) for the whole μ. The rounds after it use the same matrix and gain as many digits each as
+K x = g(Q₀) + G(Q₀)(Q_free − Q₀) for the whole x. The rounds after it use the same matrix and gain as many digits each as
 the guess has. Where they do not, Newton's method starts again from Q₀ with a new matrix in every round.
 
 The iteration goes on until the correction of Q is at round-off of |Q|: a looser tolerance would leave an error that
@@ -53,7 +56,7 @@ def sizes(*positions: Array) -> Sizes:
 
 
 class _Chord(NamedTuple):
-    impulse: Array
+    x: Array
     position: tuple[Array, ...]  # Q, where it is carried
     size: Array  # of the last correction
     done: Any
@@ -62,7 +65,7 @@ class _Chord(NamedTuple):
 
 
 class _Renewed(NamedTuple):
-    impulse: Array
+    x: Array
     size: Array
     done: Any
     count: Any
@@ -82,11 +85,15 @@ class Newton:
     def __init__(self, plan: Plan, drift: Drift):
         self.plan, self.drift = plan, drift
         mech, pull, h = drift.mech, drift.pull, drift.h
-        # K x = g says how Q moves, ΔQ = −M⁻¹G(q)ᵀx, and Δμ = x/h. A mass that is one number goes with h instead of M⁻¹.
         self.one_mass = mech.one_mass
         self.push: Callable[[Array], Array] = pull if self.one_mass else lambda x: mech.velocity(pull(x))
-        self.back = 1 / (jnp.reshape(h * mech.mass_inverse, ()) if self.one_mass else h)
+        self.back = 1 / (jnp.reshape(h * mech.mass_inverse, ()) if self.one_mass else h)  # μ = back x
+        self.free = drift.q + mech.displacement(drift.p, h)
         self.lost = 100.0 * drift.q.size
+
+    def at(self, x: Array) -> Array:
+        """Q."""
+        return self.free - self.push(x)
 
     def matrix(self, there: Array, dtype: Any) -> Any:
         """K, factored; the iteration corrects itself, so that few digits do."""
@@ -108,47 +115,47 @@ class Newton:
     def chords(self, guess: Array, m: int) -> _Chord:
         """The matrix of the guess, as long as it gains a digit a round."""
         drift, mech = self.drift, self.drift.mech
-        guessed = drift.pulled(guess)
+        guessed_shift = mech.displacement(guess, drift.h)
+        guessed = self.free - guessed_shift
         factored, measure = self.matrix(guessed, guess.dtype), sizes(drift.q)
-        g, rate = jax.jvp(mech.constraint, (guessed,), (mech.displacement(guess, drift.h),))
-        impulse = self.back * factored.solve(g + rate)
-        there = drift.at(impulse)
+        g, rate = jax.jvp(mech.constraint, (guessed,), (guessed_shift,))
+        x = factored.solve(g + rate)
+        there = self.at(x)
         moved = there - guessed
         carried, no = guessed.size > SMALL, jnp.zeros((), bool)
 
         def chord(s: _Chord) -> _Chord:
-            g = mech.constraint(s.position[0] if carried else drift.at(s.impulse))
-            x = factored.solve(g)
-            size = measure.unit * self.squared(x, g)
+            g = mech.constraint(s.position[0] if carried else self.at(s.x))
+            change = factored.solve(g)
+            size = measure.unit * self.squared(change, g)
             done = self.last(size, s.size, measure)
             # Where a round gains less than a digit, it is not taken, and a new matrix pays; NaN compares false and ends it.
             gains = 100 * size <= s.size
-            impulse = jnp.where(gains, s.impulse + self.back * x, s.impulse)
-            return _Chord(impulse, (drift.at(impulse),) if carried else (), size, done, done | ~gains, s.rounds + 1)
+            x = jnp.where(gains, s.x + change, s.x)
+            return _Chord(x, (self.at(x),) if carried else (), size, done, done | ~gains, s.rounds + 1)
 
-        begin = _Chord(impulse, (there,) if carried else (), measure.unit * inner(moved, moved), no, no, 1)
+        begin = _Chord(x, (there,) if carried else (), measure.unit * inner(moved, moved), no, no, 1)
         return jax.lax.while_loop(lambda s: ~s.over, chord, begin)
 
-    def renewed(self, impulse: Array, done: Any) -> _Renewed:
+    def renewed(self, x: Array, done: Any) -> _Renewed:
         """A new matrix in every round, by the structure found before the run."""
-        drift, eps = self.drift, jnp.finfo(impulse.dtype).eps
+        drift, eps = self.drift, jnp.finfo(x.dtype).eps
 
         def newton(s: _Renewed) -> _Renewed:
             again = s.count == MATRICES // 2  # a guess that led nowhere is given up for none at all
-            impulse = jnp.where(again, 0.0, s.impulse)
-            there = drift.at(impulse)
+            x = jnp.where(again, 0.0, s.x)
+            there = self.at(x)
             g = drift.mech.constraint(there)
-            x = self.matrix(there, impulse.dtype).solve(g)
+            change = self.matrix(there, x.dtype).solve(g)
             measure = sizes(drift.q, there)
-            size = measure.unit * self.squared(x, g)
+            size = measure.unit * self.squared(change, g)
             first = (s.count == 0) | again
             zero = jnp.all(jnp.abs(g) <= OWN_ROUNDING * eps * rounding_scale(drift.mech, there))
             done = zero | (size <= measure.rounding) | (~first & self.last(size, s.size, measure))
             stalled = (4 * size >= s.size) & (size <= 1e6 * measure.rounding)  # as small as rounding lets it become
-            impulse = jnp.where(zero, impulse, impulse + self.back * x)
-            return _Renewed(impulse, size, done | (stalled & ~first), s.count + 1)
+            return _Renewed(jnp.where(zero, x, x + change), size, done | (stalled & ~first), s.count + 1)
 
-        begin = _Renewed(impulse, sizes(drift.q).whole, done, 0)
+        begin = _Renewed(x, sizes(drift.q).whole, done, 0)
         return jax.lax.while_loop(lambda s: ~s.done & (s.count < MATRICES), newton, begin)
 
     def rescued(self, guess: Array, impulse: Array, done: Any) -> _Rescued:
@@ -194,8 +201,8 @@ def newton(plan: Plan, rescue: bool, drift: Drift, guess: Array, m: int) -> Plac
         return Placed(found.impulse, found.pull, found.done, found.count)
     chord = solve.chords(guess, m)
     if not rescue:
-        found = solve.renewed(chord.impulse, chord.done)
-        return Placed(found.impulse, None, found.done, chord.rounds + found.count)
-    found = solve.rescued(guess, chord.impulse, chord.done)
+        found = solve.renewed(chord.x, chord.done)
+        return Placed(solve.back * found.x, None, found.done, chord.rounds + found.count)
+    found = solve.rescued(guess, solve.back * chord.x, chord.done)
     pull = jnp.where(found.count > 0, found.pull, drift.pull(found.impulse))
     return Placed(found.impulse, pull, found.done, chord.rounds + found.count)
