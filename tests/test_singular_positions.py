@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import functools
+import os
+import subprocess
+import sys
 import warnings
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -225,3 +229,145 @@ def test_positions_are_solved_to_rounding():
         found = gm.simulate(seen.system, seen.q0, seen.v0, method=gm.Rattle(), dt=0.1, t_end=40.0, save_every=2, engine=engine)
         assert np.max(np.abs(found.constraint_residual)) < 1e-14
         assert np.max(np.abs(found.velocity_residual)) < 1e-14
+
+
+# --- what reviewers found -------------------------------------------------------------------------------------------
+FEET = np.array([2.0, 0.0])
+IN_LINE = np.array([[1.0, 0.0], [3.0, 0.0]])  # the singular position of the parallelogram
+
+
+@functools.cache
+def parallelogram():
+    rods = lambda q: jnp.array([jnp.sum(q[0] ** 2) - 1, jnp.sum((q[1] - q[0]) ** 2) - 4, jnp.sum((q[1] - FEET) ** 2) - 1])
+    return gm.System(lambda q: 0.3 * jnp.sum(q[:, 1]), constraint=rods)
+
+
+def cranked(angle):
+    arm, speed = np.array([np.cos(angle), np.sin(angle)]), np.array([np.sin(angle), -np.cos(angle)])
+    return np.stack([arm, FEET + arm]), np.stack([speed, speed])
+
+
+@pytest.mark.parametrize("speeds", [(1.0, 0.3), (1.0, -1.0)])
+def test_a_velocity_between_the_branches_is_refused(speeds):
+    """Motions through this position have crank speeds (w, w) or (w, −3w); G v = 0 admits any."""
+    with pytest.raises(gm.InputError, match="v0 can't go on from q0.*singular position"):
+        run((parallelogram(), IN_LINE, [[0, speeds[0]], [0, speeds[1]]]), gm.Rattle(), 10, 0.1)
+
+
+def test_order_from_a_start_on_the_second_branch():
+    """The kick turns v off the branch before the drift asks for the direction that G loses; an error of h² would remain."""
+    start = parallelogram(), IN_LINE, np.array([[0, 0.3], [0, -0.9]])
+    errors = [np.max(np.abs(run(start, COMPOSED, steps, 0.8).energy_error)) for steps in (20, 40)]
+    assert errors[0] < 1e-8
+    assert errors[0] / errors[1] == pytest.approx(16, rel=0.1)
+
+
+@pytest.mark.parametrize("method", [gm.Rattle(), gm.LobattoIIIAB(), gm.SymmetricMultistep(4)])
+def test_one_member_starts_in_a_singular_position(method):
+    """The solver of an ensemble covers every member, not only the first."""
+    (q1, v1), (q0, v0) = cranked(1.0), cranked(0.0)
+    both = [run((parallelogram(), q, v), method, 40, 2.0) for q, v in ((q1, v1), (q0, v0))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        start = np.stack([q1, q0]), np.stack([v1, v0])
+        seen = gm.ensemble(parallelogram(), *start, method=method, dt=0.05, t_end=2.0)
+    assert np.all(seen.failed_at == -1)
+    for i in range(2):
+        np.testing.assert_allclose(seen.q[i], both[i].q, atol=1e-10)
+
+
+def redundant_pendulum():
+    first, second = lambda q: jnp.sum(q[0] ** 2) - 1, lambda q: jnp.sum((q[1] - q[0]) ** 2) - 1
+    system = lambda constraint: gm.System(potential=lambda q: jnp.sum(q[:, 1]), mass=1.0, constraint=constraint)
+    plain = system(lambda q: jnp.stack([first(q), second(q)]))
+    return plain, system(lambda q: jnp.stack([first(q), second(q), 2 * first(q) + second(q)]))
+
+
+@pytest.mark.parametrize("method", [gm.Rattle(), gm.Shake()])
+def test_multipliers_and_derivatives_with_redundant_constraints(method):
+    q0, v0, along = jnp.array([[1.0, 0], [1, 1]]), np.array([[0, 0.4], [0.3, 0.4]]), np.array([[0, 1.0], [0.5, 1]])
+    runs, slopes = [], []
+    for system in redundant_pendulum():
+        runs.append(run((system, q0, v0), method, 20, 0.4))
+        end = lambda t, system=system: run((system, q0, jnp.asarray(v0) + t * along), method, 20, 0.4, save_every=20).q[-1, 1, 0]
+        slopes.append(float(jax.grad(end)(0.0)))
+    np.testing.assert_allclose(runs[0].q, runs[1].q, atol=1e-13)
+    assert slopes[1] == pytest.approx(slopes[0], rel=1e-11)
+    plain, redundant = (np.asarray(x.multipliers) for x in runs)
+    # The same force, G of the redundant system being (a, b, 2a + b); and the smallest multipliers that give it.
+    np.testing.assert_allclose(redundant[:, :2] + redundant[:, 2:] * [2, 1], plain, atol=1e-11)
+    np.testing.assert_allclose(redundant @ [2, 1, -1], 0, atol=1e-11)
+
+
+def test_derivatives_after_the_sparsity_has_changed():
+    """The second circle is coupled to the first only once x < 0.9, which the blocks found at the start do not know."""
+
+    def constraint(q, t):
+        x, y, z, w = q
+        return jnp.stack([x * x + y * y - 1, z * z + w * w - 1 + jnp.where(x < 0.9, (x - 0.9) ** 2, 0.0)])
+
+    def end(t, solver):
+        system = gm.System(lambda q, t: t * (q[1] + q[3]), mass=1.0, constraint=constraint, params=t)
+        start = system, np.array([1.0, 0, 1, 0]), np.array([0, 1.0, 0, 0.5])
+        seen = run(start, gm.Rattle(solver=solver), 100, 1.0, save_every=100)
+        return jnp.stack([seen.multipliers[-1, 1], seen.p[-1, 0]])
+
+    dense, blocks = (jax.jacrev(end)(1.0, solver) for solver in ("dense", "blocks"))
+    np.testing.assert_allclose(blocks, dense, rtol=1e-7)
+
+
+@pytest.mark.parametrize("solver", ["newton", "sweep"])
+def test_coordinates_outside_of_constraints_do_not_loosen_them(solver):
+    """A chain of length 6 beside a coordinate of 1e12, as the attitude of a satellite beside its orbit in metres."""
+    links = 6
+
+    def rods(q):
+        x = q[: 2 * links].reshape(links, 2)
+        return jnp.sum(jnp.concatenate([x[:1], x[1:] - x[:-1]]) ** 2, axis=1) - 1
+
+    system = gm.System(potential=lambda q: jnp.sum(q[1 : 2 * links : 2]), mass=1.0, constraint=rods)
+    q0 = np.concatenate([np.stack([np.arange(1, links + 1), np.zeros(links)], 1).ravel(), [1e12]])
+    seen = run((system, q0, np.zeros_like(q0)), gm.Rattle(solver=solver), 100, 2.0)
+    assert np.max(np.abs(seen.constraint_residual)) < 1e-14
+
+
+@pytest.mark.parametrize("chunk", [25, 50, 100])
+def test_a_step_with_infinite_energy_is_not_taken_again(chunk, monkeypatch):
+    """Only the energy is not finite at some angles, and it is again at the next save or not; no solver can help there."""
+    from geomint.run import loop
+
+    whole = loop._chunk
+    monkeypatch.setattr(loop, "_chunk", lambda grid, n, rows, budget: whole(grid, n, rows, chunk))
+
+    def potential(q):
+        step = jnp.arctan2(q[1], q[0]) / 0.01
+        return jnp.where(((step > 109.5) & (step < 150.5)) | ((step > 194.5) & (step < 200.5)), jnp.inf, 0.0) + 0 * q[0]
+
+    system = gm.System(potential, mass=1.0, constraint=lambda q: jnp.atleast_1d(q[0] ** 2 + q[1] ** 2 - 1))
+    with pytest.raises(gm.RunStopped, match="The energy there is not finite, although q and p are"):
+        run((system, [1.0, 0.0], [0.0, 1.0]), gm.Rattle(), 300, 3.0, save_every=100)
+
+
+def test_the_square_among_constraints_is_named():
+    from geomint.manifold import vanishing
+
+    system = gm.System(lambda q: 0.0, constraint=lambda q: jnp.stack([(q[0] - 5) ** 2 - 1, (q[1] ** 2 + q[2] ** 2 - 1) ** 2]))
+    assert "constraint 1 vanishes" in vanishing(system, np.array([5 + 1e-5, 1 + 1e-7, 0.0]))
+
+
+def test_redundant_constraints_in_single_precision():
+    """The rank is judged by the precision of the numbers: 1e-8 would be below round-off."""
+    script = """
+import warnings; warnings.simplefilter("ignore")
+import jax.numpy as jnp, numpy as np, geomint as gm
+pairs = [(None, 0), (0, 1), (1, 2), (0, 2), (None, 0)]
+system = gm.System(lambda q: jnp.sum(q[:, 1]), constraint=gm.Distances(pairs, [1.0, 1.0, 1.0, 1.0, 1.0]))
+q0 = np.array([[1.0, 0], [2.0, 0], [1.5, np.sqrt(0.75)]])
+run = gm.simulate(system, q0, method=gm.Rattle(), dt=0.01, t_end=2.0)
+assert run.q.dtype == np.float32
+print(np.max(np.abs(run.energy_error)), np.max(np.abs(run.multipliers)))
+"""
+    environment = {**os.environ, "JAX_ENABLE_X64": "0"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    energy, multipliers = map(float, done.stdout.split())
+    assert energy < 1e-3 and multipliers < 100

@@ -9,7 +9,7 @@ basis orthonormal to round-off (Giraud, Langou, Rozložník, Comput. Math. Appl.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,6 @@ class Span(NamedTuple):
     basis: Array  # (m, n): orthonormal rows, then rows of zeros
     combination: Array  # T (m, m): basis = T @ rows
     rank: Array
-    smallest: Array  # length of the last direction that was kept, of rows of length 1: close to the smallest singular value
 
 
 class _Progress(NamedTuple):
@@ -36,12 +35,23 @@ def identity(x: Array) -> Array:
     return x
 
 
+def cutoff(dtype: Any, share: float) -> float:
+    """eps^share: lengths below it, of rows of length 1, count as zero; the share of the digits that rounding may take."""
+    return float(jnp.finfo(dtype).eps) ** share
+
+
+def length(squared: Array) -> Array:
+    """The root, with the derivative 0 at 0: rows of zeros are part of every basis."""
+    positive = squared > 0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, squared, 1.0)), 0.0)
+
+
 def span(rows: Array, cutoff: float, dual: Callable[[Array], Array] = identity) -> Span:
     """The span of the rows in the inner product ⟨a, b⟩ = a·dual(b); what is shorter than `cutoff` counts as zero."""
     m, dtype = len(rows), rows.dtype
     duals = jax.vmap(dual)
     squared = lambda x: jnp.sum(x * duals(x), axis=1)
-    lengths = jnp.sqrt(squared(rows))
+    lengths = length(squared(rows))
     scale = jnp.where(lengths > 0, 1 / jnp.where(lengths > 0, lengths, 1.0), 0.0)
 
     def advance(s: _Progress) -> _Progress:
@@ -50,9 +60,9 @@ def span(rows: Array, cutoff: float, dual: Callable[[Array], Array] = identity) 
         found = s.span
         again = jnp.sum(found.basis * dual(row), axis=1)[:, None]
         row, weights = row - jnp.sum(again * found.basis, axis=0), weights - jnp.sum(again * found.combination, axis=0)
-        length = jnp.sqrt(jnp.sum(row * dual(row)))
-        kept = length > cutoff
-        unit = jnp.where(kept, 1 / jnp.where(kept, length, 1.0), 0.0)
+        left = length(jnp.sum(row * dual(row)))
+        kept = left > cutoff
+        unit = jnp.where(kept, 1 / jnp.where(kept, left, 1.0), 0.0)
         row, weights = unit * row, unit * weights
         here = (jnp.arange(m) == s.count)[:, None]
         along = jnp.sum(s.rest * dual(row), axis=1)[:, None]
@@ -60,13 +70,12 @@ def span(rows: Array, cutoff: float, dual: Callable[[Array], Array] = identity) 
             jnp.where(here, row, found.basis),
             jnp.where(here, weights, found.combination),
             found.rank + kept,
-            jnp.where(kept, length, found.smallest),
         )
         return _Progress(s.count + 1, s.rest - along * row, s.made_of - along * weights, new)
 
-    empty = Span(jnp.zeros_like(rows), jnp.zeros((m, m), dtype), jnp.zeros((), int), jnp.ones((), dtype))
+    empty = Span(jnp.zeros_like(rows), jnp.zeros((m, m), dtype), jnp.zeros((), int))
     begin = _Progress(jnp.zeros((), int), scale[:, None] * rows, scale[:, None] * jnp.eye(m, dtype=dtype), empty)
-    return jax.lax.while_loop(lambda s: s.count < m, advance, begin).span
+    return jax.lax.fori_loop(0, m, lambda _, s: advance(s), begin).span
 
 
 def least_squares(columns: Array, right: Array, cutoff: float) -> Array:
@@ -77,5 +86,5 @@ def least_squares(columns: Array, right: Array, cutoff: float) -> Array:
 
 def smallest_solution(rows: Array, right: Array) -> Array:
     """The shortest x with rows @ x = right, for independent rows (rows of zeros, with a zero on the right, do not count)."""
-    found = span(rows, 1e-13)
+    found = span(rows, cutoff(rows.dtype, 0.83))
     return jnp.sum(found.basis * jnp.sum(found.combination * right, axis=1)[:, None], axis=0)

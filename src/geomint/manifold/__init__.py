@@ -5,12 +5,13 @@ other. Imports from `linalg`, `mechanics` and `constraints` only.
 """
 
 from .closed_forms import closed_form, closed_plan
-from .dependence import DEPENDENT, Dependence, dependence, gram_product
+from .dependence import DEPENDENT, Dependence, dependence, gram_product, loses_rank, not_kept_by
 from .place import Placed
-from .scales import Scales, scales, seeds, vanishing
+from .scales import Scales, constrained_coordinates, scales, seeds, vanishing
 from .solver import Manifold
 
 __all__ = [
-    "DEPENDENT", "Dependence", "Manifold", "Placed", "Scales", "closed_form", "closed_plan", "dependence", "gram_product",
-    "scales", "seeds", "vanishing",
+    "DEPENDENT", "Dependence", "Manifold", "Placed", "Scales", "closed_form", "closed_plan",
+    "constrained_coordinates", "dependence", "gram_product",
+    "loses_rank", "not_kept_by", "scales", "seeds", "vanishing",
 ]  # fmt: skip

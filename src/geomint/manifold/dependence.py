@@ -16,6 +16,7 @@ from jaxtyping import Array
 
 from ..compilation import jit
 from ..linalg import Plan
+from ..linalg.rank import span
 from ..linalg.structure import DENSE_LIMIT
 from ..mechanics import Mechanics
 from ..system import System, mass_is_matrix
@@ -23,6 +24,7 @@ from .normal_space import gradients
 from .scales import seeds
 
 DEPENDENT = 1e-7  # smallest singular value of the scaled gradients below which they count as dependent
+NOT_KEPT = 1e-5  # relative size above which zᵀg''(v, v) does not count as zero
 
 
 class Dependence(NamedTuple):
@@ -33,14 +35,18 @@ class Dependence(NamedTuple):
     smallest: float  # singular value of the gradients, each of length 1
     among: list[int]  # the constraints that come nearest to depending on each other
 
+    exact: bool = True  # otherwise the rank is known only as full or not
+
     @property
     def described(self) -> str:
-        return f"G has rank {self.rank} of {self.of}, smallest singular value {self.smallest:.1e} for gradients of length 1"
+        rank = f"{self.rank}" if self.rank == self.of or self.exact else f"below {self.of}"
+        of = f" of {self.of}" if self.rank == self.of or self.exact else ""
+        return f"G has rank {rank}{of}, smallest singular value {self.smallest:.1e} for gradients of length 1"
 
     @property
     def named(self) -> str:
         listed = ", ".join(map(str, self.among[:8])) + (", …" if len(self.among) > 8 else "")
-        return f"constraints {listed}" if len(self.among) > 1 else f"constraint {listed} (its gradient vanishes, or others)"
+        return f"constraints {listed}" if len(self.among) > 1 else f"constraint {listed} (its gradient vanishes)"
 
 
 def gram_product(system: System, q: Array, multipliers: Array) -> Array:
@@ -56,7 +62,8 @@ def _gradients(system: System, q: Array) -> Array:
 
 @functools.partial(jit, static_argnums=0)
 def _inverse_iteration(plan: Plan, system: System, q: Array, start: Array) -> tuple[Array, Array]:
-    """The smallest eigenvalue of the scaled G M⁻¹Gᵀ relative to the largest, by inverse iteration a little off the spectrum."""
+    """The smallest eigenvalue of the scaled G M⁻¹Gᵀ and its vector, by inverse iteration with a shift of 1e-15 of
+    the largest, so that a singular matrix can be factored."""
     groups = seeds(plan.n, plan)
     products = jax.vmap(lambda d: gram_product(system, q, d))(jnp.asarray(groups, q.dtype))
     diagonal = jnp.sum(jnp.where(groups, products, 0.0), axis=0)
@@ -67,7 +74,7 @@ def _inverse_iteration(plan: Plan, system: System, q: Array, start: Array) -> tu
     shifted = lambda d: apply(d) + 1e-15 * largest * d
     solve = (lambda x: plan.solve(shifted, x).x) if plan.kind == "matrix-free" else plan.factor(shifted, q.dtype).solve
     vector = jax.lax.fori_loop(0, 6, lambda _, x: unit(solve(x)), unit(start))
-    return jnp.sum(vector * apply(vector)) / largest, vector
+    return jnp.sum(vector * apply(vector)), vector
 
 
 def dependence(system: System, q: np.ndarray, plan: Plan) -> Dependence:
@@ -77,7 +84,7 @@ def dependence(system: System, q: np.ndarray, plan: Plan) -> Dependence:
         if plan.n > DENSE_LIMIT:
             smallest, vector = _inverse_iteration(plan, system, here, jnp.asarray(np.random.default_rng(5).normal(size=plan.n)))
             found = float(np.sqrt(abs(smallest))) if np.isfinite(smallest) else 0.0
-            return Dependence(plan.n - (found < DEPENDENT), plan.n, found, _nearest(np.asarray(vector)))
+            return Dependence(plan.n - (found < DEPENDENT), plan.n, found, _nearest(np.asarray(vector)), exact=False)
         rows = np.asarray(_gradients(system, here))
     if not np.all(np.isfinite(rows)):
         return Dependence(0, len(rows), 0.0, list(range(len(rows))))
@@ -101,3 +108,40 @@ def _nearest(vector: np.ndarray) -> list[int]:
     if not np.all(np.isfinite(size)):
         return list(range(len(size)))
     return [int(i) for i in np.nonzero(size > 1e-3 * size.max(initial=0.0))[0]]
+
+
+def loses_rank(system: System, q: Array) -> Array:
+    """Whether constraints depend on each other at q; for use over many members at once."""
+    mech = Mechanics(system, q.shape)
+    rows = gradients(mech, q)
+    found = span(rows, DEPENDENT, lambda x: mech.velocity(x.reshape(q.shape)).ravel())
+    return found.rank < len(rows)
+
+
+@jit
+def _curvature(system: System, q: Array, v: Array) -> Array:
+    return Mechanics(system, q.shape).constraint_curvature(q, v)
+
+
+def not_kept_by(system: System, q: np.ndarray, v: np.ndarray) -> Dependence | None:
+    """The constraints that no acceleration keeps where they depend on each other at q and a motion passes with v.
+
+    With zᵀG(q) = 0 the second derivative of zᵀg along a motion is zᵀg''(v, v), whatever the acceleration. It vanishes for
+    redundant constraints; at a singular position it vanishes for the velocities of the branches that meet there only.
+    """
+    with jax.ensure_compile_time_eval():
+        here = jnp.asarray(q, float)
+        rows = _in_metric(np.asarray(_gradients(system, here)), np.asarray(system.mass), np.shape(q))
+        lengths = np.linalg.norm(rows, axis=1)
+        if not np.all(np.isfinite(rows)) or not np.all(lengths > 0):
+            return None
+        left, singular, _ = np.linalg.svd(rows / lengths[:, None])
+        z = left[:, int(np.sum(singular > DEPENDENT)) :].T / lengths
+        if not len(z):
+            return None
+        bend = np.asarray(_curvature(system, here, jnp.asarray(v, float)))
+    off = np.abs(z @ bend) > NOT_KEPT * (np.abs(z) @ np.abs(bend))
+    if not np.any(off):
+        return None
+    smallest = float(singular[-1]) if len(singular) == len(rows) else 0.0
+    return Dependence(len(rows) - len(z), len(rows), smallest, _nearest(np.linalg.norm(z[off] * lengths, axis=0)))

@@ -18,16 +18,18 @@ of g is divided by the smallest singular value of G; there the iteration ends wh
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from ..linalg import Plan
 from ..linalg.native import inner
-from ..linalg.rank import least_squares
+from ..linalg.rank import cutoff, least_squares, length
 from .normal_space import gradients, normal_space
 from .place import Drift, Placed
 from .scales import rounding_scale
@@ -38,20 +40,22 @@ OWN_ROUNDING = 4.0  # units of round-off of Σ|G_ij||Q_j| below which g_i counts
 
 
 class Sizes(NamedTuple):
-    """How corrections of positions are measured: by squares of lengths, times `unit`."""
+    """How corrections of positions are measured: `unit` times a squared length is compared with `rounding`."""
 
     unit: Any
     rounding: Any  # of positions
-    whole: Any  # of positions themselves
+    whole: Any  # positions themselves
 
 
-def sizes(*positions: Array) -> Sizes:
-    """The sizes of corrections of positions like these."""
+def sizes(constrained: tuple[int, ...] | None, *positions: Array) -> Sizes:
+    """The sizes of corrections of positions like these, of which only the coordinates in constraints count (None: all)."""
     number = jnp.finfo(positions[0].dtype)
+    if constrained is not None:
+        positions = tuple(x.ravel()[np.asarray(constrained)] for x in positions)
     whole = sum(inner(x, x) for x in positions) * (2 / len(positions)) + number.tiny / number.eps**2
     if number.bits == 64:
         return Sizes(1.0, number.eps**2 * whole, whole)
-    # In single precision fourth powers of lengths would leave the range of numbers.
+    # In single precision fourth powers of lengths would leave the range of numbers: lengths are divided by eps|Q| first.
     return Sizes(1 / (number.eps**2 * whole), 1.0, jnp.asarray(number.eps**-2, number.dtype))
 
 
@@ -82,14 +86,15 @@ class _Rescued(NamedTuple):
 class Newton:
     """One solve."""
 
-    def __init__(self, plan: Plan, drift: Drift):
+    def __init__(self, plan: Plan, drift: Drift, constrained: tuple[int, ...] | None):
         self.plan, self.drift = plan, drift
+        self.sizes = functools.partial(sizes, constrained)
         mech, pull, h = drift.mech, drift.pull, drift.h
         self.one_mass = mech.one_mass
         self.push: Callable[[Array], Array] = pull if self.one_mass else lambda x: mech.velocity(pull(x))
         self.back = 1 / (jnp.reshape(h * mech.mass_inverse, ()) if self.one_mass else h)  # μ = back x
         self.free = drift.q + mech.displacement(drift.p, h)
-        self.lost = 100.0 * drift.q.size
+        self.margin = 100.0 * drift.q.size
 
     def at(self, x: Array) -> Array:
         """Q."""
@@ -101,23 +106,24 @@ class Newton:
         return self.plan.factor(lambda x: jax.jvp(constraint, (there,), (self.push(x),))[1], dtype, rough=True)
 
     def squared(self, x: Array, g: Array) -> Array:
-        """|ΔQ|². ΔQᵀM ΔQ = x·g: with one mass for all that is enough (not in single precision, where it might underflow)."""
+        """|ΔQ|². With one mass for all, `push` is G(q)ᵀ and K = G(Q)G(q)ᵀ, so that |ΔQ|² = |G(q)ᵀx|² is x·g up to the
+        difference of G(Q) and G(q) (not used in single precision, where it might underflow)."""
         if self.one_mass and x.dtype == jnp.float64:
             return jnp.abs(inner(x, g))
         moved = self.push(x)
         return inner(moved, moved)
 
     def last(self, size: Array, before: Array, measure: Sizes) -> Array:
-        """Whether a correction is the last one needed: it is at round-off, or the next one, by the rate at which they
-        shrink, would be a tenth of the rounding of a single coordinate."""
-        return (size <= measure.rounding) | (self.lost * (size * size) <= before * measure.rounding)
+        """Whether a correction is the last one needed: it is at round-off; or the next one, whose square is about
+        size²/before, would be below eps|Q|/(10√n), a tenth of the rounding of a single coordinate."""
+        return (size <= measure.rounding) | (self.margin * (size * size) <= before * measure.rounding)
 
-    def chords(self, guess: Array, m: int) -> _Chord:
+    def chords(self, guess: Array) -> _Chord:
         """The matrix of the guess, as long as it gains a digit a round."""
         drift, mech = self.drift, self.drift.mech
         guessed_shift = mech.displacement(guess, drift.h)
         guessed = self.free - guessed_shift
-        factored, measure = self.matrix(guessed, guess.dtype), sizes(drift.q)
+        factored, measure = self.matrix(guessed, guess.dtype), self.sizes(drift.q)
         g, rate = jax.jvp(mech.constraint, (guessed,), (guessed_shift,))
         x = factored.solve(g + rate)
         there = self.at(x)
@@ -147,7 +153,7 @@ class Newton:
             there = self.at(x)
             g = drift.mech.constraint(there)
             change = self.matrix(there, x.dtype).solve(g)
-            measure = sizes(drift.q, there)
+            measure = self.sizes(drift.q, there)
             size = measure.unit * self.squared(change, g)
             first = (s.count == 0) | again
             zero = jnp.all(jnp.abs(g) <= OWN_ROUNDING * eps * rounding_scale(drift.mech, there))
@@ -155,7 +161,7 @@ class Newton:
             stalled = (4 * size >= s.size) & (size <= 1e6 * measure.rounding)  # as small as rounding lets it become
             return _Renewed(jnp.where(zero, x, x + change), size, done | (stalled & ~first), s.count + 1)
 
-        begin = _Renewed(x, sizes(drift.q).whole, done, 0)
+        begin = _Renewed(x, self.sizes(drift.q).whole, done, 0)
         return jax.lax.while_loop(lambda s: ~s.done & (s.count < MATRICES), newton, begin)
 
     def rescued(self, guess: Array, impulse: Array, done: Any) -> _Rescued:
@@ -167,7 +173,8 @@ class Newton:
 
         def newton(s: _Rescued) -> _Rescued:
             again = s.count == MATRICES // 2
-            # Never true; XLA would otherwise move all that depends on q and p alone in front of the loop, into every step.
+            # q and p are made to depend on the loop counter, so that XLA does not compute the normal space in front of the
+            # loop, in steps that need no round of it.
             never = s.count < 0
             normal = normal_space(mech, jnp.where(never, s.pull, drift.q), jnp.where(never, s.pull, drift.p))
             coordinates = normal.coordinates(mech, jnp.where(again, 0.0, s.pull))
@@ -175,31 +182,32 @@ class Newton:
             there = drift.pulled(pull)
             g, rows = mech.constraint(there), gradients(mech, there)
             velocities = jax.vmap(lambda x: mech.velocity(x.reshape(shape)).ravel())
-            lengths = jnp.sqrt(jnp.sum(rows * velocities(rows), axis=1))
+            lengths = length(jnp.sum(rows * velocities(rows), axis=1))
             scale = jnp.where(lengths > 0, 1 / jnp.where(lengths > 0, lengths, 1.0), 0.0)
-            y = least_squares((velocities(normal.basis) @ rows.T) * scale, g * scale, 1e-10)
+            y = least_squares((velocities(normal.basis) @ rows.T) * scale, g * scale, cutoff(g.dtype, 0.64))
             change = normal.pull(y, shape)
-            moved, measure = mech.velocity(change), sizes(drift.q, there)
+            moved, measure = mech.velocity(change), self.sizes(drift.q, there)
             size = measure.unit * inner(moved, moved)
             zero = jnp.all(jnp.abs(g) <= OWN_ROUNDING * eps * jnp.sum(jnp.abs(rows * there.ravel()), axis=1))
             stalled = (4 * size >= s.size) & (size <= 1e6 * measure.rounding) & (s.count != 0) & ~again
             pull = jnp.where(zero, pull, pull + change / drift.h)
-            found = coordinates + jnp.where(zero, 0.0, y / drift.h)
-            impulse = jnp.sum(normal.combination * found[:, None], axis=0)
+            impulse = normal.multipliers(mech, coordinates + jnp.where(zero, 0.0, y / drift.h), shape)
             return _Rescued(pull, impulse, size, zero | (size <= measure.rounding) | stalled, s.count + 1)
 
-        begin = _Rescued(guess, impulse, sizes(drift.q).whole, done, 0)
+        begin = _Rescued(guess, impulse, self.sizes(drift.q).whole, done, 0)
         return jax.lax.while_loop(lambda s: ~s.done & (s.count < MATRICES), newton, begin)
 
 
-def newton(plan: Plan, rescue: bool, drift: Drift, guess: Array, m: int) -> Placed:
+def newton(
+    plan: Plan, rescue: bool, constrained: tuple[int, ...] | None, drift: Drift, guess: Array, m: int
+) -> Placed:
     """μ from a guess of w = G(q)ᵀμ; with `rescue`, singular positions are covered too, and w is more than G(q)ᵀμ there."""
-    solve = Newton(plan, drift)
+    solve = Newton(plan, drift, constrained)
     if plan.kind == "least-squares":
         zeros, no = jnp.zeros(m, guess.dtype), jnp.zeros((), bool)
         found = solve.rescued(guess, zeros, no)
         return Placed(found.impulse, found.pull, found.done, found.count)
-    chord = solve.chords(guess, m)
+    chord = solve.chords(guess)
     if not rescue:
         found = solve.renewed(chord.x, chord.done)
         return Placed(solve.back * found.x, None, found.done, chord.rounds + found.count)

@@ -17,7 +17,9 @@ from ..compilation import jit
 from ..linalg.structure import DENSE_LIMIT, Plan
 from ..mechanics import Mechanics
 
-DEGENERATE = 1e-5  # |G_i|²/|g_i''| relative to Σ|G_ij||q_j| below which a constraint that is not met may be a square
+# |G_i|²/|g_i''| relative to Σ|G_ij||q_j| below which a constraint that is not met may be a square. Of a square it is about
+# δ/|q| at a distance δ from the manifold, and starts are accepted much nearer than 1e-5.
+DEGENERATE = 1e-5
 
 
 class Scales(NamedTuple):
@@ -80,25 +82,29 @@ def vanishing(system: Any, q: np.ndarray) -> str | None:
     m = jax.eval_shape(lambda x: Mechanics(system, q.shape).constraint(x), q).size
     if m > DENSE_LIMIT:
         return None
-    where = _vanishing(system, m, q)
-    for _ in range(3):
-        if where is None:
-            return None
-        q = _corrected(where, system, jnp.asarray(q, float))
-        where = where if _vanishing(system, m, q) is not None else None
-    if where is None:
+    suspects = [i for i in _vanishing(system, m, q) if _stays_vanishing(system, m, q, i)]
+    if not suspects:
         return None
     return (
-        f"the gradient of constraint {where} vanishes where the constraint is met, as that of the square of a constraint does; "
+        f"the gradient of constraint {suspects[0]} vanishes where the constraint is met, as that of the square of a constraint does; "
         "no force can hold it. State it without the square: r² − 1 for (r² − 1)²"
     )
 
 
-def _vanishing(system: Any, m: int, q: Any) -> int | None:
+def _stays_vanishing(system: Any, m: int, q: Any, i: int) -> bool:
+    """Whether constraint i looks like a square after each of three steps of Newton's method."""
+    for _ in range(3):
+        q = _corrected(i, system, jnp.asarray(q, float))
+        if i not in _vanishing(system, m, q):
+            return False
+    return True
+
+
+def _vanishing(system: Any, m: int, q: Any) -> list[int]:
+    """The constraints that look like squares at q."""
     g, found = (jax.tree.map(np.asarray, x) for x in residuals(m, system, jnp.asarray(q, float)))
     squared = (np.abs(g) >= 0.05 * found.curvature) & (found.curvature <= DEGENERATE * found.rounding)
-    where = np.flatnonzero((found.gradient == 0) | squared)
-    return int(where[0]) if len(where) else None
+    return np.flatnonzero((found.gradient == 0) | squared).tolist()
 
 
 @functools.partial(jit, static_argnums=0)
@@ -107,3 +113,18 @@ def _corrected(i: int, system: Any, q: Array) -> Array:
     g, slope = jax.value_and_grad(lambda x: Mechanics(system, x.shape).constraint(x)[i])(q)
     squared = jnp.sum(slope**2)
     return q - jnp.where(squared > 0, g / jnp.where(squared > 0, squared, 1.0), 0.0) * slope
+
+
+def constrained_coordinates(system: Any, q: Any) -> tuple[int, ...] | None:
+    """The coordinates that enter constraints, as places in q.ravel(); None where all do.
+
+    Looked for by one random combination of the gradients, at a position a little off q, where no entry of G vanishes by
+    symmetry.
+    """
+    random, q = np.random.default_rng(7), np.asarray(q, float)
+    near = q + 1e-3 * (np.max(np.abs(q), initial=0.0) or 1.0) * random.normal(size=q.shape)
+    with jax.ensure_compile_time_eval():
+        g, pull = jax.vjp(Mechanics(system, q.shape).constraint, jnp.asarray(near))
+        force = np.asarray(pull(jnp.asarray(random.normal(size=g.shape), g.dtype))[0]).ravel()
+    entering = np.flatnonzero(force != 0)  # NaN counts as entering
+    return None if len(entering) in (0, q.size) else tuple(entering.tolist())

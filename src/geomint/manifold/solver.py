@@ -24,6 +24,7 @@ from jaxtyping import Array
 
 from ..linalg import Plan
 from ..linalg.native import inner
+from ..linalg.rank import cutoff
 from ..linalg.structure import DENSE_LIMIT, matrix_free
 from ..mechanics import Mechanics
 from .closed_forms import on_sphere, rotation
@@ -33,8 +34,10 @@ from .place import Drift, Placed
 from .scales import seeds
 from .sweep import sweeps
 
-AGREE = 1e-16  # relative square of the correction of a solution of G M⁻¹Gᵀ beyond which the pattern has changed
-SINGULAR = 1e-8  # and beyond which the matrix is singular
+# One refinement x → x + δ of a solution of K x = r, K = G M⁻¹Gᵀ, is judged by δᵀKδ relative to xᵀKx, in powers of eps: above
+# the first, the pattern of K that the plan knows misses entries; above the second, K is singular.
+PATTERN_SHARE = 1.0
+SINGULAR_SHARE = 0.5
 
 
 class Manifold(eqx.Module):
@@ -44,6 +47,9 @@ class Manifold(eqx.Module):
     plan: Plan = eqx.field(static=True)
     relaxation: Any = 1.0
     rescue: bool = eqx.field(static=True, default=False)  # cover singular positions, where Newton's method alone fails
+    # The coordinates that enter constraints, as places in q.ravel(); None for all. Only these decide how small the rounding
+    # of a position is: a satellite's attitude is solved as well at 7e6 m from the origin as at the origin.
+    constrained: tuple[int, ...] | None = eqx.field(static=True, default=None)
 
     def rescued(self) -> Manifold | None:
         """The solver for a step that this one failed to solve, or None where there is none."""
@@ -82,15 +88,22 @@ class Manifold(eqx.Module):
 
         def solve(_: Any, start: Array) -> tuple[Array, tuple[Array, Array, Array]]:
             if self.way == "sweep":
-                found = sweeps(self.plan, self.relaxation, drift, guess)
+                found = sweeps(self.plan, self.relaxation, self.constrained, drift, guess)
             else:
-                found = newton(self.plan, self.rescue, drift, guess, m)
-            # Aside from singular positions the pull is G(q)ᵀμ, and nothing is added to it.
+                found = newton(self.plan, self.rescue, self.constrained, drift, guess, m)
+            # At a singular position the pull has a part along directions that G(q)ᵀ lacks; no multiplier stands for it.
             more = found.pull - drift.pull(found.impulse) if self._may_add else jnp.zeros((), q.dtype)
             return found.impulse, (found.converged.astype(q.dtype), found.rounds.astype(q.dtype), more)  # JAX wants floats
 
         # The operator is −h K.
-        tangent = lambda linear, right: self.plan.factor(lambda d: linear(d) * (-1 / h), right.dtype).solve(right) * (-1 / h)
+        def tangent(linear: Callable[[Array], Array], right: Array) -> Array:
+            apply = lambda d: linear(d) * (-1 / h)
+            factored = self.plan.factor(apply, right.dtype)
+            x = factored.solve(right)
+            for _ in range(2 if self.plan.assembled else 0):  # entries that the pattern of the plan misses
+                x = x + factored.solve(right - apply(x))
+            return x * (-1 / h)
+
         residual = lambda impulse: mech.constraint(drift.at(impulse))
         root, (converged, rounds, more) = jax.lax.custom_root(residual, jnp.zeros(m, q.dtype), solve, tangent, has_aux=True)
         pull = drift.pull(root)
@@ -129,18 +142,27 @@ class Manifold(eqx.Module):
         apply = lambda d: mech.constraint_rate(q, mech.velocity(mech.constraint_force(q, d)))
         if self.plan.kind == "matrix-free":
             return self.plan.solve(apply, right).x
-        factored = self.plan.factor(apply, q.dtype)
-        x = factored.solve(right)
-        # A correction from the residual tells whether x is right: not where the pattern of the matrix has changed since it
-        # was found, or where the matrix is singular. No unit enters the comparison.
-        rest = right - apply(x)
-        off, size = jnp.abs(inner(factored.solve(rest), rest)), jnp.abs(inner(x, right))
         if not self.plan.assembled:
-            return jnp.where(off <= SINGULAR * size, x, jnp.nan)  # the host loop sees it and takes the rescued form
-        sound = off <= AGREE * size  # otherwise conjugate gradients, which need no pattern
-        still, at, r = jax.lax.stop_gradient((mech, q, right))
-        product = lambda d: still.constraint_rate(at, still.velocity(still.constraint_force(at, d)))
-        return jnp.where(sound, x, _where_needed(sound, lambda: self._scaled_gradients(product, r)))
+            return self._checked(apply, right)
+        return jax.lax.custom_linear_solve(apply, right, self._or_without_pattern, symmetric=True)
+
+    def _checked(self, apply: Callable[[Array], Array], right: Array) -> Array:
+        """x with K x = right by the plan; NaN where K is singular, on which the host loop takes the step by `rescued`."""
+        x, off, size = self._refined(apply, right)
+        return jnp.where(off <= cutoff(right.dtype, SINGULAR_SHARE) * size, x, jnp.nan)
+
+    def _or_without_pattern(self, apply: Callable[[Array], Array], right: Array) -> Array:
+        """x with K x = right by the plan, or by conjugate gradients where K has entries that the plan does not know."""
+        x, off, size = self._refined(apply, right)
+        sound = off <= cutoff(right.dtype, PATTERN_SHARE) * size
+        return jnp.where(sound, x, _where_needed(sound, lambda: self._scaled_gradients(apply, right)))
+
+    def _refined(self, apply: Callable[[Array], Array], right: Array) -> tuple[Array, Array, Array]:
+        """x by the plan, δᵀKδ of its refinement, and xᵀKx. No unit enters the comparison of the two."""
+        factored = self.plan.factor(apply, right.dtype)
+        x = factored.solve(right)
+        rest = right - apply(x)
+        return x, jnp.abs(inner(factored.solve(rest), rest)), jnp.abs(inner(x, right))
 
     def _scaled_gradients(self, product: Callable[[Array], Array], right: Array) -> Array:
         """Conjugate gradients on the matrix with rows and columns scaled to a diagonal of ones, as far as its pattern is known."""

@@ -18,23 +18,24 @@ SWEEPS = 5_000_000
 QUIET = 20  # sweeps in a row that come no nearer, before they count as ended at round-off
 
 
-def sweeps(plan: Plan, relaxation: Any, drift: Drift, start: Array) -> Placed:
+def sweeps(plan: Plan, relaxation: Any, constrained: tuple[int, ...] | None, drift: Drift, start: Array) -> Placed:
     """Δμ_i = ω g_i(Q)/(h G_i(Q) M⁻¹G_i(q)ᵀ), one constraint after another until all are at round-off. Constraints that
     share no coordinate are done together, which changes nothing but the order."""
     mech, at, colours = drift.mech, drift.at, _sweep_colours(plan)
     groups = jnp.asarray(colours[None, :] == np.arange(colours.max() + 1)[:, None])
     free = at(jnp.zeros_like(start))
-    tiny = jnp.finfo(free.dtype).eps * jnp.max(jnp.abs(free))
+    counted = free if constrained is None else free.ravel()[np.asarray(constrained)]
+    tiny = jnp.finfo(free.dtype).eps * jnp.max(jnp.abs(counted))
     shift = lambda impulse: mech.displacement(drift.pull(impulse), drift.h)
-    lightest = jnp.sqrt(jnp.max(mech.velocity(jnp.ones_like(free))) * jnp.abs(drift.h))
+    per_rate = jnp.sqrt(jnp.max(mech.velocity(jnp.ones_like(free))) * jnp.abs(drift.h))
 
     def correct(q_and_impulse, group):
         q, impulse = q_and_impulse
         value, rate = jax.jvp(mech.constraint, (q,), (shift(group.astype(q.dtype)),))
         rate = jnp.where(group, rate, 1.0)
         change = jnp.where(group, relaxation * value / rate, 0.0)
-        # How far the constraints of this group are away, as lengths.
-        off = lightest * jnp.max(jnp.where(group, jnp.abs(value) / jnp.sqrt(jnp.abs(rate)), 0.0))
+        # How far the constraints of this group are away; `per_rate` makes lengths of |g|/√rate.
+        off = per_rate * jnp.max(jnp.where(group, jnp.abs(value) / jnp.sqrt(jnp.abs(rate)), 0.0))
         return (q - shift(change), impulse + change), off
 
     def sweep(s):

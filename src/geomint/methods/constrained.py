@@ -33,12 +33,24 @@ from ..arithmetic import value
 from ..checks import bounded, choice, number, one_of
 from ..errors import InputError
 from ..linalg import KINDS, Plan
-from ..linalg.structure import fallback, least_squares
-from ..manifold import DEPENDENT, Dependence, Manifold, Placed, closed_form, closed_plan, dependence, gram_product, vanishing
+from ..linalg.structure import DENSE_LIMIT, fallback, least_squares
+from ..manifold import (
+    DEPENDENT,
+    Dependence,
+    Manifold,
+    Placed,
+    closed_form,
+    closed_plan,
+    constrained_coordinates,
+    dependence,
+    gram_product,
+    loses_rank,
+    vanishing,
+)
 from ..mechanics import Mechanics
 from .base import Carry, Method, State, Traits, as_method, register, setting
 from .oscillatory import IMEX, Heavier
-from .planning import concrete, plan_for, start_key
+from .planning import concrete, over_members, plan_for, start_key
 from .splitting import TABLES, KickDrift, Splitting, Stages, Verlet, in_turn
 
 OFF = 1
@@ -82,6 +94,14 @@ class Constrained(Method):
             return self
         return dataclasses.replace(self, manifold=find_manifold(self.solver, self.relaxation, starts))
 
+    def misfits(self, system: Any, q: Any, own_params: bool) -> np.ndarray:
+        """Members that start where constraints depend on each other, which the solver found does not cover."""
+        solver = self.manifold
+        covered = solver is None or solver.way != "newton" or solver.plan.kind in ("least-squares", "matrix-free")
+        if covered or solver.plan.n > DENSE_LIMIT:
+            return np.zeros(len(q), bool)
+        return np.asarray(over_members(loses_rank, own_params, system, q))
+
     def for_straight_code(self: C, many: bool) -> C:
         if self.manifold is None or not many:
             return self
@@ -112,7 +132,9 @@ class Constrained(Method):
                 f": {found.named} depend on each other there ({found.described}), so that they do not determine the motion: a "
                 "singular position. Remove a constraint that the others imply, or start away from such a position"
             )
-        return f": Newton's method did not converge. The step is too long for the curvature of the constraint; try dt = {dt / 4:g}"
+        solved = self.manifold is None or self.manifold.way == "newton"
+        what = "Newton's method did not converge" if solved else "no position on the constraint was found"
+        return f": {what}. The step is too long for the curvature of the constraint; try dt = {dt / 4:g}"
 
     def _dependence(self, system: Any, q: Any) -> Dependence:
         q = np.asarray(q)
@@ -127,15 +149,16 @@ _manifolds: dict[Any, Any] = {}
 def find_manifold(solver: str, relaxation: Any, starts: Sequence[tuple[Any, Any]]) -> Manifold:
     """The constraint solver for a system, from a look at it near its starts."""
     key = (solver, *(start_key(system, q) for system, q in starts))
-    if key not in _manifolds:
+    known = _manifolds.get(key)
+    if known is None:
         while len(_manifolds) >= 64:
             _manifolds.pop(next(iter(_manifolds)))
-        _manifolds[key] = _look(solver, starts)
-    way, plan, found = _manifolds[key]
+        known = _manifolds[key] = *_look(solver, starts), constrained_coordinates(*concrete(*starts[0], np.random.default_rng(3)))
+    way, plan, found, constrained = known
     if found is not None:
         message = f"{found.named} depend on each other at q0 ({found.described}): the multipliers are the smallest that hold them."
         warnings.warn(message, stacklevel=5)
-    return Manifold(way, plan, relaxation)
+    return Manifold(way, plan, relaxation, constrained=constrained)
 
 
 def _look(solver: str, starts: Sequence[tuple[Any, Any]]) -> tuple[str, Plan, Dependence | None]:
@@ -149,7 +172,8 @@ def _look(solver: str, starts: Sequence[tuple[Any, Any]]) -> tuple[str, Plan, De
     way = "sweep" if solver == "sweep" else "newton"
     if plan.kind in ("least-squares", "matrix-free") or isinstance(starts[0][1], Tracer):
         return way, plan, None
-    found = dependence(system, q, plan)
+    looks = [dependence(*concrete(*start, np.random.default_rng(3)), plan) for start in starts]
+    found = min(looks, key=lambda look: look.smallest)
     if found.smallest > DEPENDENT:
         return way, plan, None
     plan = least_squares(m)
@@ -207,7 +231,7 @@ class Rattle(Constrained):
         return Rattle(base, solver=self.solver, relaxation=self.relaxation, manifold=self.manifold or find_manifold(kind, self.relaxation, starts))
 
     def misfits(self, system: Any, q: Any, own_params: bool) -> np.ndarray:
-        return self.base.misfits(system, q, own_params)
+        return self.base.misfits(system, q, own_params) | super().misfits(system, q, own_params)
 
     @property
     def _stages(self) -> Stages:

@@ -18,10 +18,10 @@ from ..compilation import jit
 from ..errors import InputError
 from ..lagrange import LagrangianSystem, derive
 from ..linalg.structure import DENSE_LIMIT
-from ..manifold import gram_product, scales, seeds, vanishing
+from ..manifold import gram_product, loses_rank, not_kept_by, scales, seeds, vanishing
 from ..mechanics import Mechanics, real_array
 from ..methods import State
-from ..methods.planning import plan_for
+from ..methods.planning import over_members, plan_for
 from ..system import Stated, System, check_mass
 
 
@@ -176,6 +176,25 @@ def check_on_manifold(system: Stated, q: Any, p: Any, spread: str) -> None:
         off = "|g(q0)| = {:.3g}, |G(q0) v0| = {:.3g}".format(*worst)
         remedy = "gm.project(system, q0, v0) returns the nearest that do"
         raise InputError(f"the initial data{whose} do not satisfy the constraint: {off}. {remedy}.")
+    if isinstance(one, System) and m <= DENSE_LIMIT:
+        _check_kept(system, q, p, spread)
+
+
+def _check_kept(system: System, q: Any, p: Any, spread: str) -> None:
+    """The velocity is one along which constraints that depend on each other at q0 can be kept."""
+    own_params = spread == "states and params"
+    singular = [None] if spread == "one" else np.flatnonzero(over_members(loses_rank, own_params, system, q))[:100]
+    for i in singular:
+        one = system.member(i) if own_params else system
+        at, momentum = (q, p) if i is None else (q[i], p[i])
+        found = not_kept_by(one, np.asarray(at), np.asarray(derive(one, at.shape).velocity_at(at, momentum)))
+        if found is not None:
+            whose = "" if i is None else f" of member {i}"
+            raise InputError(
+                f"v0{whose} can't go on from q0: {found.named} depend on each other there ({found.described}), a singular "
+                "position, and no acceleration keeps them with this velocity. Take v0 along one of the motions that meet "
+                "there, or start beside it."
+            )
 
 
 @functools.partial(jit, static_argnums=0)

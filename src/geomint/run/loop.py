@@ -46,6 +46,7 @@ class Failure:
 
     step: int
     status: int
+    lost: bool  # q or p is not finite, or a solve failed; otherwise the energy alone is not finite
     good: np.ndarray  # the row of the last good step
     bad: np.ndarray  # the row of the failing one
 
@@ -85,7 +86,7 @@ def run_to_end(engine: Engine, carry: Carry, grid: Grid, sink: Sink, start: int 
                     buffer = engine.buffer()
                 continue
             failed = None if rows is None else _first_bad(engine, rows, team)
-            # Where a look between two saves falls depends on the chunk. So nothing counts there that may be well again at the save.
+            # Between saves only unrecoverable failures stop the run, because where a chunk ends there is a matter of timing.
             passing = failed is not None and (n + steps * blocks) % grid.save_every != 0 and not team.agree("lost", _lost(engine, rows, buffer), all)
             if failed is not None and not passing:
                 carry, n, failure = _stop(engine, carry, grid, n, steps, failed, sink, team, good)
@@ -125,7 +126,8 @@ class Rescue:
 
     def step(self, carry: Carry, n: int, failure: Failure) -> Carry | None:
         """The carry after the step that failed, from the carry at step n; None where it can't be taken."""
-        method = self.engine.method.rescued(failure.status) if self.engine.spread == "one" else None
+        alone = failure.lost and self.engine.spread == "one"
+        method = self.engine.method.rescued(failure.status) if alone else None
         if method is None:
             return None
         between = failure.step - 1 - n
@@ -184,8 +186,9 @@ def _first_bad(engine: Engine, rows: np.ndarray, team: Alone) -> int | None:
 
 
 def _stop(engine: Engine, carry: Carry, grid: Grid, n: int, steps: int, good_blocks: int, sink: Sink, team: Alone, sought_from: tuple[Carry, int]) -> tuple[Carry, int, Failure]:
-    """Replay from the last good chunk to keep its good rows, and find the failing step by bisection: the same program,
-    so the same numbers. It may lie before this chunk, where a look between two saves was passed over."""
+    """Replay the good blocks of this chunk to keep their rows, and find the failing step by bisection: the same program,
+    so the same numbers. A state that can't recover is looked for after the last row that could; an energy that is not
+    finite also before this chunk, where a look between two saves passed over it."""
     carry, buffer = engine.advance(carry, n, steps, good_blocks, engine.buffer())
     n += steps * good_blocks
     if good_blocks and n % grid.save_every == 0:
@@ -194,15 +197,24 @@ def _stop(engine: Engine, carry: Carry, grid: Grid, n: int, steps: int, good_blo
     if events is not None and len(events):
         sink.note(events)
     sink.checkpoint(carry, n)
-    origin, first = (carry, n) if good_blocks else sought_from
+
+    def lost_after(k: int) -> bool:
+        buffer = after(k)[1]
+        return team.agree("lost", _lost(engine, engine.kept(buffer, 1), buffer), all)
+
+    origin, first = carry, n
     after = lambda k: engine.advance(origin, first, k, 1, engine.buffer())
     last_row = lambda k: engine.kept(after(k)[1], 1)
+    lost = lost_after(steps)
+    failed_after = lost_after if lost else lambda k: _first_bad(engine, last_row(k), team) is not None
+    if not lost and not good_blocks:
+        origin, first = sought_from
     good, bad = 0, n + steps - first
     while bad - good > 1:
         middle = (good + bad) // 2
-        good, bad = (good, middle) if _first_bad(engine, last_row(middle), team) is not None else (middle, bad)
+        good, bad = (good, middle) if failed_after(middle) else (middle, bad)
     row = last_row(bad)
     status = statuses(engine.method, bare(engine.whole(after(bad)[0]))) if isinstance(engine, Reducing) else engine.layout.unpack(row).get("status")
     code = 0 if status is None else int(np.nan_to_num(np.max(status, initial=0)))
     code = team.agree("status", code, max)
-    return carry, n, Failure(first + bad, code, last_row(good)[..., 0, :], row[..., 0, :])
+    return carry, n, Failure(first + bad, code, lost, last_row(good)[..., 0, :], row[..., 0, :])
