@@ -129,7 +129,9 @@ ROWS = {
     "one": lambda q: jax.lax.fori_loop(0, 30_000, lambda i, s: s + q[i % 3, 0], 0.0),
     "twenty": lambda q: sum(jax.lax.fori_loop(0, 30_000, lambda i, s: s + q[i % 3, 0], 0.0) for _ in range(20)),
     "nested": lambda q: jax.lax.scan(
-        lambda s, i: (s + jax.lax.fori_loop(0, 30_000, lambda j, r: r + q[(i + j) % 3, 0], 0.0), None), 0.0, np.arange(9)
+        lambda s, i: (s + jax.lax.fori_loop(0, 30_000, lambda j, r: r + q[(i + j) % 3, 0], 0.0), None),
+        0.0,
+        np.arange(9),
     )[0],
 }
 

@@ -201,7 +201,9 @@ class Walk:
         if programs and (name not in LOOPS or self.needs.has_sites(equation)):
             if name in ("scan", "while"):
                 return self.repeated(equation, operands, outputs)
-            return self.branch(equation, operands, outputs) if name == "cond" else self.run(programs[0], operands, outputs)
+            if name == "cond":
+                return self.branch(equation, operands, outputs)
+            return self.run(programs[0], operands, outputs)
         if any(x is UNKNOWN for x in operands):
             return [UNKNOWN] * len(outputs)
         if name in OPERATIONS:
