@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import geomint as gm
+from geomint import checks
 
 quartic = gm.System(lambda q: jnp.sum(q**4))
 
@@ -112,6 +113,22 @@ def test_messages_of_ensembles(arguments, words):
 def test_messages_of_construction(make, words):
     with pytest.raises(gm.GeomintError, match=words):
         make()
+
+
+def test_checks_of_arguments():
+    """A bound from above is named; a tracer and a text that is no file name are refused by an InputError."""
+    with pytest.raises(gm.InputError, match="largest must be a number above 0 and of at most 1"):
+        checks.number(5, "largest", "stability_diagram", above=0.0, most=1.0)
+    with pytest.raises(gm.InputError, match="x must be positive"):
+        checks.number(-5, "x", above=0.0)
+    for check in (lambda x: checks.choice(x, "x", "f", (1, 2)), lambda x: checks.vector([x, 1.0], "x", "f")):
+        with pytest.raises(gm.InputError, match="f.*x must be"):
+            jax.jit(check)(1.0)
+    with pytest.raises(gm.InputError, match="path must be a path that the file system can encode"):
+        gm.load("a\ud800")
+    for x, given in ((3, "int"), (dict, "the class dict")):
+        with pytest.raises(gm.InputError, match=rf"f\(x=...\): x must be a function of \(q, p\), not {given}\."):
+            checks.function(x, "x", "f", of="(q, p)")
 
 
 def test_integers_and_float32_are_widened():

@@ -125,6 +125,49 @@ def test_a_long_loop_does_not_hold_up_a_run():
     check_indices(long, Q, Q)
 
 
+ROWS = {
+    "one": lambda q: jax.lax.fori_loop(0, 30_000, lambda i, s: s + q[i % 3, 0], 0.0),
+    "twenty": lambda q: sum(jax.lax.fori_loop(0, 30_000, lambda i, s: s + q[i % 3, 0], 0.0) for _ in range(20)),
+    "nested": lambda q: jax.lax.scan(
+        lambda s, i: (s + jax.lax.fori_loop(0, 30_000, lambda j, r: r + q[(i + j) % 3, 0], 0.0), None),
+        0.0,
+        np.arange(9),
+    )[0],
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_indices_behind_a_long_loop_are_checked(name):
+    """A loop that is cut short leaves its result unknown, and nothing else: constants, rows that follow from q, and
+    the first rows of a later loop are checked all the same."""
+    behind = {
+        "index 7 of an axis of length 3": lambda q: q[7, 0],
+        "index 3 of an axis of length 3": lambda q: q[jnp.floor(q[2, 0]).astype(int), 0],
+        "index 4 of an axis of length 3": lambda q: jax.lax.fori_loop(4, 10**6, lambda i, s: s + q[i, 0], 0.0),
+    }
+    for words, last in behind.items():
+        with pytest.raises(gm.InputError, match=words):
+            check_indices(gm.System(lambda q, last=last: ROWS[name](q) + last(q)), Q, Q)
+    counted = lambda q: q[ROWS[name](q).astype(int) % 3, 0]  # known to nobody
+    check_indices(gm.System(counted), Q, Q)
+
+
+def test_a_refusal_leaves_what_is_known_of_other_params():
+    """A reads its table at q, B at a constant; between two calls for A, B is refused for its second function."""
+    table = lambda q, k: jax.lax.cond(
+        k[0] > 0, lambda: jnp.arange(5.0)[jnp.floor(q[0]).astype(int)], lambda: jnp.arange(5.0)[0]
+    )
+    watch = {"w": lambda q, p, k: jnp.arange(5.0)[k[1].astype(int)]}
+    a = gm.System(table, watch=watch, params=jnp.array([1.0, 0.0]))
+    b = gm.System(table, watch=watch, params=jnp.array([-1.0, 9.0]))
+    inside, outside = np.array([2.0]), np.array([9.0])
+    check_indices(a, inside, inside)
+    with pytest.raises(gm.InputError, match="watch.*index 9"):
+        check_indices(b, inside, inside)
+    with pytest.raises(gm.InputError, match="potential uses index 9"):
+        check_indices(a, outside, outside)
+
+
 # --- masses -----------------------------------------------------------------------------------------------------------
 def test_a_mass_that_fits_bodies_and_axes_is_refused():
     mass, q = np.array([1.0, 3.0]), np.array([[1.0, 0.0], [0.0, 1.0]])

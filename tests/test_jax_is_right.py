@@ -67,6 +67,25 @@ def test_concatenation_of_a_history_and_a_sum(rows):
     np.testing.assert_allclose(jax.jit(program)(*data), exact, rtol=0, atol=1e-13)
 
 
+def test_the_flag_is_read_as_xla_reads_it(tmp_path, monkeypatch):
+    """The last one counts; 0 and false in any case switch the emitters off, 1, true and the bare flag on."""
+    flag, file = f"--{compilation.FLAG}", tmp_path / "flags"
+    off = ["=0", "=false", "=False", "=FALSE", '="false"', f"=1 --other=2 {flag}=0", f" {flag}=false"]
+    off += ["='0'", f"=0 '{flag}=1'"]  # XLA reads quotation marks around a value, not around a flag
+    on = ["=1", "=true", "=True", "", f"=0 {flag}=1", f"=false {flag}"]
+    assert [compilation._stated(flag + x) for x in (*off, *on)] == [False] * len(off) + [True] * len(on)
+    assert compilation._stated("") is compilation._stated(f"--other={flag}=0 {flag}_too=0") is None
+    file.write_text(f"--other\n{flag}=0\n")
+    assert compilation._stated(str(file)) is False
+    assert compilation._stated(str(tmp_path / "missing")) is None
+    if not compilation.MISCOMPILES:
+        return
+    for flags, safe in ((f"{flag}=0", True), (f"{flag}=false {flag}=true", False), (str(tmp_path), False)):
+        monkeypatch.setenv("XLA_FLAGS", flags)
+        assert compilation._flag_taken() is safe
+        assert os.environ["XLA_FLAGS"] == flags
+
+
 def test_jit_inside_other_transformations():
     """Where JAX takes no compiler option: within jit, grad and vmap."""
     program, data, exact = _shifted(4, 4, 5)

@@ -28,6 +28,7 @@ KNOWN = {
     "scan": (2, lambda q: jax.lax.scan(lambda c, y: (c + y**2, None), 0.0, q)[0]),
     "loop": (2, lambda q: jax.lax.fori_loop(0, 3, lambda i, s: s + q[i] ** 2, 0.0)),
     "jit and vmap": (2, lambda q: jnp.sum(jax.jit(jax.vmap(lambda a: a * a))(q))),
+    "to the power 0": (2, lambda q: jnp.sum(q**2 + jnp.cos(q) ** 0 + jnp.cos(q) ** 0.0 + jnp.linalg.norm(q) ** 0)),
     "cubic": (3, lambda q: q[0] * q[1] * q[2]),
     "quartic": (4, lambda q: jnp.sum(q**2) + 1e-3 * jnp.sum(q**4)),
 }
@@ -44,6 +45,10 @@ UNKNOWN = {
     "index from q": lambda q: q[jnp.argmax(q)],
     "while": lambda q: jax.lax.while_loop(lambda x: x < 10.0, lambda x: 2.0 * x, q[0]),
     "branch by q": lambda q: jax.lax.cond(q[0] > 1.0, lambda x: x[0], lambda x: x[1], q),
+    "power 0 of something unknown": lambda q: jnp.sum(50.0 * q**2 + jnp.cos(q) ** 0 * jnp.sin(q) ** 2),
+    "power 0.0 of something unknown": lambda q: jnp.sum(jnp.cos(q) ** 0.0 * jnp.sin(q) + q),
+    "infinite power": lambda q: jnp.sum(jax.lax.pow(q, np.inf)),
+    "power nan": lambda q: jnp.sum(jax.lax.pow(q, np.nan)),
     "product of norms": lambda q: jnp.linalg.norm(q) * jnp.linalg.norm(q - 1.0),
 }
 

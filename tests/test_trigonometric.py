@@ -3,6 +3,11 @@ unstable fast parts, and fast parts that are quadratic near the start only."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -207,6 +212,73 @@ def test_stiffness_zero_is_the_limit_of_small_stiffness():
         ends.append(stepped(gm.MollifiedImpulse(), system, np.array([0.3, 0.5]), np.array([1.0, 0.2]), np.eye(2), 0.5))
     np.testing.assert_allclose(ends[1], ends[0], atol=1e-9)
     np.testing.assert_allclose(ends[2], ends[0], atol=1e-9)
+
+
+# --- motions without stiffness, and slow ones ------------------------------------------------------------------------
+def test_a_slow_motion_beside_a_very_fast_one():
+    """ω = 1e6 and 1 in a full matrix, where eigh leaves 1e-16 · 1e12 = 1e-4 of the slow ω²."""
+    turn = np.array([[np.cos(0.3), -np.sin(0.3)], [np.sin(0.3), np.cos(0.3)]])
+    matrix = jnp.asarray(turn @ np.diag([1e12, 1.0]) @ turn.T)
+    system = gm.System(lambda q: 0.0 * jnp.sum(q), fast=lambda q: 0.5 * q @ (matrix @ q))
+    run = gm.simulate(system, turn[:, 1], method=gm.Impulse(), dt=0.1, t_end=3.1)
+    np.testing.assert_allclose((run.q @ turn[:, 1])[-1], np.cos(3.1), atol=1e-3)
+
+
+def test_a_stiff_block_leaves_a_soft_one_alone():
+    """Two pairs that do not know of each other, ω² = 2e20 and 2, each with a free motion."""
+    fast = lambda q: 0.5e20 * (q[0] - q[2]) ** 2 + 0.5 * (q[1] - q[3]) ** 2
+    system = gm.System(lambda q: 0.0 * jnp.sum(q), fast=fast)
+    run = gm.simulate(system, [0.0, 0.5, 0.0, -0.5], [1.0] * 4, method=gm.MollifiedImpulse(), dt=0.1, t_end=5.0)
+    np.testing.assert_allclose(run.q[:, 1] - run.q[:, 3], np.cos(np.sqrt(2) * run.t), atol=1e-12)
+    np.testing.assert_allclose(run.q[:, 0] + run.q[:, 2], 2 * run.t, atol=1e-12)
+    np.testing.assert_allclose(run.q[:, 1] + run.q[:, 3], 2 * run.t, atol=1e-12)
+
+
+SINGLE = """
+import geomint as gm, jax.numpy as jnp, numpy as np
+zero = lambda q: 0.0 * jnp.sum(q)
+chain = gm.System(zero, fast=lambda q: 0.5e4 * jnp.sum((q[1:] - q[:-1]) ** 2))
+run = gm.simulate(chain, np.linspace(0, 1, 8), np.ones(8), method=gm.Impulse(), dt=0.05, t_end=500.0, save_every=100)
+print(run.q.dtype, np.mean(run.q[-1].astype(float)))
+spring = lambda q: jnp.where(q[0] < 1e6, 50.0 * (q[0] - q[1]) ** 2 + 0.5 * q[1] ** 2, 0.0)
+run = gm.simulate(gm.System(zero, fast=spring), [1.0, 0.5], method=gm.Impulse(), dt=0.05, t_end=50.0)
+print(run.method.quadratic, np.max(np.abs(run.energy_error)) / run.energy[0])
+gm.simulate(gm.System(zero, fast=lambda q: zero(q)), [1.0, 0.5], method=gm.Impulse(), dt=0.05, t_end=1.0)
+try:
+    cubic = gm.System(zero, fast=lambda q: 50.0 * jnp.sum(q**2) + jnp.sum(jnp.abs(q) ** 3))
+    gm.simulate(cubic, [1.0, 0.5], method=gm.Impulse(), dt=0.05, t_end=1.0)
+except gm.InputError as error:
+    print(error)
+"""
+
+
+def test_single_precision():
+    """A free chain keeps its velocity (it was pulled back by a rounding error of 1e-7 ω²); a fast part that is
+    quadratic by its numbers only is accepted, and one that is not is refused."""
+    told = subprocess.run(
+        [sys.executable, "-c", SINGLE], env={**os.environ, "JAX_ENABLE_X64": "0"}, capture_output=True, text=True
+    )
+    assert told.returncode == 0, told.stderr
+    (dtype, centre), (quadratic, error), cubic = *(line.split() for line in told.stdout.splitlines()[:2]), told.stdout
+    assert dtype == "float32"
+    assert abs(float(centre) - 500.5) < 0.5
+    assert quadratic == "False"
+    assert float(error) < 1e-3
+    assert "this one is not quadratic" in cubic
+
+
+def test_the_warning_of_a_pole_does_not_depend_on_units():
+    """ψ₁ at the eigenvalues, not the entries of a matrix: the same springs with q₁ in a unit that is 1e4 times larger.
+    A true pole, at hω = π, is seen in both units."""
+    for unit in (1.0, 1e4):
+        fast = lambda q, unit=unit: 0.5 * (q[0] - unit * q[1]) ** 2 + 0.5 * q[0] ** 2
+        system = gm.System(lambda q: 0.0 * jnp.sum(q), fast=fast, mass=np.array([1.0, unit**2]))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            gm.simulate(system, [1.0, 0.0], method=gm.Gautschi(), dt=1.0, t_end=1.0)
+        frequency = np.sqrt((3 + np.sqrt(5)) / 2)
+        with pytest.warns(UserWarning, match="near a multiple of π"):
+            gm.simulate(system, [1.0, 0.0], method=gm.Gautschi(), dt=np.pi / frequency, t_end=np.pi / frequency)
 
 
 # --- derivatives ----------------------------------------------------------------------------------------------------

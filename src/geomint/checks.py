@@ -1,6 +1,7 @@
 """Checks of arguments. Each returns the argument as a plain Python value, or raises an InputError that names it.
 
-All are called as check(x, name, callee): `name` is the argument's, `callee` the function or class that it was given to.
+All are called as check(x, name, callee, ...): `name` is the argument's, `callee` the function or class that it was
+given to, "" where the name alone says enough.
 A JAX tracer passes where a number is asked for, since settings of methods and models may be swept or differentiated.
 """
 
@@ -43,8 +44,9 @@ def refused(x: Any, must: str, name: str, callee: str = "", hint: str = "") -> I
 
 
 def plain_scalar(x: Any) -> Any:
-    """A real number of any kind (numpy scalars, arrays without axes, Fraction, Decimal) as a Python number, else None."""
-    if isinstance(x, np.ma.MaskedArray):
+    """A real number of any kind (numpy scalars, arrays without axes, Fraction, Decimal) as a Python number, else None:
+    also for a tracer, which is a jax.Array without a value."""
+    if isinstance(x, (np.ma.MaskedArray, Tracer)):
         return None
     if isinstance(x, (np.ndarray, np.generic, jax.Array)):
         return np.asarray(x).item() if x.ndim == 0 and getattr(x.dtype, "kind", None) in ("i", "u", "f") else None
@@ -86,7 +88,7 @@ def number(
     if not math.isfinite(value):
         raise refused(x, "finite", name, callee)
     if not (above < value < below and least <= value <= most):
-        raise refused(x, "positive" if above == 0 and below == math.inf else must, name, callee)
+        raise refused(x, "positive" if above == 0 and below == most == math.inf else must, name, callee)
     return value
 
 
@@ -108,7 +110,8 @@ def positive(x: Any, name: str, callee: str = "", *, none: bool = False) -> Any:
 def whole(
     x: Any, name: str, callee: str = "", *, least: int | None = None, most: int | None = None, none: bool = False
 ) -> Any:
-    """A whole number within bounds, as an int; 3.0 is one. It decides shapes and programs, so that a tracer does not pass."""
+    """A whole number within bounds, as an int; 3.0 is one. It decides shapes and programs, so that a tracer does not
+    pass."""
     if none and x is None:
         return None
     must = (
@@ -175,7 +178,7 @@ def vector(x: Any, name: str, callee: str = "", *, size: int | None = None, leas
     return values
 
 
-def as_array(name: str, x: Any, callee: str = "") -> Any:
+def as_array(x: Any, name: str, callee: str = "") -> Any:
     """A float array in the working precision (numpy, unless traced); integers and float32 are converted exactly."""
     told = f"{callee}({name}=...): {name}" if callee else name
     if not isinstance(x, Tracer):
@@ -205,22 +208,26 @@ def as_path(x: Any, name: str, callee: str = "") -> Path:
         raise refused(x, "the path of a file, as text or pathlib.Path", name, callee)
     try:
         os.stat(text)
+    except UnicodeEncodeError:  # half of a surrogate pair
+        raise refused(x, "a path that the file system can encode", name, callee) from None
     except OSError as error:
         if error.errno in (errno.ENAMETOOLONG, errno.EINVAL):
             raise refused(x, f"a path that the file system takes ({error.strerror})", name, callee) from None
     return Path(text)
 
 
-def function(x: Any, name: str, of: str = "q") -> Any:
+def function(x: Any, name: str, callee: str = "", *, of: str = "q") -> Any:
     """A function, not a class."""
-    if isinstance(x, type):
-        raise InputError(f"{name} must be a function of {of}, not the class {x.__name__}.")
-    if not callable(x):
-        raise InputError(f"{name} must be a function of {of}, not {type(x).__name__}.")
-    return x
+    if callable(x) and not isinstance(x, type):
+        return x
+    told = f"{callee}({name}=...): {name}" if callee else name
+    given = f"the class {x.__name__}" if isinstance(x, type) else type(x).__name__
+    raise InputError(f"{told} must be a function of {of}, not {given}.")
 
 
-def instance(x: Any, kinds: type | tuple[type, ...], must: str, name: str, callee: str = "", hint: str = "") -> Any:
+def instance(
+    x: Any, name: str, callee: str = "", *, kinds: type | tuple[type, ...], must: str, hint: str = ""
+) -> Any:
     """An instance of a class of geomint; a class given in its place is named."""
     if isinstance(x, kinds):
         return x

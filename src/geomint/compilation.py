@@ -25,6 +25,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -35,16 +36,30 @@ _VERSION = tuple(int(part) for part in re.findall(r"\d+", jaxlib.__version__)[:3
 MISCOMPILES = (0, 7) <= _VERSION < (0, 10, 2)
 
 
+def _stated(flags: str) -> bool | None:
+    """The value of the flag in XLA_FLAGS as XLA reads it, None where it is not there: the last occurrence counts; 0
+    and false in any case mean no, 1, true and the bare flag mean yes, and XLA aborts at anything else. A text that
+    does not begin with a dash is the name of a file with flags."""
+    if flags.strip() and not flags.strip().startswith("-"):
+        try:
+            flags = Path(flags).read_text()
+        except (OSError, ValueError):
+            return None
+    values = re.findall(rf"(?<!\S)--{FLAG}(?:=(\"[^\"]*\"|'[^']*'|\S*))?(?!\S)", flags)
+    return values[-1].strip("\"'").lower() not in ("0", "false") if values else None
+
+
 def _flag_taken() -> bool:
     """Switch the emitters off for the whole process, if JAX will still read XLA_FLAGS. Flags that the user has set
     stay as they are."""
     from jax._src.xla_bridge import backends_are_initialized  # only for versions in which it is known to exist
 
     flags = os.environ.get("XLA_FLAGS", "")
-    if FLAG in flags:
-        return f"--{FLAG}=false" in flags.lower()
-    if backends_are_initialized():
-        return False
+    stated = _stated(flags)
+    if stated is not None:
+        return not stated
+    if backends_are_initialized() or (flags.strip() and not flags.strip().startswith("-")):
+        return False  # too late, or a file of flags, to whose name nothing can be added
     os.environ["XLA_FLAGS"] = f"{flags} --{FLAG}=false".strip()
     return True
 

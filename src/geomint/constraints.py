@@ -136,7 +136,7 @@ class OnSphere(Constraint):
     particles: tuple[int, ...] | None = eqx.field(static=True)
 
     def __init__(self, radius: Any = 1.0, centre: Any = 0.0, particles: Sequence[int] | None = None):
-        radius, centre = as_array("radius", radius, "OnSphere"), as_array("centre", centre, "OnSphere")
+        radius, centre = as_array(radius, "radius", "OnSphere"), as_array(centre, "centre", "OnSphere")
         if not isinstance(radius, Tracer) and (not radius.size or not np.all(radius > 0)):
             raise InputError(f"OnSphere(radius={shown(radius.tolist())}): radius must be positive.")
         if np.ndim(radius) > 1 or np.ndim(centre) > 2 or not np.size(centre):
@@ -175,7 +175,7 @@ class Orthogonal(Constraint):
 
 def _point(end: Any) -> tuple[float, ...]:
     """The coordinates of a fixed point."""
-    point = as_array("pairs", end, "Distances")
+    point = as_array(end, "pairs", "Distances")
     if point.ndim != 1 or not point.size or isinstance(point, Tracer):
         raise InputError(
             "Distances(pairs=...): an end in pairs is a particle's number, None for the origin, or the coordinates of a "
@@ -193,7 +193,7 @@ def _particles(particles: Any) -> tuple[int, ...]:
 
 
 def _lengths(lengths: Any, count: int) -> Array:
-    lengths = as_array("lengths", lengths, "Distances")
+    lengths = as_array(lengths, "lengths", "Distances")
     if np.shape(lengths) not in ((), (1,), (count,)):
         told = f"lengths must be one number or one for each of the {count} pairs, not an array of shape {np.shape(lengths)}"
         raise InputError(f"Distances: {told}.")

@@ -42,7 +42,7 @@ class Quadratic:
 
 def _checked(name: str, system: Any, q0: Any, most: int | None = DENSE) -> np.ndarray:
     checked_system(system, System, callee=name)
-    q = as_array("q0", q0)
+    q = as_array(q0, "q0")
     if not q.size:
         raise InputError(f"{name}(q0=...): q0 has shape {q.shape}, and no coordinate in it.")
     check_mass(system, q.shape)

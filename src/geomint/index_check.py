@@ -2,7 +2,8 @@
 
 JAX clamps an index that is out of range, or drops what is written there, and says nothing. This module walks the jaxprs
 of potential, fast, constraint, lagrangian, force, watch and overrides at the initial state, and computes only what
-indices depend on, in numpy. An index that follows from q is therefore checked at q0 alone.
+indices depend on, in numpy: `Needs` marks, from the last equation backwards, the equations on which indices depend, and
+`Walk` evaluates these forwards. An index that follows from q is therefore checked at q0 alone.
 
 Some indices out of range are meant: those of gathers with mode="clip" or mode="fill" (jnp.take fills with NaN, which
 the check of the energy finds) and those inside functions of JAX itself are left alone. A scatter with mode="drop" looks
@@ -11,7 +12,6 @@ like any other one in a jaxpr, and is refused.
 
 from __future__ import annotations
 
-import dataclasses
 import operator
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,7 +27,8 @@ from .errors import InputError
 from .jaxprs import inside, scan_sizes
 from .system import Stated
 
-BUDGET = 20_000  # equations that are evaluated for one function, about 60 ms; a longer program is checked up to there
+BUDGET = 40_000  # equations that are evaluated inside the loops of one function, about 120 ms
+LEAST = 100  # equations that are evaluated of every loop
 
 
 class _Unknown:
@@ -43,7 +44,7 @@ class OutOfRange(Exception):
 
 
 class OverBudget(Exception):
-    """Too many equations to go on."""
+    """The rest of a loop is not evaluated."""
 
 
 # --- which equations matter ---
@@ -163,10 +164,14 @@ class Needs:
 
 # --- evaluation ---
 class Walk:
-    """Evaluates what indices depend on, and checks every index on its way. `complete` says whether all were known."""
+    """Evaluates what indices depend on, and checks every index on its way. `complete` says whether all that were met
+    were known: other inputs then give nothing new.
+
+    A loop is evaluated until it has used half of the budget that is left to what is around it. What follows from a loop
+    that was cut short is UNKNOWN, and the walk goes on behind it. Equations outside loops do not count."""
 
     def __init__(self, needs: Needs) -> None:
-        self.complete, self.left, self.needs = True, BUDGET, needs
+        self.complete, self.left, self.depth, self.needs = True, BUDGET, 0, needs
 
     def run(
         self, program: Any, inputs: Values, wanted: Sequence[bool], consts: Sequence[Any] | None = None
@@ -180,8 +185,8 @@ class Walk:
         for equation, outputs in zip(jaxpr.eqns, self.needs.of(jaxpr, wanted).equations, strict=True):
             if outputs is None:
                 continue
-            self.left -= 1
-            if self.left < 0:
+            self.left -= self.depth > 0
+            if self.depth and self.left < 0:
                 raise OverBudget
             found = self.evaluate(equation, [read(v) for v in equation.invars], outputs)
             values.update(zip(equation.outvars, found, strict=True))
@@ -194,8 +199,11 @@ class Walk:
         if not any(outputs) and not programs:
             return [UNKNOWN] * len(outputs)
         if programs and (name not in LOOPS or self.needs.has_sites(equation)):
-            follow = {"scan": self.scan, "while": self.loop, "cond": self.branch}.get(name)
-            return self.run(programs[0], operands, outputs) if follow is None else follow(equation, operands, outputs)
+            if name in ("scan", "while"):
+                return self.repeated(equation, operands, outputs)
+            if name == "cond":
+                return self.branch(equation, operands, outputs)
+            return self.run(programs[0], operands, outputs)
         if any(x is UNKNOWN for x in operands):
             return [UNKNOWN] * len(outputs)
         if name in OPERATIONS:
@@ -212,6 +220,17 @@ class Walk:
             return self.unknown(outputs)
         branches = self.needs.inside(equation)
         return self.run(branches[int(np.clip(operands[0], 0, len(branches) - 1))], operands[1:], outputs)
+
+    def repeated(self, equation: Any, operands: Values, outputs: list[bool]) -> Values:
+        """A loop, within its share of the budget."""
+        around, share = self.left, max(self.left // 2, LEAST)
+        self.left, self.depth = share, self.depth + 1
+        try:
+            return (self.scan if equation.primitive.name == "scan" else self.loop)(equation, operands, outputs)
+        except OverBudget:
+            return [UNKNOWN] * len(outputs)
+        finally:
+            self.left, self.depth = around - (share - self.left), self.depth - 1
 
     def scan(self, equation: Any, operands: Values, outputs: list[bool]) -> Values:
         body, (fixed, carried) = equation.params["jaxpr"], scan_sizes(equation)
@@ -347,22 +366,21 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
 
 
 # --- the functions of a system ---
-@dataclasses.dataclass
-class Pending:
+class Pending(NamedTuple):
     """A function with indices that depend on numbers of the call."""
 
     name: str
     program: Any
     needs: Needs
-    by_state: bool = True  # on q or p, not only on the numbers of the system
 
 
-@dataclasses.dataclass
-class Known:
-    """A system met before: what is left to check, and the numbers of the system for which the rest was checked."""
+class Known(NamedTuple):
+    """A system met before: the functions to check at each call; the numbers of the system for which they were checked
+    last; and, for these numbers, which functions also have indices that depend on q or p."""
 
     pending: list[Pending]
     leaves: list[Any]
+    by_state: list[bool]
 
 
 _met: dict[Any, Known] = {}
@@ -375,29 +393,27 @@ def check_indices(system: Stated, q: Any, p: Any) -> None:
     key = structure, np.shape(q), *((np.shape(x), getattr(x, "dtype", type(x))) for x in leaves)
     known = _met.get(key)
     if known is not None and all(x is y for x, y in zip(leaves, known.leaves, strict=True)):
-        pending = [each for each in known.pending if each.by_state]
+        pending, by_state = known.pending, known.by_state
     else:
-        known = known or _meet(system, structure, leaves, q, p)
-        pending = known.pending
-        for each in pending:
-            each.by_state = not _checked(each, [*map(_known, leaves), UNKNOWN, UNKNOWN])
+        pending = _meet(system, structure, leaves, q, p) if known is None else known.pending
+        # All are checked before anything is stored: a refusal leaves what is known of earlier numbers as it was.
+        by_state = [not _checked(each, [*map(_known, leaves), UNKNOWN, UNKNOWN]) for each in pending]
         if not any(isinstance(x, Tracer) for x in (*leaves, *(c for each in pending for c in each.program.consts))):
-            known.leaves = leaves
             while len(_met) >= 256:
                 _met.pop(next(iter(_met)))
-            _met[key] = known
-    for each in pending:
-        if each.by_state:
+            _met[key] = Known(pending, leaves, by_state)
+    for each, again in zip(pending, by_state, strict=True):
+        if again:
             _checked(each, [*map(_known, leaves), _known(q), _known(p) if each.name.startswith("watch") else UNKNOWN])
 
 
-def _meet(system: Stated, structure: Any, leaves: list[Any], q: Any, p: Any) -> Known:
+def _meet(system: Stated, structure: Any, leaves: list[Any], q: Any, p: Any) -> list[Pending]:
     """The functions of a system, without those whose indices are constants and in range."""
     traced = [
         Pending(name, jax.make_jaxpr(f)(*leaves, q, p, 0.0), Needs())
         for name, f in _functions(system, structure).items()
     ]
-    return Known([each for each in traced if not _checked(each, [UNKNOWN] * (len(leaves) + 2))], leaves)
+    return [each for each in traced if not _checked(each, [UNKNOWN] * (len(leaves) + 2))]
 
 
 def _checked(pending: Pending, inputs: Values) -> bool:
@@ -405,8 +421,6 @@ def _checked(pending: Pending, inputs: Values) -> bool:
     walk, program = Walk(pending.needs), pending.program
     try:
         walk.run(program, [*inputs, UNKNOWN], [False] * len(program.jaxpr.outvars))
-    except OverBudget:
-        return True
     except OutOfRange as found:
         what = "JAX would clamp it, or drop what is written there; correct the index."
         raise InputError(f"{pending.name} uses {found}. {what}") from None

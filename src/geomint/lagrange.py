@@ -39,7 +39,7 @@ class LagrangianSystem(Stated):
     def __init__(self, lagrangian: Callable, constraint: Callable | None = None, force: Callable | None = None,
                  symmetries: Sequence[Symmetry] | Symmetry = (), params: PyTree = None, watch: Mapping[str, Callable] | None = None,
                  origin: str | None = None):  # fmt: skip
-        self.lagrangian = as_function("lagrangian", function(lagrangian, "lagrangian", "(q, v)"))
+        self.lagrangian = as_function("lagrangian", function(lagrangian, "lagrangian", of="(q, v)"))
         self.constraint = as_function("constraint", constraint)
         self.force = as_function("force", force)
         self.symmetries = checked_symmetries(symmetries)

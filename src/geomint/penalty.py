@@ -68,7 +68,8 @@ def recover_multipliers(run: Trajectory, window: float) -> np.ndarray:
 
     Read at the filtered positions where the method has them; at the plain ones the error grows with ω.
     """
-    instance(run, Trajectory, "the run of a system made by gm.penalize", "run", "recover_multipliers")
+    must = "the run of a system made by gm.penalize"
+    instance(run, "run", "recover_multipliers", kinds=Trajectory, must=must)
     window = positive(window, "window", "recover_multipliers")
     system = run.system
     if not isinstance(system, System) or not isinstance(system.fast, Penalty):

@@ -36,7 +36,8 @@ MOVED = {
 }  # fmt: skip
 SUMS = {"add", "add_any", "sub", "reduce_sum", "cumsum", "concatenate", "pad", "stack", "split"}
 PRODUCTS = {"mul", "dot_general", "conv_general_dilated"}
-# operation -> which operands are data; all others are places, which must be numbers. Of select_n, all but the first.
+# operation -> which operands are data; all others are indices, which must not depend on x. Of select_n, all but the
+# first are data.
 PLACED = {
     "gather": (0,), "dynamic_slice": (0,), "dynamic_update_slice": (0, 1), "scatter": (0, 2), "scatter-add": (0, 2),
     "select_n": None,
@@ -118,7 +119,9 @@ def _product(a: Degree, b: Degree) -> Degree:
 
 
 def _power(x: Degree, exponent: float) -> Degree:
-    if exponent < 0 or exponent != int(exponent):
+    if exponent == 0:  # 1 for any x, also in JAX; and ∞·0 would be nan, which max() may drop
+        return NUMBER
+    if not (0 < exponent < math.inf) or exponent != int(exponent):
         return UNKNOWN
     if not x.root:
         return Degree(x.degree * exponent)

@@ -44,10 +44,10 @@ def project(system: Any, q0: Any, v0: Any = None) -> tuple[np.ndarray, np.ndarra
     checked_system(system, System, callee="project")
     if system.constraint is None:
         raise InputError("project(system=...): the system has no constraint.")
-    q = as_array("q0", q0)
+    q = as_array(q0, "q0")
     if not q.size:
         raise InputError(f"q0 has shape {q.shape}: there is no coordinate in it.")
-    v = 0 * q if v0 is None else as_array("v0", v0)
+    v = 0 * q if v0 is None else as_array(v0, "v0")
     if v.shape != q.shape:
         raise InputError(f"v0 has shape {v.shape}, but q0 has shape {q.shape}; they must be the same.")
     check_mass(system, q.shape)
@@ -70,7 +70,7 @@ def perturbed(system: Any, q0: Any, v0: Any, members: int, spread: float, seed: 
     """(q0s, v0s) of an ensemble around one state. Member 0 is (q0, v0) itself; the others have q0, and velocities v0 + spread·s·x with
     normal numbers x, where s is the largest |v0|, or 1 for a system at rest; tangent to the constraint where there is one. The numbers
     of a member depend on the seed and on its place, not on how many there are."""
-    q, v = as_array("q0", q0), as_array("v0", v0)
+    q, v = as_array(q0, "q0"), as_array(v0, "v0")
     members, seed = whole(members, "members", least=1), whole(seed, "seed", least=0)
     spread = number(spread, "spread", least=0.0)
     if 4 * members * v.nbytes > available_memory():

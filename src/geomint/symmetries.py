@@ -127,7 +127,7 @@ class Generator(Symmetry):
     matrix: Array
 
     def __init__(self, matrix: Array):
-        self.matrix = jnp.asarray(as_array("matrix", matrix, "Generator"))
+        self.matrix = jnp.asarray(as_array(matrix, "matrix", "Generator"))
         if self.matrix.ndim != 2 or self.matrix.shape[0] != self.matrix.shape[1] or not self.matrix.size:
             raise InputError(f"Generator(matrix=...): matrix must be a square matrix, not of shape {self.matrix.shape}.")
 

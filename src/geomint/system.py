@@ -218,7 +218,7 @@ def checked_system(system: Any, kind: type | tuple[type, ...] = (), name: str = 
     if isinstance(getattr(system, "system", None), Stated):
         hint = "; it is a model: pass model.system, with model.q0 and model.v0"
     must = "a gm.System" if kind is System else "a gm.System or a gm.LagrangianSystem"
-    return instance(system, kind or Stated, must, name, callee, hint)
+    return instance(system, name, callee, kinds=kind or Stated, must=must, hint=hint)
 
 
 def checked_origin(origin: Any) -> str | None:
@@ -254,7 +254,7 @@ def checked_params(params: PyTree) -> PyTree:
 def _checked_mass(mass: Any) -> Array:
     if not isinstance(mass, Tracer):
         try:
-            mass = as_array("mass", mass)
+            mass = as_array(mass, "mass")
         except InputError as error:
             if "not finite" in str(error):
                 raise
@@ -285,7 +285,7 @@ def checked_watch(watch: Mapping[str, Callable] | None) -> dict[str, Any]:
     for name, f in watch.items():
         if not isinstance(name, str) or "/" in name or "\0" in name or not name:
             raise InputError(f"watch: a name is a text without '/', not {shown(name)}.")
-        function(f, f"watch[{name!r}]", "(q, p)")
+        function(f, f"watch[{name!r}]", of="(q, p)")
     return {name: as_function(f"watch[{name!r}]", f) for name, f in sorted(watch.items())}
 
 

@@ -136,7 +136,7 @@ class EnergyStepping(Method):
         self.search = search
         self.height, self.offset, self.reach = height, offset, reach
         listed = tuple(inside) if isinstance(inside, (list, tuple)) else (inside,)
-        self.inside = tuple(function(c, "EnergyStepping(inside=...): inside") for c in listed)
+        self.inside = tuple(function(c, "inside", "EnergyStepping") for c in listed)
 
     @property
     def traits(self) -> Traits:

@@ -40,11 +40,13 @@ from ..linalg import Plan
 from ..mechanics import Mechanics
 from ..system import System
 from .base import State, Traits, register, setting
-from .oscillatory import _TRAITS, Oscillatory, bent, is_quadratic
-from .planning import over_members
+from .oscillatory import _TRAITS, Oscillatory, bent, is_quadratic, remembered
+from .planning import concrete, over_members, start_key
 
 BENT = 1
 DENSE = 600  # coordinates up to which the fast part is diagonalised
+FREE = 16  # units of rounding of the largest ω², below which ω² is zero; up to 3 were measured for free motions
+OTHER = 1000  # units of rounding beyond which ∇W is another function; below 1 was measured for quadratic ones
 TERMS = 10  # of a series for |z| ≤ 1: the next one is 1/20! = 4e-19
 
 
@@ -108,8 +110,17 @@ SYMPLECTIC = ("deuflhard", "garcia-archilla")
 def _flow_functions(filter: str) -> tuple[Function, ...]:
     """Of z: cos − 1, sinc, z sinc, c₂, ψ₁ and, where φ is not 1, φ and χ."""
     psi, phi, chi = FILTERS[filter]
-    always = (lambda z: -z * c2(z), sinc, lambda z: z * sinc(z), c2, lambda z: psi(z) / sinc(z))
+    always: tuple[Function, ...] = (lambda z: -z * c2(z), sinc, lambda z: z * sinc(z), c2, lambda z: psi(z) / sinc(z))
     return always if chi is None else (*always, phi, chi)
+
+
+def _nonzero(z: Array) -> Array:
+    return jnp.where(z == 0, jnp.zeros_like(z), jnp.ones_like(z))
+
+
+def _inverse(z: Array) -> Array:
+    """1/z for fast motions, whose rest position is near, and zero for the others."""
+    return jnp.where(z >= 1, 1 / jnp.where(z >= 1, z, 1.0), 0.0)
 
 
 # --- the flow of W --------------------------------------------------------------------------------------------------
@@ -120,16 +131,22 @@ class Flow(eqx.Module):
     about: Array | None  # a; None for the origin, where Ω² is diagonal
     turn: Array  # cos − 1
     sinc: Array  # h sinc
-    sin: Array  # hΩ² sinc
+    restoring: Array  # hΩ² sinc
     kick: Array  # ½hψ₁
     fallen: Array  # −h² c₂ b
     gained: Array  # −h sinc b
     averaged: tuple[Array, Array] | None  # φ and a − h²χ b, where φ is not 1
+    stiff: Array | None = None  # the projection on the motions with stiffness, where there are others
 
     def displacement(self, q: Array) -> Array:
         """x. The origin does for a diagonal Ω², which treats each coordinate by itself. Matrices lose digits in
         proportion to x."""
         return q if self.about is None else q - self.about
+
+    def without_free(self, x: Array) -> Array:
+        """x less its part along free motions, on which cos − 1 and Ω² vanish. Their matrices do so up to rounding only:
+        for a free motion that goes far this would be a weak spring."""
+        return x if self.stiff is None else _applied(self.stiff, x)
 
     def positions(self, q: Array) -> Array:
         """Φq."""
@@ -147,8 +164,26 @@ def _diagonal(plan: Plan | None) -> bool:
 def _spectrum(matrix: Array) -> tuple[Array, Array]:
     """Eigenvalues and eigenvectors of a symmetric matrix."""
     squares, modes = jnp.linalg.eigh(matrix)
-    # What rounding alone makes of a motion without stiffness is none: a weak spring would hold it, or drive it away.
-    return jnp.where(jnp.abs(squares) > 1e-12 * jnp.max(jnp.abs(squares)), squares, 0.0), modes
+    # eigh has an absolute error of about eps|A|. A free motion must not keep it: it would act as a spring. A true ω²
+    # below that can't be told from zero, since the entries of a full matrix do not determine it.
+    smallest = FREE * jnp.finfo(matrix.dtype).eps * jnp.max(jnp.abs(squares))
+    return jnp.where(jnp.abs(squares) > smallest, squares, 0.0), modes
+
+
+def _independent(plan: Plan | None) -> np.ndarray | None:
+    """(count, size), where M + Hess W falls into independent blocks: the coordinates of each, n for padding. Each is
+    diagonalised by itself, so that the error of a stiff one does not reach a soft one."""
+    return plan.order if plan is not None and plan.kind == "blocks" else None
+
+
+def _blocks(matrix: Array, order: np.ndarray) -> Array:
+    """(count, size, size), zero in the padding."""
+    return jnp.pad(matrix, (0, 1))[order[:, :, None], order[:, None, :]]
+
+
+def _joined(blocks: Array, order: np.ndarray, n: int) -> Array:
+    whole = jnp.zeros((n + 1, n + 1), blocks.dtype)
+    return whole.at[order[:, :, None], order[:, None, :]].set(blocks)[:n, :n]
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -167,7 +202,10 @@ def _derivative(functions: tuple[Function, ...], at: tuple[Array], by: tuple[Arr
     turned = modes.T @ by[0] @ modes
     apart = squares[:, None] - squares[None, :]
     middle = 0.5 * (squares[:, None] + squares[None, :])
-    near = jnp.abs(apart) < 1e-4 * jnp.maximum(1.0, jnp.sqrt(jnp.abs(middle)))  # f changes over a length of √z
+    # f changes over a length of √z. At a distance of eps^¼ of it (1e-4 in float64) the quotient has lost few digits,
+    # and the slope in the middle is as good.
+    closest = jnp.finfo(squares.dtype).eps ** 0.25
+    near = jnp.abs(apart) < closest * jnp.maximum(1.0, jnp.sqrt(jnp.abs(middle)))
 
     def divided(f: Function) -> Array:
         values, slopes = f(squares), jax.jvp(f, (middle,), (jnp.ones_like(middle),))[1]
@@ -177,18 +215,44 @@ def _derivative(functions: tuple[Function, ...], at: tuple[Array], by: tuple[Arr
 
 
 def functions_of(
-    functions: tuple[Function, ...], mech: Mechanics, a: Array, h: Array, diagonal: bool
+    functions: tuple[Function, ...], mech: Mechanics, a: Array, h: Array, plan: Plan | None
 ) -> tuple[Array, ...]:
     """f(h²Ω²) for each f, with Ω² at a; anywhere, since W is quadratic."""
-    if diagonal:
-        squares = mech.velocity(mech.fast_hessian_product(a, jnp.ones_like(a)))
-        return tuple(f(h**2 * squares) for f in functions)
+    if _diagonal(plan):
+        return tuple(f(h**2 * _diagonal_squares(mech, a)) for f in functions)
     lower, matrix = _weighted(mech, a)
     solved = functools.partial(jax.scipy.linalg.solve_triangular, lower, lower=True, trans=1)
     identity, origin = jnp.eye(a.size, dtype=a.dtype), jnp.zeros((), a.dtype)
     # f(0) apart: what no force reaches is then moved exactly.
-    rest = _matrix_functions(functions, h**2 * matrix)
+    order, wanted = _independent(plan), functools.partial(_matrix_functions, functions)
+    if order is None:
+        rest = wanted(h**2 * matrix)
+    else:
+        rest = tuple(_joined(x, order, a.size) for x in jax.vmap(wanted)(_blocks(h**2 * matrix, order)))
     return tuple(f(origin) * identity + solved(x @ lower.T) for f, x in zip(functions, rest, strict=True))
+
+
+def squared_frequencies(mech: Mechanics, a: Array, plan: Plan | None) -> Array:
+    """The eigenvalues of Ω² at a, and some zeros more."""
+    if _diagonal(plan):
+        return _diagonal_squares(mech, a).ravel()
+    matrix, order = _weighted(mech, a)[1], _independent(plan)
+    return jax.vmap(_spectrum)(matrix[None] if order is None else _blocks(matrix, order))[0].ravel()
+
+
+_with_free: dict[Any, bool] = {}
+
+
+def _has_free(system: Any, q: Any, plan: Plan | None) -> bool:
+    """Whether W leaves a motion without stiffness at a start."""
+    system, q = concrete(system, q, np.random.default_rng(1))
+    with jax.ensure_compile_time_eval():
+        squares = np.asarray(squared_frequencies(Mechanics(system, q.shape), jnp.asarray(q, float), plan))
+    return np.count_nonzero(squares) < q.size
+
+
+def _diagonal_squares(mech: Mechanics, a: Array) -> Array:
+    return mech.velocity(mech.fast_hessian_product(a, jnp.ones_like(a)))
 
 
 def _weighted(mech: Mechanics, a: Array) -> tuple[Array, Array]:
@@ -226,7 +290,7 @@ class Affine(eqx.Module):
         off = jnp.abs(jnp.sum(terms) - self.rise - jnp.sum(self.slope * (q - self.about)))
         reach = jnp.abs(q) + jnp.abs(self.about)
         scale = jnp.sum(jnp.abs(terms)) + jnp.abs(self.rise) + jnp.sum(jnp.abs(self.slope) * reach)
-        return ~(off <= 1e-9 * scale) & jnp.all(jnp.isfinite(q))
+        return ~(off <= OTHER * jnp.finfo(q.dtype).eps * scale) & jnp.all(jnp.isfinite(q))
 
 
 # --- the methods ----------------------------------------------------------------------------------------------------
@@ -253,6 +317,7 @@ class Trigonometric(Oscillatory):
         BENT: "the fast part is quadratic near the start only, and here its gradient is another one; use IMEX or RESPA"
     }
     filter: str = setting(one_of(*FILTERS), "hairer-lubich")
+    free: bool | None = eqx.field(static=True, default=None, kw_only=True, metadata={"found": True})
 
     @property
     def traits(self) -> Traits:
@@ -269,7 +334,11 @@ class Trigonometric(Oscillatory):
         if n > DENSE and not _diagonal(ready.plan):
             what = f"diagonalises the fast part, here of {n} coordinates, more than {DENSE}"
             raise InputError(f"{self.name} {what}; use IMEX, which need not.")
-        return ready
+        if ready.free is not None or _diagonal(ready.plan):
+            return ready
+        look = lambda: any(_has_free(*start, ready.plan) for start in starts)
+        key = ready.plan, *(start_key(*start) for start in starts)
+        return dataclasses.replace(ready, free=remembered(_with_free, key, look))
 
     def misfits(self, system: Any, q: Any, own_params: bool) -> np.ndarray:
         others = super().misfits(system, q, own_params)
@@ -278,24 +347,27 @@ class Trigonometric(Oscillatory):
     def flow(self, mech: Mechanics, a: Array, h: Array) -> Flow:
         """Everything that a step of length h applies; a is some point, at which W is looked at."""
         diagonal, filters = _diagonal(self.plan), FILTERS[self.filter]
-        wanted = _flow_functions(self.filter)
-        turn, sine, restoring, fall, kick, *average = functions_of(wanted, mech, a, h, diagonal)
+        wanted, stiff = _flow_functions(self.filter), None
+        if self.free:
+            stiff, inverse = functions_of((_nonzero, _inverse), mech, a, h, self.plan)
+            if self.quadratic:  # b has rounding errors along free motions: look where the fast forces in it vanish
+                a = jax.lax.stop_gradient(a - h**2 * _applied(inverse, mech.velocity(mech.fast_gradient(a))))
+        turn, sine, restoring, fall, kick, *average = functions_of(wanted, mech, a, h, self.plan)
         constant = mech.velocity(mech.fast_gradient(a) - (mech.fast_hessian_product(a, a) if diagonal else 0.0))
         averaged = None
         if filters.chi is not None:
             averaged = average[0], (0.0 if diagonal else a) - h**2 * _applied(average[1], constant)
         about = None if diagonal else a
         fallen, gained = -(h**2) * _applied(fall, constant), -h * _applied(sine, constant)
-        return Flow(about, turn, h * sine, restoring / h, 0.5 * h * kick, fallen, gained, averaged)
+        return Flow(about, turn, h * sine, restoring / h, 0.5 * h * kick, fallen, gained, averaged, stiff)
 
     def warn(self, system: System, q: Any, dt: float) -> None:
         """ψ₁ = ψ/sinc has poles where hω is a multiple of π, unless ψ has the same zeros."""
         if self.filter not in ("gautschi", "hochbruck-lubich"):
             return
         mech, q = Mechanics(system, np.shape(q)), jnp.asarray(q, float)
-        wanted = _flow_functions(self.filter)[4:5]
-        (first,) = functions_of(wanted, mech, q, jnp.asarray(dt, float), _diagonal(self.plan))
-        if not float(jnp.max(jnp.abs(first))) < 100:
+        first = _flow_functions(self.filter)[4]
+        if not float(jnp.max(jnp.abs(first(dt**2 * squared_frequencies(mech, q, self.plan))))) < 100:
             what = f"hω is near a multiple of π, where {self.name} has a pole"
             warnings.warn(f"{what}; change dt a little, or take Trigonometric('hairer-lubich').", stacklevel=4)
 
@@ -317,8 +389,9 @@ class Trigonometric(Oscillatory):
     def step(self, mech: Mechanics, carry: Turning, dt: Array) -> Turning:
         q, p, kick, flow, check = carry
         x, u = flow.displacement(value(q)), mech.velocity(p) + kick
-        q = q + (_applied(flow.turn, x) + _applied(flow.sinc, u) + flow.fallen)
-        turned = _applied(flow.turn, u) - _applied(flow.sin, x) + flow.gained
+        stretched, rate = flow.without_free(x), flow.without_free(u)
+        q = q + (_applied(flow.turn, stretched) + _applied(flow.sinc, u) + flow.fallen)
+        turned = _applied(flow.turn, rate) - _applied(flow.restoring, stretched) + flow.gained
         after = self._kick(mech, flow, q)
         if check is not None:
             affine, status = check

@@ -38,7 +38,7 @@ def sphere_bodies(n: Annotated[int, count(2, PAIRS)] = 2, pair_potential: str | 
     if isinstance(pair_potential, str) and pair_potential not in PAIR_POTENTIALS:
         raise InputError(f"sphere_bodies(pair_potential={pair_potential!r}): no such potential." + nearest(pair_potential, PAIR_POTENTIALS))
     of_cosine = PAIR_POTENTIALS[pair_potential] if isinstance(pair_potential, str) else pair_potential
-    function(of_cosine, "sphere_bodies(pair_potential=...): pair_potential", "the cosine, or the name of one")
+    function(of_cosine, "pair_potential", "sphere_bodies", of="the cosine, or the name of one")
     i, j = np.triu_indices(n, 1)
 
     def potential(q):

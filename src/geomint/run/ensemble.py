@@ -116,7 +116,7 @@ def _kept(keep: Iterable[int] | None, members: int) -> np.ndarray:
 def _stated(system: Stated, q0s: Any, v0s: Any, p0s: Any, params: PyTree, method: Method, times: Grid) -> tuple[Method, Stated, str, Any, Any]:
     """What the user stated, checked: the method after its look at the system, the system, whose params differ, and (q, p) of all members."""
     method = _checked(system, method)
-    q0s = as_array("q0s", q0s)
+    q0s = as_array(q0s, "q0s")
     if q0s.ndim == 0 or len(q0s) == 0:
         raise InputError("q0s needs a leading axis that counts the members, and at least one of them.")
     members = len(q0s)

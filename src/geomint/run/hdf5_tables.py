@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
-NOWHERE = 2**64 - 1  # the address of something that is not in the file
 MOST_OBJECTS = 10_000  # groups and datasets
 MOST_BYTES = 2**16  # of the header of one object
 DEEPEST = 16  # groups within groups
@@ -33,7 +32,7 @@ LONGEST_TEXT = 2**22  # of an attribute
 
 # Kinds of messages in the header of an object.
 DATASPACE, DATATYPE, LAYOUT, ATTRIBUTE, CONTINUATION, SYMBOL_TABLE = 0x01, 0x03, 0x08, 0x0C, 0x10, 0x11
-IGNORED = {0x00: "empty", 0x04: "old fill value", 0x05: "fill value", 0x0E: "old time", 0x12: "time of change"}
+IGNORED = {0x00, 0x04, 0x05, 0x0E, 0x12}  # empty, old fill value, fill value, old time, time of change
 REFUSED = {0x02: "links", 0x06: "a link", 0x07: "external storage", 0x0B: "filters", 0x15: "attributes in a heap"}
 SHARED = 0x02  # flag of a message that stands elsewhere
 

@@ -33,7 +33,7 @@ def is_traced(*trees: Any) -> bool:
 def phase(system: Stated, q0: Any, v0: Any, p0: Any, members: bool = False, own_params: bool = False) -> tuple[Array, Array]:
     """(q, p) at the start, from v0 or p0; at rest with neither."""
     s = "s" if members else ""  # as the arguments of ensemble are called
-    q = as_array("q0" + s, q0)
+    q = as_array(q0, "q0" + s)
     shape = q.shape[1:] if members else q.shape
     if members and q.ndim == 0:
         raise InputError("q0s needs a leading axis that counts the members.")
@@ -44,7 +44,7 @@ def phase(system: Stated, q0: Any, v0: Any, p0: Any, members: bool = False, own_
     if v0 is not None and p0 is not None:
         raise InputError(f"give v0{s} or p0{s}, not both.")
     name = ("v0" if p0 is None else "p0") + s
-    x = as_array(name, v0 if p0 is None else p0) if v0 is not None or p0 is not None else 0 * q  # at rest
+    x = as_array(v0 if p0 is None else p0, name) if v0 is not None or p0 is not None else 0 * q  # at rest
     if x.shape != q.shape:
         raise InputError(f"{name} has shape {x.shape}, but q0{s} has shape {q.shape}; they must be the same.")
     if p0 is not None:
@@ -89,7 +89,7 @@ def initial_state(
 
 def stated_velocity(system: Stated, name: str, v0: Any) -> Any:
     """v0 where p is not a constant mass times it: the velocity is found again from p, and v0 is where to begin."""
-    return as_array(name, v0) if isinstance(system, LagrangianSystem) and v0 is not None else None
+    return as_array(v0, name) if isinstance(system, LagrangianSystem) and v0 is not None else None
 
 
 def _key(seed: int) -> np.ndarray:

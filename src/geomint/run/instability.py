@@ -7,8 +7,9 @@ that has left the motion does not count, however large its energy is; and a star
 releases.
 
 Cost. While a run goes on, the smallest and the largest A of every member are kept, from rows that are in the cache
-anyway. At the end a few saved points show that the scale is larger than that, and only where it is not, the others are
-read, a few thousand at a time.
+anyway; they give its largest energy error |A − A(0)|. At the end this error is compared with the largest kinetic energy
+that conservation allows at a few saved points, which is at most the scale: an error below it needs no warning. Only for
+members whose error is larger are all saved points read, a few thousand at a time.
 """
 
 from __future__ import annotations
@@ -95,10 +96,15 @@ class _Kinetic:
         return 0.5 * np.sum(flat * (flat @ self.inverse), axis=1)
 
 
-@jit
-def _at_rest(system: Stated, q: Array) -> Array:
-    """V = −L(q, 0) of rows of q."""
-    return jax.vmap(lambda x: -derive(system, x.shape).lagrangian(x, jnp.zeros_like(x)))(q)
+def _potential(system: Stated, q: Array) -> Array:
+    """V = −L(q, 0)."""
+    return -derive(system, q.shape).lagrangian(q, jnp.zeros_like(q))
+
+
+@functools.partial(jit, static_argnums=0)
+def _potentials(spread: str, system: Stated, q: Array) -> Array:
+    """V of each row of q. spread: whose params they have, as in `spread_over`."""
+    return spread_over(_potential, spread, system, q)
 
 
 @jit
@@ -112,13 +118,6 @@ def _sizes(system: Stated, q: Array, p: Array, directions: Array) -> Array:
         return jnp.abs(first) + jnp.abs(second)
 
     return jax.vmap(along)(directions)
-
-
-@functools.partial(jit, static_argnums=0)
-def _all_at_rest(spread: str, system: Stated, q: Array) -> Array:
-    """The same of each member, with its own params where it has them."""
-    look = lambda stated, x: -derive(stated, x.shape).lagrangian(x, jnp.zeros_like(x))
-    return spread_over(look, spread, system, q)
 
 
 # --- what a finished run shows ---
@@ -152,7 +151,8 @@ class _Saved:
         work = self.column("work", member, rows) if "work" in self.run.columns else 0.0
         if self.kinetic is not None:
             return a0 + work - (h - self.kinetic(self.column("p", member, rows)))
-        return a0 + work - np.asarray(_at_rest(self.system_of(member), jnp.asarray(self.column("q", member, rows))))
+        q = jnp.asarray(self.column("q", member, rows))
+        return a0 + work - np.asarray(_potentials("states", self.system_of(member), q))
 
     def system_of(self, member: int) -> Any:
         own = self.run.spread == "states and params"
@@ -167,7 +167,7 @@ class _Saved:
             potential = self.column("energy", members, row) - self.kinetic(self.column("p", members, row))
         else:  # of all members: one shape, one program
             q = jnp.asarray(self.column("q", slice(None), row))
-            potential = np.asarray(_all_at_rest(self.run.spread, self.run.system, q))[members]
+            potential = np.asarray(_potentials(self.run.spread, self.run.system, q))[members]
         return self.conserved(members, 0) + work - potential
 
 

@@ -138,7 +138,7 @@ class Histogram(Reduction):
         if range is None and plain_scalar(bins) is not None:
             raise InputError("Histogram: give bins= as edges, or their number and range=(low, high); the range can't be known before the run.")
         if range is None:
-            edges = as_array("bins", bins, "Histogram")
+            edges = as_array(bins, "bins", "Histogram")
         else:
             low, high = vector(range, "range", "Histogram", size=2)
             count = whole(bins, "bins", "Histogram", least=1, most=10**6)
