@@ -176,3 +176,29 @@ def test_a_motion_without_a_value_is_given_up_at_once(monkeypatch):
     system = gm.System(lambda q: jnp.sum(jnp.sqrt(q)))
     with pytest.raises(gm.MeasurementError, match="acceleration is not finite at t = "):
         measure.independent_reference(system, Point(np.array([-1.0]), np.array([0.0])), np.array([1.0]))
+
+
+TRUSS = gm.System(lambda q: jnp.sum(q[:, 1]), constraint=gm.Distances([(None, 0), ((2.0, 0.0), 0)], [1.5, 1.5]))
+
+
+@pytest.mark.parametrize(
+    ("system", "method", "q0"),
+    [
+        (gm.System(lambda q: -jnp.cos(q[0])), gm.Verlet(), [0.0]),
+        (gm.System(lambda q: 1e6 * jnp.sum((q - 0.7) ** 4 + jnp.exp(q) - np.exp(0.7) * q)), gm.Verlet(), [0.7]),
+        (TRUSS, gm.Rattle(), [[1.0, np.sqrt(1.25)]]),
+    ],
+    ids=["free", "to rounding", "rigid"],
+)
+def test_an_equilibrium_at_rest_is_told(system, method, q0):
+    with pytest.raises(gm.MeasurementError, match="q0 is an equilibrium .* nothing moves"):
+        gm.certify(system, method, q0, dt=0.05, steps=500)
+
+
+def test_a_start_at_rest_beside_an_equilibrium_moves():
+    system = gm.System(lambda q: -jnp.cos(q[0]))
+    assert not measure.rests(system, Point(np.array([1e-9]), np.array([0.0])))
+    assert not measure.rests(system, Point(np.array([0.0]), np.array([1e-9])))
+    pendulum = gm.System(lambda q: q[0, 1], constraint=gm.Distances([(None, 0)]))
+    assert not measure.rests(pendulum, Point(np.array([[1e-9, -1.0]]), np.zeros((1, 2))))
+    assert measure.rests(pendulum, Point(np.array([[0.0, -1.0]]), np.zeros((1, 2))))

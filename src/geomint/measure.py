@@ -125,6 +125,20 @@ class _Acceleration:
         return free + (self.root @ change if self.scale is None else self.scale * change)
 
 
+def rests(system: Stated, at: Point) -> bool:
+    """Whether nothing moves: p = 0, and the acceleration is zero up to the rounding of q and of the force."""
+    if np.any(at.p):
+        return False
+    q, acceleration = np.asarray(at.q, float), _Acceleration(system, at.q.shape)
+    eps, still = np.finfo(float).eps, np.zeros(q.size)
+    signs = np.random.default_rng(3).choice([-1.0, 1.0], q.shape)
+    here, beside = (acceleration(x, still, 0.0) for x in (q, q * (1 + 4 * eps * signs)))
+    rounding = np.max(np.abs(beside - here))
+    if acceleration.constrained:  # its part along the constraint cancels
+        rounding += eps * np.max(np.abs(_constrained_parts(system, q, 0 * q)[0]))
+    return bool(np.max(np.abs(here)) <= 16 * rounding)
+
+
 _SHORTER = ": it is followed for a number of steps; take a smaller dt, or a start from which it is tamer."
 NOT_FINITE = 600  # evaluations in a row without a value, after which none is expected: steps are shorter by 1e-30 then
 
