@@ -225,3 +225,12 @@ def test_positions_are_solved_to_rounding():
         found = gm.simulate(seen.system, seen.q0, seen.v0, method=gm.Rattle(), dt=0.1, t_end=40.0, save_every=2, engine=engine)
         assert np.max(np.abs(found.constraint_residual)) < 1e-14
         assert np.max(np.abs(found.velocity_residual)) < 1e-14
+
+
+def test_a_constraint_without_numbers_is_refused():
+    none = gm.System(lambda q: jnp.sum(q**2), constraint=lambda q: jnp.zeros(0))
+    words = r"constraint\(q\) returns no numbers. Leave it out"
+    with pytest.raises(gm.InputError, match=words):
+        gm.simulate(none, [1.0, 0], [0, 1.0], method=gm.Rattle(), dt=0.1, t_end=1.0)
+    with pytest.raises(gm.InputError, match=words):
+        gm.project(none, [1.0, 0])
