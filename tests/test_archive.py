@@ -453,3 +453,12 @@ def test_an_archive_of_an_engine_that_steps_aside_here(tmp_path, monkeypatch, me
         again = gm.resume(tmp_path / name, t_end=0.04)
         assert again.engine == "native"
         np.testing.assert_allclose(again.q, go(0.04).q, rtol=1e-12, atol=1e-12)
+
+
+def test_resume_offers_only_what_it_takes(tmp_path):
+    """It has neither dt nor save_every."""
+    system, path = gm.System(lambda q: jnp.sum(q**2)), tmp_path / "a.h5"
+    gm.simulate(system, [1.0], method=gm.Verlet(), dt=0.01, t_end=0.2, save_every=2, output=path)
+    for t_end, nearest in ((4.005, "4 or 4.01"), (4.01, "4 or 4.02")):
+        with pytest.raises(gm.InputError, match=f"Nearest that fit: t_end = {nearest}.$"):
+            gm.resume(path, system=system, t_end=t_end)

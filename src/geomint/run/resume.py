@@ -107,7 +107,7 @@ def resume(
 def _continued(contents: archive.Contents, system: Stated | None, t_end: float | None, progress: bool, method: methods.Method | None, reduce: Any, devices: Any, team: Alone) -> Trajectory:
     path, meta = contents.path, contents.meta
     old = Grid(*meta["grid"])
-    times = old if t_end is None else grid(old.dt, t_end, old.t0, old.save_every)
+    times = old if t_end is None else grid(old.dt, t_end, old.t0, old.save_every, only_t_end=True)
     if times.steps < contents.step:
         raise InputError(f"{path} has already reached t = {old.t0 + contents.step * old.dt:g}, beyond t_end = {times.t_end:g}.")
     system, runner, carry, events = _set_up(contents, times, system, method, reduce, devices, team)
