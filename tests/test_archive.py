@@ -462,3 +462,16 @@ def test_resume_offers_only_what_it_takes(tmp_path):
     for t_end, nearest in ((4.005, "4 or 4.01"), (4.01, "4 or 4.02")):
         with pytest.raises(gm.InputError, match=f"Nearest that fit: t_end = {nearest}.$"):
             gm.resume(path, system=system, t_end=t_end)
+
+
+def test_what_needs_the_system_says_so(tmp_path):
+    system, path = gm.System(lambda q: jnp.sum(q**2)), tmp_path / "a.h5"
+    gm.simulate(system, [1.0], method=gm.Verlet(), dt=0.01, t_end=0.2, output=path)
+    run = gm.load(path)
+    for name in ("v", "constraint_forces", "status"):
+        with pytest.raises(AttributeError, match=r"gm.load\(path, system=system\)"):
+            getattr(run, name)
+    assert not hasattr(run, "v")
+    with pytest.raises(AttributeError, match="this run has no 'nothing'; saved are"):
+        _ = run.nothing
+    assert gm.load(path, system=system).v.shape == (21, 1)
