@@ -475,3 +475,18 @@ def test_what_needs_the_system_says_so(tmp_path):
     with pytest.raises(AttributeError, match="this run has no 'nothing'; saved are"):
         _ = run.nothing
     assert gm.load(path, system=system).v.shape == (21, 1)
+
+
+def test_the_solver_is_kept(tmp_path):
+    system = gm.System(lambda q: jnp.sum(q[:, 1]), constraint=gm.Distances([(None, 0), (0, 1)]))
+    start = {"q0": [[1.0, 0], [2.0, 0]], "method": gm.Rattle(), "dt": 0.01, "t_end": 0.1}
+    run = gm.simulate(system, **start, output=tmp_path / "a.h5")
+    assert run.solver
+    assert gm.load(tmp_path / "a.h5").solver == run.solver
+    gm.load(tmp_path / "a.h5", system=system).save(tmp_path / "b.h5")
+    assert gm.load(tmp_path / "b.h5").solver == run.solver
+    assert gm.resume(tmp_path / "a.h5", system=system, t_end=0.2).solver == run.solver
+    assert gm.load(tmp_path / "a.h5").solver == run.solver
+    free = gm.System(lambda q: jnp.sum(q**2))
+    gm.simulate(free, [1.0], method=gm.Verlet(), dt=0.1, t_end=0.2, output=tmp_path / "c.h5")
+    assert gm.load(tmp_path / "c.h5").solver is None

@@ -70,6 +70,11 @@ class Archived(Trajectory):
             return None
         return Checkpoint(bare(_template_filled(contents, self.system)[1]), contents.step)
 
+    @property
+    def solver(self) -> str | None:
+        """The linear solver that was used, where the method needed one and the archive names it."""
+        return self._contents.meta.get("solver")
+
     @functools.cached_property
     def records(self) -> np.ndarray | None:
         return archive.records_of(self._contents, self.checkpoint)
@@ -261,7 +266,8 @@ def save(run: Trajectory, path: str | Path) -> Path:
     if run.summary is not None:
         columns, meta, carry, fixed = {**columns, **run.summary.rows}, {"reduce": run.summary.stated}, Marked(carry, run.summary.failed_at), {**fixed, **run.summary.fixed}
     # The whole grid of the run, with room for it: one that was interrupted goes on to its own end.
-    meta = {**archive_meta(run.system, runner, run.grid, about, shape), "engine": engine, **meta}
+    solver = {"solver": run.solver} if run.solver else {}  # of a loaded run, whose method has not looked at the system
+    meta = {**archive_meta(run.system, runner, run.grid, about, shape), "engine": engine, **solver, **meta}
     writer = archive.create(path, meta, jax.tree.map(lambda x: x[0], columns), carry, max(len(run), run.grid.saves), fixed=fixed)
     try:
         writer.append_columns(columns, np.asarray(run.t))
