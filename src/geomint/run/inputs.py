@@ -178,7 +178,7 @@ def check_on_manifold(system: Stated, q: Any, p: Any, spread: str) -> None:
         worst = (float(np.max(x[~met] if spread != "one" else x)) for x in (g, rate))
         whose = f" of member {int(np.argmin(met))}" if spread != "one" else ""
         off = "|g(q0)| = {:.3g}, |G(q0) v0| = {:.3g}".format(*worst)
-        remedy = "gm.project(system, q0, v0) returns the nearest that do"
+        remedy = "gm.project(system, q0, v0) returns data near them that do"
         raise InputError(f"the initial data{whose} do not satisfy the constraint: {off}. {remedy}.")
 
 
