@@ -453,3 +453,40 @@ def test_an_archive_of_an_engine_that_steps_aside_here(tmp_path, monkeypatch, me
         again = gm.resume(tmp_path / name, t_end=0.04)
         assert again.engine == "native"
         np.testing.assert_allclose(again.q, go(0.04).q, rtol=1e-12, atol=1e-12)
+
+
+def test_resume_offers_only_what_it_takes(tmp_path):
+    """It has neither dt nor save_every."""
+    system, path = gm.System(lambda q: jnp.sum(q**2)), tmp_path / "a.h5"
+    gm.simulate(system, [1.0], method=gm.Verlet(), dt=0.01, t_end=0.2, save_every=2, output=path)
+    for t_end, nearest in ((4.005, "4 or 4.01"), (4.01, "4 or 4.02")):
+        with pytest.raises(gm.InputError, match=f"Nearest that fit: t_end = {nearest}.$"):
+            gm.resume(path, system=system, t_end=t_end)
+
+
+def test_what_needs_the_system_says_so(tmp_path):
+    system, path = gm.System(lambda q: jnp.sum(q**2)), tmp_path / "a.h5"
+    gm.simulate(system, [1.0], method=gm.Verlet(), dt=0.01, t_end=0.2, output=path)
+    run = gm.load(path)
+    for name in ("v", "constraint_forces", "status"):
+        with pytest.raises(AttributeError, match=r"gm.load\(path, system=system\)"):
+            getattr(run, name)
+    assert not hasattr(run, "v")
+    with pytest.raises(AttributeError, match="this run has no 'nothing'; saved are"):
+        _ = run.nothing
+    assert gm.load(path, system=system).v.shape == (21, 1)
+
+
+def test_the_solver_is_kept(tmp_path):
+    system = gm.System(lambda q: jnp.sum(q[:, 1]), constraint=gm.Distances([(None, 0), (0, 1)]))
+    start = {"q0": [[1.0, 0], [2.0, 0]], "method": gm.Rattle(), "dt": 0.01, "t_end": 0.1}
+    run = gm.simulate(system, **start, output=tmp_path / "a.h5")
+    assert run.solver
+    assert gm.load(tmp_path / "a.h5").solver == run.solver
+    gm.load(tmp_path / "a.h5", system=system).save(tmp_path / "b.h5")
+    assert gm.load(tmp_path / "b.h5").solver == run.solver
+    assert gm.resume(tmp_path / "a.h5", system=system, t_end=0.2).solver == run.solver
+    assert gm.load(tmp_path / "a.h5").solver == run.solver
+    free = gm.System(lambda q: jnp.sum(q**2))
+    gm.simulate(free, [1.0], method=gm.Verlet(), dt=0.1, t_end=0.2, output=tmp_path / "c.h5")
+    assert gm.load(tmp_path / "c.h5").solver is None

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import geomint as gm
 from geomint import measure
 from geomint.cli import app
+from geomint.lagrange import derive
 from geomint.measure import Point
 from geomint.methods import Method
 
@@ -134,3 +135,70 @@ def test_a_part_of_the_force_leaves_the_balance_open(driven):
     found = measure.balance(Weak(), driven, Point(np.array([1.0]), np.array([0.0])), 0.1)
     assert found.order < 0.5
     assert found.error > 0.01
+
+
+def parallelogram(q):
+    squared = lambda x: jnp.sum(x**2)
+    return jnp.stack([squared(q[0]) - 1, squared(q[1] - q[0]) - 4, squared(q[1] - np.array([2.0, 0])) - 1])
+
+
+TWICE = gm.System(lambda q: jnp.sum(q[:, 1]), constraint=gm.Distances([(None, 0), (None, 0)]))
+FOUR_BAR = gm.System(lambda q: 0.3 * jnp.sum(q[:, 1]), constraint=parallelogram)
+
+
+@pytest.mark.filterwarnings("ignore:constraints .* depend on each other")
+@pytest.mark.parametrize(
+    ("system", "q0", "v0"),
+    [(TWICE, [[1.0, 0]], [[0, 1.0]]), (FOUR_BAR, [[1.0, 0], [3.0, 0]], [[0, 1.0], [0, 1.0]])],
+    ids=["stated twice", "started in a singular position"],
+)
+def test_dependent_constraints_have_a_certificate(system, q0, v0, monkeypatch):
+    """The multipliers of the reference are not determined there, the acceleration is."""
+    monkeypatch.setattr(measure, "EVALUATIONS", 40_000)
+    found = gm.certify(system, gm.Rattle(), q0, v0, dt=0.05, steps=500)
+    assert found.ok, found
+    assert abs(found["order"].measured - 2) < 0.1
+
+
+@pytest.mark.parametrize("mass", [3.0, np.array([[1.0], [2.0]]), np.diag([1.0, 2, 3, 4]) + 0.3])
+def test_the_acceleration_of_the_reference(mass):
+    """Multipliers by the normal equations, where those are regular."""
+    rods = gm.Distances([(None, 0), (0, 1)])
+    system = gm.System(lambda q: jnp.sum(q[:, 1] + q[:, 0] ** 3), mass=mass, constraint=rods)
+    q, v = np.array([[0.6, 0.8], [1.6, 0.8]]), np.array([[-0.8, 0.6], [-0.8, 0.1]])
+    expected = derive(system, q.shape).acceleration(jnp.asarray(q), jnp.asarray(v))
+    found = measure._Acceleration(system, q.shape)(q, v, 0.0)
+    np.testing.assert_allclose(found, np.ravel(expected), rtol=1e-12, atol=1e-13)
+
+
+def test_a_motion_without_a_value_is_given_up_at_once(monkeypatch):
+    monkeypatch.setattr(measure, "EVALUATIONS", 10 * measure.NOT_FINITE)
+    system = gm.System(lambda q: jnp.sum(jnp.sqrt(q)))
+    with pytest.raises(gm.MeasurementError, match="acceleration is not finite at t = "):
+        measure.independent_reference(system, Point(np.array([-1.0]), np.array([0.0])), np.array([1.0]))
+
+
+TRUSS = gm.System(lambda q: jnp.sum(q[:, 1]), constraint=gm.Distances([(None, 0), ((2.0, 0.0), 0)], [1.5, 1.5]))
+
+
+@pytest.mark.parametrize(
+    ("system", "method", "q0"),
+    [
+        (gm.System(lambda q: -jnp.cos(q[0])), gm.Verlet(), [0.0]),
+        (gm.System(lambda q: 1e6 * jnp.sum((q - 0.7) ** 4 + jnp.exp(q) - np.exp(0.7) * q)), gm.Verlet(), [0.7]),
+        (TRUSS, gm.Rattle(), [[1.0, np.sqrt(1.25)]]),
+    ],
+    ids=["free", "to rounding", "rigid"],
+)
+def test_an_equilibrium_at_rest_is_told(system, method, q0):
+    with pytest.raises(gm.MeasurementError, match="q0 is an equilibrium .* nothing moves"):
+        gm.certify(system, method, q0, dt=0.05, steps=500)
+
+
+def test_a_start_at_rest_beside_an_equilibrium_moves():
+    system = gm.System(lambda q: -jnp.cos(q[0]))
+    assert not measure.rests(system, Point(np.array([1e-9]), np.array([0.0])))
+    assert not measure.rests(system, Point(np.array([0.0]), np.array([1e-9])))
+    pendulum = gm.System(lambda q: q[0, 1], constraint=gm.Distances([(None, 0)]))
+    assert not measure.rests(pendulum, Point(np.array([[1e-9, -1.0]]), np.zeros((1, 2))))
+    assert measure.rests(pendulum, Point(np.array([[0.0, -1.0]]), np.zeros((1, 2))))

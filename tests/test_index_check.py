@@ -187,3 +187,25 @@ def test_a_mass_that_fits_bodies_and_axes_is_refused():
     np.testing.assert_allclose(per_axis, [[1, 1 / 3], [1, 1 / 3]])
     check_mass(system(np.full(2, 4.0)), q.shape)  # equal entries mean the same either way
     np.testing.assert_allclose(equal, 0.25)
+
+
+TAKEN = {
+    "take": (lambda q: jnp.sum(jnp.take(q, jnp.array([7]))), "index 7 .* length 6"),
+    "take along": (lambda q: jnp.sum(jnp.take(q, jnp.array([0, -4]), axis=0)), "index -4 .* length 3"),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_take_out_of_range_is_named_where_it_makes_the_energy_nan(name):
+    potential, words = TAKEN[name]
+    with pytest.raises(gm.InputError, match=f"potential uses {words}.*NaN"):
+        goes(gm.System(potential))
+    with pytest.raises(gm.InputError, match=f"potential uses {words}.*NaN"):
+        gm.ensemble(gm.System(potential), np.stack([Q, Q]), method=gm.Verlet(), dt=0.01, t_end=0.02)
+
+
+def test_what_take_fills_may_be_masked():
+    masked = gm.System(lambda q: jnp.sum(jnp.where(np.array([True, False]), jnp.take(q, PAIR, axis=0)[:, 0], 0.0) ** 2))
+    goes(masked)
+    with pytest.raises(gm.InputError, match=r"potential\(q0\) is not finite"):  # with no index to blame
+        goes(gm.System(lambda q: jnp.sum(jnp.log(-jnp.take(q, np.array([0]))))))

@@ -371,3 +371,22 @@ print(np.max(np.abs(run.energy_error)), np.max(np.abs(run.multipliers)))
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     energy, multipliers = map(float, done.stdout.split())
     assert energy < 1e-3 and multipliers < 100
+
+def test_a_start_without_a_gradient_is_told_apart_from_a_square():
+    rods = gm.System(lambda q: jnp.sum(q[:, 1]), constraint=gm.Distances([(None, 0), (0, 1)], [1.0, 1.5]))
+    with pytest.warns(UserWarning, match="depend on each other"), pytest.raises(
+        gm.InputError, match=r"The gradient of constraint 0 vanishes at q0, where g = -1; move q0"
+    ):
+        gm.project(rods, np.zeros((2, 2)))
+    with pytest.raises(gm.InputError, match="The gradient of constraint 1 vanishes at q0"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gm.project(rods, np.array([[1.0, 0], [1.0, 0]]))
+
+
+def test_a_constraint_without_numbers_is_refused():
+    none = gm.System(lambda q: jnp.sum(q**2), constraint=lambda q: jnp.zeros(0))
+    words = r"constraint\(q\) returns no numbers. Leave it out"
+    with pytest.raises(gm.InputError, match=words):
+        gm.simulate(none, [1.0, 0], [0, 1.0], method=gm.Rattle(), dt=0.1, t_end=1.0)
+    with pytest.raises(gm.InputError, match=words):
+        gm.project(none, [1.0, 0])

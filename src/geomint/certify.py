@@ -95,7 +95,8 @@ def certify(system: Stated, method: Method, q0: Any, v0: Any = None, *, p0: Any 
     momentum maps       of the stated symmetries, over the same run; constraint residuals likewise
 
     A property that a method does not claim may still hold on a system (a quadratic potential hides much). A step for
-    which the method is unstable on the system raises a MeasurementError that names one for which it is not.
+    which the method is unstable on the system raises a MeasurementError that names one for which it is not. So does a
+    start at rest in an equilibrium, where nothing moves.
     """
     if jnp.result_type(float) != jnp.float64:
         raise GeomintError("certify needs float64: round-off in float32 hides what it measures. Unset JAX_ENABLE_X64.")
@@ -109,6 +110,9 @@ def certify(system: Stated, method: Method, q0: Any, v0: Any = None, *, p0: Any 
             traits, symplectic=False, symmetric=False, reversible=False, energy=None, momentum_maps=None
         )
     start = Point(*phase(system, q0, v0, p0))
+    if not forced and measure.rests(system, start):
+        what = "q0 is an equilibrium and the start is at rest: nothing moves, so nothing can be measured"
+        raise MeasurementError(f"{what}. Start elsewhere, or with a velocity.")
     long = _long_run(method, system, start, dt, steps)
     # A few steps away from the start: initial data are often too symmetric to show anything.
     at = Point(*(np.asarray(x) for x in measure.flow(method, system, start, dt, 3)))

@@ -5,9 +5,10 @@ of potential, fast, constraint, lagrangian, force, watch and overrides at the in
 indices depend on, in numpy: `Needs` marks, from the last equation backwards, the equations on which indices depend, and
 `Walk` evaluates these forwards. An index that follows from q is therefore checked at q0 alone.
 
-Some indices out of range are meant: those of gathers with mode="clip" or mode="fill" (jnp.take fills with NaN, which
-the check of the energy finds) and those inside functions of JAX itself are left alone. A scatter with mode="drop" looks
-like any other one in a jaxpr, and is refused.
+Some indices out of range are meant: those of gathers with mode="clip" or mode="fill" and those inside functions of JAX
+itself are left alone. A scatter with mode="drop" looks like any other one in a jaxpr, and is refused. jnp.take fills
+with NaN without being asked to, which looks like mode="fill": such gathers are checked by check_filled only, where the
+energy at the start is not finite.
 """
 
 from __future__ import annotations
@@ -55,8 +56,9 @@ def _plain(program: Any) -> Any:
     return getattr(program, "jaxpr", program)
 
 
-def _is_site(equation: Any) -> bool:
-    """Whether an equation reads or writes at an index that must be in range."""
+def _is_site(equation: Any, filled: bool) -> bool:
+    """Whether an equation reads or writes at an index that must be in range; with `filled`, also where NaN is read
+    otherwise."""
     name, params = equation.primitive.name, equation.params
     if name in ("dynamic_slice", "dynamic_update_slice"):
         return True
@@ -64,7 +66,8 @@ def _is_site(equation: Any) -> bool:
         # vmap turns dynamic_slice into a gather in clip mode that collapses no axis; with collapsed axes the user
         # asked for "clip".
         by_vmap = params["mode"] == GatherScatterMode.CLIP and not params["dimension_numbers"].collapsed_slice_dims
-        return by_vmap or params["mode"] == GatherScatterMode.PROMISE_IN_BOUNDS
+        fills = params["mode"] == GatherScatterMode.FILL_OR_DROP and not np.isfinite(params["fill_value"] or 0.0)
+        return by_vmap or (filled and fills) or params["mode"] == GatherScatterMode.PROMISE_IN_BOUNDS
     if name.startswith("scatter"):
         return params["mode"] != GatherScatterMode.CLIP or not params["dimension_numbers"].inserted_window_dims
     return False
@@ -82,7 +85,8 @@ class Need(NamedTuple):
 class Needs:
     """What indices and wanted outputs depend on, found once for each jaxpr."""
 
-    def __init__(self) -> None:
+    def __init__(self, filled: bool = False) -> None:
+        self.filled = filled
         self.found: dict[Any, Need] = {}
         self.programs: dict[int, tuple[Any, list[Any]]] = {}  # by the equation, which is kept alive
 
@@ -114,7 +118,7 @@ class Needs:
             equations: list[list[bool] | None] = []
             for equation in reversed(jaxpr.eqns):
                 outputs = [v in needed for v in equation.outvars]
-                matters = any(outputs) or _is_site(equation) or self.has_sites(equation)
+                matters = any(outputs) or _is_site(equation, self.filled) or self.has_sites(equation)
                 equations.append(outputs if matters else None)
                 if matters:
                     flags = self.operands(equation, outputs)
@@ -194,7 +198,7 @@ class Walk:
 
     def evaluate(self, equation: Any, operands: Values, outputs: list[bool]) -> Values:
         name, programs = equation.primitive.name, self.needs.inside(equation)
-        if _is_site(equation):
+        if _is_site(equation, self.needs.filled):
             self.check(equation, operands)
         if not any(outputs) and not programs:
             return [UNKNOWN] * len(outputs)
@@ -407,6 +411,16 @@ def check_indices(system: Stated, q: Any, p: Any) -> None:
             _checked(each, [*map(_known, leaves), _known(q), _known(p) if each.name.startswith("watch") else UNKNOWN])
 
 
+def check_filled(system: Stated, q: Any, p: Any) -> None:
+    """The same for gathers that fill with NaN, as jnp.take does. To be called where something is not finite: what they
+    fill may be masked otherwise."""
+    leaves, structure = jax.tree.flatten(system)
+    for name, f in _functions(system, structure).items():
+        pending = Pending(name, jax.make_jaxpr(f)(*leaves, q, p, 0.0), Needs(filled=True))
+        known_p = _known(p) if name.startswith("watch") else UNKNOWN
+        _checked(pending, [*map(_known, leaves), _known(q), known_p], "JAX reads NaN there; correct the index.")
+
+
 def _meet(system: Stated, structure: Any, leaves: list[Any], q: Any, p: Any) -> list[Pending]:
     """The functions of a system, without those whose indices are constants and in range."""
     traced = [
@@ -416,13 +430,15 @@ def _meet(system: Stated, structure: Any, leaves: list[Any], q: Any, p: Any) -> 
     return [each for each in traced if not _checked(each, [UNKNOWN] * (len(leaves) + 2))]
 
 
-def _checked(pending: Pending, inputs: Values) -> bool:
+CLAMPED = "JAX would clamp it, or drop what is written there; correct the index."
+
+
+def _checked(pending: Pending, inputs: Values, what: str = CLAMPED) -> bool:
     """Whether nothing is left to check at other values of the inputs; an error where an index is out of range."""
     walk, program = Walk(pending.needs), pending.program
     try:
         walk.run(program, [*inputs, UNKNOWN], [False] * len(program.jaxpr.outvars))
     except OutOfRange as found:
-        what = "JAX would clamp it, or drop what is written there; correct the index."
         raise InputError(f"{pending.name} uses {found}. {what}") from None
     return walk.complete
 

@@ -21,12 +21,13 @@ from .compilation import jit
 from .engines import Clock, Xla, march
 from .errors import MeasurementError, RunStopped
 from .lagrange import derive
+from .manifold.dependence import DEPENDENT
 from .methods import Composition, Method, Rattle, State, Verlet
 from .methods.planning import start_key
 from .run import Trajectory, simulate
 from .run.inputs import initial_state
 from .run.instability import Excess, excess, unwatched
-from .system import Stated, System
+from .system import Stated, System, mass_is_matrix
 
 
 class Point(NamedTuple):
@@ -85,19 +86,76 @@ def _field(system: Stated, q: Array, v: Array, t: Array) -> Array:
     return derive(system, q.shape).acceleration(q, v, t)
 
 
+@jit
+def _constrained_parts(system: System, q: Array, v: Array) -> tuple[Array, Array, Array]:
+    """M⁻¹f, G and g''(v, v)."""
+    mech = derive(system, q.shape)
+    return mech.velocity(mech.force(q)).ravel(), mech.constraint_jacobian(q), mech.constraint_curvature(q, v)
+
+
+class _Acceleration:
+    """q̈ = a(q, q̇, t) of the exact motion, by numpy. Of a constrained system it is the a with G a + g''(v, v) = 0 that
+    is nearest to M⁻¹f in the metric of the mass, by least squares with gradients of length 1, so that constraints may
+    depend on each other."""
+
+    def __init__(self, system: Stated, shape: tuple[int, ...]):
+        self.system, self.shape = system, shape
+        if self.constrained:
+            mass = np.asarray(system.mass)
+            matrix = mass_is_matrix(mass.shape, shape)
+            self.root = np.linalg.inv(np.linalg.cholesky(mass)).T if matrix else None  # M⁻¹ = root·rootᵀ
+            self.scale = None if matrix else 1 / np.sqrt(np.broadcast_to(mass, shape)).ravel()
+
+    @property
+    def constrained(self) -> bool:
+        return isinstance(self.system, System) and self.system.constraint is not None
+
+    def __call__(self, q: np.ndarray, v: np.ndarray, t: float) -> np.ndarray:
+        q, v = q.reshape(self.shape), v.reshape(self.shape)
+        if not self.constrained:
+            return np.ravel(_field(self.system, q, v, t))
+        free, jacobian, curvature = (np.asarray(x) for x in _constrained_parts(self.system, q, v))
+        rows = jacobian @ self.root if self.scale is None else jacobian * self.scale
+        if not (np.all(np.isfinite(rows)) and np.all(np.isfinite(free)) and np.all(np.isfinite(curvature))):
+            return np.full(q.size, np.nan)
+        lengths = np.linalg.norm(rows, axis=1)
+        lengths = np.where(lengths > 0, lengths, 1.0)
+        right = -(curvature + jacobian @ free) / lengths
+        change = np.linalg.lstsq(rows / lengths[:, None], right, rcond=DEPENDENT)[0]
+        return free + (self.root @ change if self.scale is None else self.scale * change)
+
+
+def rests(system: Stated, at: Point) -> bool:
+    """Whether nothing moves: p = 0, and the acceleration is zero up to the rounding of q and of the force."""
+    if np.any(at.p):
+        return False
+    q, acceleration = np.asarray(at.q, float), _Acceleration(system, at.q.shape)
+    eps, still = np.finfo(float).eps, np.zeros(q.size)
+    signs = np.random.default_rng(3).choice([-1.0, 1.0], q.shape)
+    here, beside = (acceleration(x, still, 0.0) for x in (q, q * (1 + 4 * eps * signs)))
+    rounding = np.max(np.abs(beside - here))
+    if acceleration.constrained:  # its part along the constraint cancels
+        rounding += eps * np.max(np.abs(_constrained_parts(system, q, 0 * q)[0]))
+    return bool(np.max(np.abs(here)) <= 16 * rounding)
+
+
 _SHORTER = ": it is followed for a number of steps; take a smaller dt, or a start from which it is tamer."
+NOT_FINITE = 600  # evaluations in a row without a value, after which none is expected: steps are shorter by 1e-30 then
 
 
 def independent_reference(system: Stated, at: Point, times: np.ndarray) -> Point:
     """The exact motion to about 1e-12, by an unrelated method: Dormand–Prince 8(5,3) on the underlying equation q̈ = a(q, q̇)."""
     shape, size = at.q.shape, at.q.size
-    mech, spent = derive(system, shape), itertools.count()
+    mech, acceleration, spent, bad = derive(system, shape), _Acceleration(system, shape), itertools.count(), [0]
 
     def right(t, y):
         if next(spent) > EVALUATIONS:
             raise MeasurementError(f"the motion up to t = {times[-1]:g} needs more than {EVALUATIONS} evaluations of the force{_SHORTER}")
-        q, v = y[:size].reshape(shape), y[size:].reshape(shape)
-        return np.concatenate([y[size:], np.ravel(_field(system, q, v, t))])
+        a = acceleration(y[:size], y[size:], t)
+        bad[0] = 0 if np.all(np.isfinite(a)) else bad[0] + 1
+        if bad[0] > NOT_FINITE:
+            raise MeasurementError(f"the acceleration is not finite at t = {t:g} (a singularity?){_SHORTER}")
+        return np.concatenate([y[size:], a])
 
     start = np.concatenate([np.ravel(at.q), np.ravel(mech.velocity_at(jnp.asarray(at.q), jnp.asarray(at.p)))])
     solved = solve_ivp(right, (0, times[-1]), start, method="DOP853", t_eval=times, rtol=3e-14, atol=1e-15)

@@ -59,6 +59,8 @@ class Derived(eqx.Module):
         g = real_array("constraint(q)", self.system.call(self.system.constraint, q))
         if g.ndim > 1:
             raise InputError(f"constraint(q) must return a vector (m,), not an array of shape {g.shape}; ravel it.")
+        if not g.size:
+            raise InputError("constraint(q) returns no numbers. Leave it out where the system is free.")
         return g.reshape(-1) if jnp.issubdtype(g.dtype, jnp.floating) else g.reshape(-1).astype(q.dtype)
 
     def constraint_rate(self, q: Position, v: Array) -> Array:

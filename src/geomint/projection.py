@@ -1,4 +1,4 @@
-"""project: the nearest data that satisfy a constraint, in the metric of the mass."""
+"""project: data near given ones that satisfy a constraint, by steps along M⁻¹Gᵀ."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from jaxtyping import Array
 from .checks import as_array, number, whole
 from .compilation import jit
 from .errors import InputError
+from .linalg.structure import DENSE_LIMIT
 from .manifold import Manifold, scales, seeds, vanishing
+from .manifold.scales import residuals
 from .mechanics import Mechanics
 from .methods.constrained import find_manifold
 from .run.sinks import available_memory
@@ -39,6 +41,21 @@ def _tangent(manifold: Manifold, system: System, q: Array, v: Array) -> Array:
     return v - mech.velocity(mech.constraint_force(q, normal))
 
 
+def _no_gradient(system: System, q: np.ndarray) -> str | None:
+    """Names the first constraint that is not met at the start and whose gradient vanishes there, so that no Newton step
+    changes it. The gradient of the square of a constraint vanishes where it is met, which `vanishing` finds."""
+    m = jax.eval_shape(lambda x: Mechanics(system, q.shape).constraint(x), q).size
+    if m > DENSE_LIMIT:
+        return None
+    g, found = residuals(m, system, jnp.asarray(q, float))
+    where = np.flatnonzero((np.asarray(found.gradient) == 0) & (np.asarray(g) != 0))
+    if not len(where):
+        return None
+    i = int(where[0])
+    what = f"the gradient of constraint {i} vanishes at q0, where g = {float(g[i]):.3g}"
+    return f"{what}; move q0 (do points coincide there?)"
+
+
 def project(system: Any, q0: Any, v0: Any = None) -> tuple[np.ndarray, np.ndarray]:
     """(q, v) near (q0, v0) with g(q) = 0 and G(q) v = 0: Newton steps along M⁻¹Gᵀ, then one projection of the velocity."""
     checked_system(system, System, callee="project")
@@ -51,7 +68,7 @@ def project(system: Any, q0: Any, v0: Any = None) -> tuple[np.ndarray, np.ndarra
     if v.shape != q.shape:
         raise InputError(f"v0 has shape {v.shape}, but q0 has shape {q.shape}; they must be the same.")
     check_mass(system, q.shape)
-    manifold = find_manifold("newton", 1.0, [(system, q)])
+    manifold, start = find_manifold("newton", 1.0, [(system, q)]), q
     groups = seeds(manifold.plan.n, manifold.plan)
     for _ in range(50):
         step, residual, rounded = _correction(manifold, system, q, groups)
@@ -60,7 +77,7 @@ def project(system: Any, q0: Any, v0: Any = None) -> tuple[np.ndarray, np.ndarra
         q = q - np.asarray(step)
     _, residual, rounded = _correction(manifold, system, q, groups)
     if not rounded <= FOUND:
-        why = vanishing(system, q) if np.all(np.isfinite(q)) else None
+        why = _no_gradient(system, start) or (vanishing(system, q) if np.all(np.isfinite(q)) else None)
         why = f"{why[0].upper()}{why[1:]}" if why else "Start nearer to the constraint"
         raise InputError(f"project found no point with g(q) = 0 near q0: |g| = {residual:.3g} after 50 Newton steps. {why}.")
     return q, np.asarray(_tangent(manifold, system, q, v))

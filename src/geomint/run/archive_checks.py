@@ -149,6 +149,7 @@ OPTIONAL: dict[str, Callable[[Any], bool]] = {
     "fixed": _list_of(_text),
     "reduce": _table_of(_reduction),
     "checksum": _whole,
+    "solver": _text,
 }
 
 

@@ -78,7 +78,7 @@ def ensemble(
         runner = Tiled(*stated) if plain else Reducing(checked({} if reduce is None else reduce), _kept(keep, len(q)), times.save_every, team, *stated)
         near = stated_velocity(system, "v0s", v0s)
         carry, seen = runner.begin(initial_state(q, p, times.t0, seed, compensated, len(q), near))
-        check_energy(system, seen, runner.start)
+        check_energy(system, seen, runner.start, own_params=spread == "states and params")
         seen = runner.first_row(seen) if isinstance(runner, Reducing) else seen
         about = {"seed": seed, "compensated": compensated, "members": True}
         if output is None:

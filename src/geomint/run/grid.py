@@ -46,8 +46,8 @@ def _number(name: str, x: Any) -> float:
     return number(x, name)
 
 
-def grid(dt: Any, t_end: Any, t0: Any = 0.0, save_every: Any = 1) -> Grid:
-    """The grid, or an error that names the nearest values that fit."""
+def grid(dt: Any, t_end: Any, t0: Any = 0.0, save_every: Any = 1, only_t_end: bool = False) -> Grid:
+    """The grid, or an error that names the nearest values that fit; with only_t_end, those of t_end alone."""
     dt, t_end, t0 = _number("dt", dt), _number("t_end", t_end), _number("t0", t0)
     save_every = whole(save_every, "save_every", least=1)
     if dt <= 0:
@@ -63,17 +63,19 @@ def grid(dt: Any, t_end: Any, t0: Any = 0.0, save_every: Any = 1) -> Grid:
     times_rounding = 4 * np.finfo(float).eps * max(abs(t_end), abs(t0)) / dt
     if abs(exact - steps) > 1e-6 + times_rounding:
         below, above = max(1, math.floor(exact)), math.ceil(exact)
+        steps_of_dt = [_digits((t_end - t0) / n, dt / n) for n in (above, below)]
         raise InputError(
             f"t_end − t0 = {t_end - t0:g} is {exact:.6g} steps of dt = {dt:g}, not a whole number. Nearest that fit: "
-            f"t_end = {_digits(t0 + below * dt, dt)} or {_digits(t0 + above * dt, dt)}; "
-            f"or dt = {_digits((t_end - t0) / above, dt / above)} or {_digits((t_end - t0) / below, dt / below)}."
+            f"t_end = {_digits(t0 + below * dt, dt)} or {_digits(t0 + above * dt, dt)}"
+            + ("." if only_t_end else f"; or dt = {' or '.join(steps_of_dt)}.")
         )
     if steps % save_every:
         ends = [t0 + k * save_every * dt for k in (steps // save_every, steps // save_every + 1) if k]
-        raise InputError(
-            f"save_every = {save_every} does not divide the {steps} steps of the run. Nearest that do: "
-            f"{_divisors_near(save_every, steps)}; or t_end = {' or '.join(_digits(end, dt) for end in ends)}."
-        )
+        later = f"t_end = {' or '.join(_digits(end, dt) for end in ends)}"
+        what = f"save_every = {save_every} does not divide the {steps} steps of the run. Nearest that"
+        if only_t_end:
+            raise InputError(f"{what} fit: {later}.")
+        raise InputError(f"{what} do: {_divisors_near(save_every, steps)}; or {later}.")
     return Grid(t0, dt, steps, save_every)
 
 

@@ -16,6 +16,7 @@ from ..arithmetic import Compensated
 from ..checks import as_array, plain_scalar, shown
 from ..compilation import jit
 from ..errors import InputError
+from ..index_check import check_filled
 from ..lagrange import LagrangianSystem, derive
 from ..linalg.structure import DENSE_LIMIT
 from ..manifold import gram_product, loses_rank, not_kept_by, scales, seeds, vanishing
@@ -138,11 +139,14 @@ def check_overrides(system: System, q: Array) -> None:
             raise InputError(f"overrides[{name!r}] differs from the automatic derivative at q0 by {error:.3g}; correct it or leave it out.")
 
 
-def check_energy(system: Stated, seen: dict[str, Any], start: int = 0) -> None:
-    """The energy at the start is finite; `start` is the number of the first member that is seen."""
+def check_energy(system: Stated, seen: dict[str, Any], start: int = 0, own_params: bool = False) -> None:
+    """The energy at the start is finite; `start` is the number of the first member that is seen, and own_params says
+    whether members have params of their own."""
     finite = np.isfinite(seen["energy"])
     if not np.all(finite):
         first = int(np.argmin(finite))  # of the members
+        q, p = (np.asarray(seen[name])[first] if np.ndim(finite) else np.asarray(seen[name]) for name in ("q", "p"))
+        check_filled(system.member(start + first) if own_params else system, q, p)
         whose = f" of member {start + first}" if np.ndim(finite) else ""
         parts = [name for name in ("potential", "fast") if getattr(system, name, None) is not None]
         what = "lagrangian(q0, v0) is not finite, or ∂²L/∂v² is singular there. Check the Lagrangian"
@@ -174,7 +178,7 @@ def check_on_manifold(system: Stated, q: Any, p: Any, spread: str) -> None:
         worst = (float(np.max(x[~met] if spread != "one" else x)) for x in (g, rate))
         whose = f" of member {int(np.argmin(met))}" if spread != "one" else ""
         off = "|g(q0)| = {:.3g}, |G(q0) v0| = {:.3g}".format(*worst)
-        remedy = "gm.project(system, q0, v0) returns the nearest that do"
+        remedy = "gm.project(system, q0, v0) returns data near them that do"
         raise InputError(f"the initial data{whose} do not satisfy the constraint: {off}. {remedy}.")
     if isinstance(one, System) and m <= DENSE_LIMIT:
         _check_kept(system, q, p, spread)

@@ -70,6 +70,11 @@ class Archived(Trajectory):
             return None
         return Checkpoint(bare(_template_filled(contents, self.system)[1]), contents.step)
 
+    @property
+    def solver(self) -> str | None:
+        """The linear solver that was used, where the method needed one and the archive names it."""
+        return self._contents.meta.get("solver")
+
     @functools.cached_property
     def records(self) -> np.ndarray | None:
         return archive.records_of(self._contents, self.checkpoint)
@@ -107,7 +112,7 @@ def resume(
 def _continued(contents: archive.Contents, system: Stated | None, t_end: float | None, progress: bool, method: methods.Method | None, reduce: Any, devices: Any, team: Alone) -> Trajectory:
     path, meta = contents.path, contents.meta
     old = Grid(*meta["grid"])
-    times = old if t_end is None else grid(old.dt, t_end, old.t0, old.save_every)
+    times = old if t_end is None else grid(old.dt, t_end, old.t0, old.save_every, only_t_end=True)
     if times.steps < contents.step:
         raise InputError(f"{path} has already reached t = {old.t0 + contents.step * old.dt:g}, beyond t_end = {times.t_end:g}.")
     system, runner, carry, events = _set_up(contents, times, system, method, reduce, devices, team)
@@ -261,7 +266,8 @@ def save(run: Trajectory, path: str | Path) -> Path:
     if run.summary is not None:
         columns, meta, carry, fixed = {**columns, **run.summary.rows}, {"reduce": run.summary.stated}, Marked(carry, run.summary.failed_at), {**fixed, **run.summary.fixed}
     # The whole grid of the run, with room for it: one that was interrupted goes on to its own end.
-    meta = {**archive_meta(run.system, runner, run.grid, about, shape), "engine": engine, **meta}
+    solver = {"solver": run.solver} if run.solver else {}  # of a loaded run, whose method has not looked at the system
+    meta = {**archive_meta(run.system, runner, run.grid, about, shape), "engine": engine, **solver, **meta}
     writer = archive.create(path, meta, jax.tree.map(lambda x: x[0], columns), carry, max(len(run), run.grid.saves), fixed=fixed)
     try:
         writer.append_columns(columns, np.asarray(run.t))

@@ -157,6 +157,7 @@ def archive_meta(system: Stated, runner: Engine, times: Grid, about: dict[str, A
         **about, "seed": about["seed"] if np.ndim(about["seed"]) == 0 else None, "method": runner.method.name, "complete_name": runner.method.complete_name, "grid": [times.t0, times.dt, times.steps, times.save_every], "engine": runner.described.split()[0],
         "origin": system.origin, "fingerprint": fingerprint(system, q_shape, runner.spread), "q_shape": list(q_shape), "spread": runner.spread,
         **({"tile": runner.tile} if isinstance(runner, Tiled) else {}), **({"reduce": runner.stated} if isinstance(runner, Reducing) else {}),
+        **({"solver": runner.method.linear_solver} if runner.method.linear_solver else {}),
     }  # fmt: skip
 
 

@@ -59,6 +59,9 @@ class Trajectory:
         columns = self.__dict__.get("columns", {})
         if name in columns:
             return columns[name]
+        stated = getattr(type(self), name, None)
+        if isinstance(stated, property) and stated.fget is not None:
+            return stated.fget(self)  # it has raised an AttributeError, which led here: raise that one again
         if not columns and self.__dict__.get("summary") is not None:
             raise AttributeError(f"this run has no {name!r}: its members were reduced while it ran, to run.reduced; ensemble(..., keep=[...]) keeps the rows of some.")
         known = ", ".join(sorted(columns))
@@ -92,7 +95,8 @@ class Trajectory:
         if self.summary is None and "status" in self.columns:
             return self.columns["status"]
         if self.summary is None or self.checkpoint is None:
-            raise AttributeError("this run has no status: its method can't fail, or it was loaded without its system.")
+            why = "its method can't fail, or it was loaded without its system: gm.load(path, system=system) gives it"
+            raise AttributeError(f"this run has no status: {why}.")
         found = statuses(self.method, self.checkpoint.carry)
         return np.zeros(len(self.failed_at), int) if found is None else np.asarray(found)
 
