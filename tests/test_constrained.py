@@ -171,10 +171,8 @@ def test_redundant_constraints_move_by_least_squares():
 def test_contradicting_constraints_are_named():
     """A pendulum on its lowest point that is also held to a horizontal line through it: it can't move on."""
     system = gm.System(gravity, constraint=lambda q: jnp.stack([jnp.sum(q**2) - 1, q[1] + 1]))
-    with pytest.warns(UserWarning, match="0, 1"), pytest.raises(gm.RunStopped, match="constraints 0, 1 depend on each other") as stopped:
+    with pytest.raises(gm.InputError, match="v0 can't go on from q0: constraints 0, 1 depend on each other there"):
         gm.simulate(system, np.array([0.0, -1.0]), np.array([1.0, 0.0]), method=gm.Rattle(), dt=0.01, t_end=1.0)
-    assert len(stopped.value.run) >= 1
-    assert np.all(np.isfinite(stopped.value.run.q))
 
 
 def test_a_mechanism_passes_near_its_singular_position():

@@ -46,7 +46,6 @@ class Failure:
 
     step: int
     status: int
-    lost: bool  # q or p is not finite, or a solve failed; otherwise the energy alone is not finite
     good: np.ndarray  # the row of the last good step
     bad: np.ndarray  # the row of the failing one
 
@@ -89,10 +88,13 @@ def run_to_end(engine: Engine, carry: Carry, grid: Grid, sink: Sink, start: int 
             # Between saves only unrecoverable failures stop the run, because where a chunk ends there is a matter of timing.
             passing = failed is not None and (n + steps * blocks) % grid.save_every != 0 and not team.agree("lost", _lost(engine, rows, buffer), all)
             if failed is not None and not passing:
-                carry, n, failure = _stop(engine, carry, grid, n, steps, failed, sink, team, good)
-                onward = rescue.step(carry, n, failure)
-                if onward is None:
-                    return carry, n, failure
+                carry, n = _keep_good(engine, carry, grid, n, steps, failed, sink)
+                retaken = rescue.step(carry, n, steps, team)
+                if retaken is None:
+                    # The energy may have ceased to be finite before this chunk, where a look between two saves passed over it.
+                    origin, first = (carry, n) if failed else good
+                    return carry, n, _find_failure(engine, origin, first, n + steps - first, team, lost=False)
+                onward, failure = retaken
                 bar.update(failure.step - n)
                 good, cautious = (onward, failure.step), 1  # the next step may need the same
                 carry, n = good
@@ -124,10 +126,13 @@ class Rescue:
     def __init__(self, engine: Engine, grid: Grid, sink: Sink):
         self.engine, self.grid, self.sink, self.told = engine, grid, sink, False
 
-    def step(self, carry: Carry, n: int, failure: Failure) -> Carry | None:
-        """The carry after the step that failed, from the carry at step n; None where it can't be taken."""
-        alone = failure.lost and self.engine.spread == "one"
-        method = self.engine.method.rescued(failure.status) if alone else None
+    def step(self, carry: Carry, n: int, steps: int, team: Alone) -> tuple[Carry, Failure] | None:
+        """The first of some steps from step n on that loses the state, taken again: the carry after it, and what had
+        failed. None where it can't be taken, or where the energy alone is not finite, which no other form changes."""
+        if self.engine.spread != "one" or self.engine.method.rescued(0) is None or not _lost_after(self.engine, carry, n, steps, team):
+            return None
+        failure = _find_failure(self.engine, carry, n, steps, team, lost=True)
+        method = self.engine.method.rescued(failure.status)
         if method is None:
             return None
         between = failure.step - 1 - n
@@ -147,7 +152,7 @@ class Rescue:
         if failure.step % self.grid.save_every == 0:
             self.sink.append(row)
         self.sink.checkpoint(carry, failure.step)
-        return carry
+        return carry, failure
 
 
 def _chunk(grid: Grid, n: int, rows: int, budget: int) -> tuple[int, int]:
@@ -185,10 +190,8 @@ def _first_bad(engine: Engine, rows: np.ndarray, team: Alone) -> int | None:
     return int(np.argmax(bad)) if bad.any() else None
 
 
-def _stop(engine: Engine, carry: Carry, grid: Grid, n: int, steps: int, good_blocks: int, sink: Sink, team: Alone, sought_from: tuple[Carry, int]) -> tuple[Carry, int, Failure]:
-    """Replay the good blocks of this chunk to keep their rows, and find the failing step by bisection: the same program,
-    so the same numbers. A state that can't recover is looked for after the last row that could; an energy that is not
-    finite also before this chunk, where a look between two saves passed over it."""
+def _keep_good(engine: Engine, carry: Carry, grid: Grid, n: int, steps: int, good_blocks: int, sink: Sink) -> tuple[Carry, int]:
+    """Replay the good blocks of a chunk, the same program and so the same numbers, and keep their rows and events."""
     carry, buffer = engine.advance(carry, n, steps, good_blocks, engine.buffer())
     n += steps * good_blocks
     if good_blocks and n % grid.save_every == 0:
@@ -197,24 +200,26 @@ def _stop(engine: Engine, carry: Carry, grid: Grid, n: int, steps: int, good_blo
     if events is not None and len(events):
         sink.note(events)
     sink.checkpoint(carry, n)
+    return carry, n
 
-    def lost_after(k: int) -> bool:
-        buffer = after(k)[1]
-        return team.agree("lost", _lost(engine, engine.kept(buffer, 1), buffer), all)
 
-    origin, first = carry, n
+def _lost_after(engine: Engine, carry: Carry, n: int, steps: int, team: Alone) -> bool:
+    buffer = engine.advance(carry, n, steps, 1, engine.buffer())[1]
+    return team.agree("lost", _lost(engine, engine.kept(buffer, 1), buffer), all)
+
+
+def _find_failure(engine: Engine, origin: Carry, first: int, steps: int, team: Alone, lost: bool) -> Failure:
+    """The first of some steps after which the state is lost, or at least the energy is not finite: by bisection, since
+    neither recovers before the end of the chunk."""
     after = lambda k: engine.advance(origin, first, k, 1, engine.buffer())
     last_row = lambda k: engine.kept(after(k)[1], 1)
-    lost = lost_after(steps)
-    failed_after = lost_after if lost else lambda k: _first_bad(engine, last_row(k), team) is not None
-    if not lost and not good_blocks:
-        origin, first = sought_from
-    good, bad = 0, n + steps - first
+    good, bad = 0, steps
     while bad - good > 1:
         middle = (good + bad) // 2
-        good, bad = (good, middle) if failed_after(middle) else (middle, bad)
+        failed = _lost_after(engine, origin, first, middle, team) if lost else _first_bad(engine, last_row(middle), team) is not None
+        good, bad = (good, middle) if failed else (middle, bad)
     row = last_row(bad)
     status = statuses(engine.method, bare(engine.whole(after(bad)[0]))) if isinstance(engine, Reducing) else engine.layout.unpack(row).get("status")
     code = 0 if status is None else int(np.nan_to_num(np.max(status, initial=0)))
     code = team.agree("status", code, max)
-    return carry, n, Failure(first + bad, code, lost, last_row(good)[..., 0, :], row[..., 0, :])
+    return Failure(first + bad, code, last_row(good)[..., 0, :], row[..., 0, :])
