@@ -1,10 +1,7 @@
-"""Newton's method for the position equation g(Q) = 0, Q = q + h M⁻¹(p − G(q)ᵀμ).
+"""Newton's method for the position equation g(Q) = 0, Q = Q_free − M⁻¹G(q)ᵀx.
 
-Newton's matrix is h K with K = G(Q) M⁻¹G(q)ᵀ, which has the structure of G M⁻¹Gᵀ (blocks for molecules, a band for chains),
+Newton's matrix is −K with K = G(Q) M⁻¹G(q)ᵀ, which has the structure of G M⁻¹Gᵀ (blocks for molecules, a band for chains),
 found before the run, and is close to that positive definite matrix, whatever the sign of h.
-
-The unknown is x = h μ (x = h μ/M where the mass is one number), so that Q = Q_free − M⁻¹G(q)ᵀx with Q_free = q + h M⁻¹p: a
-position then costs the products with G(q)ᵀ and nothing else.
 
 The first guess is a pull w = G(q)ᵀμ extrapolated from the steps before, not an impulse μ: near a singular position μ grows
 like 1/(t − t*), while the pull stays smooth. The guess places Q₀, and the first round solves
@@ -19,7 +16,6 @@ of g is divided by the smallest singular value of G; there the iteration ends wh
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -31,7 +27,7 @@ from ..linalg import Plan
 from ..linalg.native import inner
 from ..linalg.rank import cutoff, least_squares, length
 from .normal_space import gradients, normal_space
-from .place import Drift, Placed
+from .place import Drift, Root
 from .scales import rounding_scale
 
 MATRICES = 20  # rounds with a new matrix in each, half of them from the guess and half from none
@@ -77,7 +73,7 @@ class _Renewed(NamedTuple):
 
 class _Rescued(NamedTuple):
     pull: Array
-    impulse: Array
+    x: Array
     size: Array
     done: Any
     count: Any
@@ -89,28 +85,19 @@ class Newton:
     def __init__(self, plan: Plan, drift: Drift, constrained: tuple[int, ...] | None):
         self.plan, self.drift = plan, drift
         self.sizes = functools.partial(sizes, constrained)
-        mech, pull, h = drift.mech, drift.pull, drift.h
-        self.one_mass = mech.one_mass
-        self.push: Callable[[Array], Array] = pull if self.one_mass else lambda x: mech.velocity(pull(x))
-        self.back = 1 / (jnp.reshape(h * mech.mass_inverse, ()) if self.one_mass else h)  # μ = back x
-        self.free = drift.q + mech.displacement(drift.p, h)
         self.margin = 100.0 * drift.q.size
-
-    def at(self, x: Array) -> Array:
-        """Q."""
-        return self.free - self.push(x)
 
     def matrix(self, there: Array, dtype: Any) -> Any:
         """K, factored; the iteration corrects itself, so that few digits do."""
         constraint = self.drift.mech.constraint
-        return self.plan.factor(lambda x: jax.jvp(constraint, (there,), (self.push(x),))[1], dtype, rough=True)
+        return self.plan.factor(lambda x: jax.jvp(constraint, (there,), (self.drift.push(x),))[1], dtype, rough=True)
 
     def squared(self, x: Array, g: Array) -> Array:
         """|ΔQ|². With one mass for all, `push` is G(q)ᵀ and K = G(Q)G(q)ᵀ, so that |ΔQ|² = |G(q)ᵀx|² is x·g up to the
         difference of G(Q) and G(q) (not used in single precision, where it might underflow)."""
-        if self.one_mass and x.dtype == jnp.float64:
+        if self.drift.one_mass and x.dtype == jnp.float64:
             return jnp.abs(inner(x, g))
-        moved = self.push(x)
+        moved = self.drift.push(x)
         return inner(moved, moved)
 
     def last(self, size: Array, before: Array, measure: Sizes) -> Array:
@@ -122,23 +109,23 @@ class Newton:
         """The matrix of the guess, as long as it gains a digit a round."""
         drift, mech = self.drift, self.drift.mech
         guessed_shift = mech.displacement(guess, drift.h)
-        guessed = self.free - guessed_shift
+        guessed = drift.free - guessed_shift
         factored, measure = self.matrix(guessed, guess.dtype), self.sizes(drift.q)
         g, rate = jax.jvp(mech.constraint, (guessed,), (guessed_shift,))
         x = factored.solve(g + rate)
-        there = self.at(x)
+        there = drift.at(x)
         moved = there - guessed
         carried, no = guessed.size > SMALL, jnp.zeros((), bool)
 
         def chord(s: _Chord) -> _Chord:
-            g = mech.constraint(s.position[0] if carried else self.at(s.x))
+            g = mech.constraint(s.position[0] if carried else drift.at(s.x))
             change = factored.solve(g)
             size = measure.unit * self.squared(change, g)
             done = self.last(size, s.size, measure)
             # Where a round gains less than a digit, it is not taken, and a new matrix pays; NaN compares false and ends it.
             gains = 100 * size <= s.size
             x = jnp.where(gains, s.x + change, s.x)
-            return _Chord(x, (self.at(x),) if carried else (), size, done, done | ~gains, s.rounds + 1)
+            return _Chord(x, (drift.at(x),) if carried else (), size, done, done | ~gains, s.rounds + 1)
 
         begin = _Chord(x, (there,) if carried else (), measure.unit * inner(moved, moved), no, no, 1)
         return jax.lax.while_loop(lambda s: ~s.over, chord, begin)
@@ -150,7 +137,7 @@ class Newton:
         def newton(s: _Renewed) -> _Renewed:
             again = s.count == MATRICES // 2  # a guess that led nowhere is given up for none at all
             x = jnp.where(again, 0.0, s.x)
-            there = self.at(x)
+            there = drift.at(x)
             g = drift.mech.constraint(there)
             change = self.matrix(there, x.dtype).solve(g)
             measure = self.sizes(drift.q, there)
@@ -164,12 +151,12 @@ class Newton:
         begin = _Renewed(x, self.sizes(drift.q).whole, done, 0)
         return jax.lax.while_loop(lambda s: ~s.done & (s.count < MATRICES), newton, begin)
 
-    def rescued(self, guess: Array, impulse: Array, done: Any) -> _Rescued:
+    def rescued(self, guess: Array, x: Array, done: Any) -> _Rescued:
         """A new matrix in every round, by an orthonormal basis U of the normal space at q: the correction of the pull is
         Uᵀy/h with the least-squares solution of G(Q) M⁻¹Uᵀy = g(Q). Its condition is that of G, not the square of it, and
         constraints may depend on each other."""
         drift, mech, shape = self.drift, self.drift.mech, self.drift.q.shape
-        eps = jnp.finfo(impulse.dtype).eps
+        eps = jnp.finfo(x.dtype).eps
 
         def newton(s: _Rescued) -> _Rescued:
             again = s.count == MATRICES // 2
@@ -191,26 +178,24 @@ class Newton:
             zero = jnp.all(jnp.abs(g) <= OWN_ROUNDING * eps * jnp.sum(jnp.abs(rows * there.ravel()), axis=1))
             stalled = (4 * size >= s.size) & (size <= 1e6 * measure.rounding) & (s.count != 0) & ~again
             pull = jnp.where(zero, pull, pull + change / drift.h)
-            impulse = normal.multipliers(mech, coordinates + jnp.where(zero, 0.0, y / drift.h), shape)
-            return _Rescued(pull, impulse, size, zero | (size <= measure.rounding) | stalled, s.count + 1)
+            x = drift.stride * normal.multipliers(mech, coordinates + jnp.where(zero, 0.0, y / drift.h), shape)
+            return _Rescued(pull, x, size, zero | (size <= measure.rounding) | stalled, s.count + 1)
 
-        begin = _Rescued(guess, impulse, self.sizes(drift.q).whole, done, 0)
+        begin = _Rescued(guess, x, self.sizes(drift.q).whole, done, 0)
         return jax.lax.while_loop(lambda s: ~s.done & (s.count < MATRICES), newton, begin)
 
 
-def newton(
-    plan: Plan, rescue: bool, constrained: tuple[int, ...] | None, drift: Drift, guess: Array, m: int
-) -> Placed:
-    """μ from a guess of w = G(q)ᵀμ; with `rescue`, singular positions are covered too, and w is more than G(q)ᵀμ there."""
+def newton(plan: Plan, rescue: bool, constrained: tuple[int, ...] | None, drift: Drift, guess: Array, m: int) -> Root:
+    """x from a guess of w = G(q)ᵀμ; with `rescue`, singular positions are covered too, and w is more than G(q)ᵀμ there."""
     solve = Newton(plan, drift, constrained)
     if plan.kind == "least-squares":
         zeros, no = jnp.zeros(m, guess.dtype), jnp.zeros((), bool)
         found = solve.rescued(guess, zeros, no)
-        return Placed(found.impulse, found.pull, found.done, found.count)
+        return Root(found.x, found.pull, found.done, found.count)
     chord = solve.chords(guess)
     if not rescue:
         found = solve.renewed(chord.x, chord.done)
-        return Placed(solve.back * found.x, None, found.done, chord.rounds + found.count)
-    found = solve.rescued(guess, solve.back * chord.x, chord.done)
-    pull = jnp.where(found.count > 0, found.pull, drift.pull(found.impulse))
-    return Placed(found.impulse, pull, found.done, chord.rounds + found.count)
+        return Root(found.x, None, found.done, chord.rounds + found.count)
+    found = solve.rescued(guess, chord.x, chord.done)
+    pull = jnp.where(found.count > 0, found.pull, drift.pull(found.x))
+    return Root(found.x, pull, found.done, chord.rounds + found.count)

@@ -92,22 +92,22 @@ class Manifold(eqx.Module):
             else:
                 found = newton(self.plan, self.rescue, self.constrained, drift, guess, m)
             # At a singular position the pull has a part along directions that G(q)ᵀ lacks; no multiplier stands for it.
-            more = found.pull - drift.pull(found.impulse) if self._may_add else jnp.zeros((), q.dtype)
-            return found.impulse, (found.converged.astype(q.dtype), found.rounds.astype(q.dtype), more)  # JAX wants floats
+            more = found.pull - drift.pull(found.x) if self._may_add else jnp.zeros((), q.dtype)
+            return found.x, (found.converged.astype(q.dtype), found.rounds.astype(q.dtype), more)  # JAX wants floats
 
-        # The operator is −h K.
         def tangent(linear: Callable[[Array], Array], right: Array) -> Array:
-            apply = lambda d: linear(d) * (-1 / h)
+            """The operator is −K."""
+            apply = lambda d: -linear(d)
             factored = self.plan.factor(apply, right.dtype)
             x = factored.solve(right)
             for _ in range(2 if self.plan.assembled else 0):  # entries that the pattern of the plan misses
                 x = x + factored.solve(right - apply(x))
-            return x * (-1 / h)
+            return -x
 
-        residual = lambda impulse: mech.constraint(drift.at(impulse))
-        root, (converged, rounds, more) = jax.lax.custom_root(residual, jnp.zeros(m, q.dtype), solve, tangent, has_aux=True)
-        pull = drift.pull(root)
-        return Placed(root, pull + jax.lax.stop_gradient(more) if self._may_add else pull, converged > 0, rounds)
+        residual = lambda x: mech.constraint(drift.at(x))
+        x, (converged, rounds, more) = jax.lax.custom_root(residual, jnp.zeros(m, q.dtype), solve, tangent, has_aux=True)
+        pull = drift.pull(x) + jax.lax.stop_gradient(more) if self._may_add else drift.pull(x)
+        return Placed(x * (1 / drift.stride), pull, converged > 0, rounds)
 
     @property
     def _may_add(self) -> bool:

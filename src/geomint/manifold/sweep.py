@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,45 +12,51 @@ from scipy import sparse
 
 from ..linalg import Plan
 from ..linalg.sparsity import greedy_colours
-from .place import Drift, Placed
+from .place import Drift, Root
 
 SWEEPS = 5_000_000
 QUIET = 20  # sweeps in a row that come no nearer, before they count as ended at round-off
 
 
-def sweeps(plan: Plan, relaxation: Any, constrained: tuple[int, ...] | None, drift: Drift, start: Array) -> Placed:
-    """Δμ_i = ω g_i(Q)/(h G_i(Q) M⁻¹G_i(q)ᵀ), one constraint after another until all are at round-off. Constraints that
-    share no coordinate are done together, which changes nothing but the order."""
-    mech, at, colours = drift.mech, drift.at, _sweep_colours(plan)
+class _Sweep(NamedTuple):
+    x: Array
+    off: Any  # the largest distance from a constraint that the last sweep met
+    least: Any  # the smallest of these so far
+    quiet: Any  # sweeps in a row that came no nearer
+    count: Any
+
+
+def sweeps(plan: Plan, relaxation: Any, constrained: tuple[int, ...] | None, drift: Drift, start: Array) -> Root:
+    """Δx_i = ω g_i(Q)/(G_i(Q) M⁻¹G_i(q)ᵀ), one constraint after another until all are at round-off. Constraints that
+    share no coordinate are done together, which changes nothing but the order. `start` is a guess of μ."""
+    mech, colours = drift.mech, _sweep_colours(plan)
     groups = jnp.asarray(colours[None, :] == np.arange(colours.max() + 1)[:, None])
-    free = at(jnp.zeros_like(start))
+    free = drift.free
     counted = free if constrained is None else free.ravel()[np.asarray(constrained)]
     tiny = jnp.finfo(free.dtype).eps * jnp.max(jnp.abs(counted))
-    shift = lambda impulse: mech.displacement(drift.pull(impulse), drift.h)
-    per_rate = jnp.sqrt(jnp.max(mech.velocity(jnp.ones_like(free))) * jnp.abs(drift.h))
+    per_rate = 1.0 if drift.one_mass else jnp.sqrt(jnp.max(mech.velocity(jnp.ones_like(free))))
 
-    def correct(q_and_impulse, group):
-        q, impulse = q_and_impulse
-        value, rate = jax.jvp(mech.constraint, (q,), (shift(group.astype(q.dtype)),))
+    def correct(q_and_x, group):
+        q, x = q_and_x
+        value, rate = jax.jvp(mech.constraint, (q,), (drift.push(group.astype(q.dtype)),))
         rate = jnp.where(group, rate, 1.0)
         change = jnp.where(group, relaxation * value / rate, 0.0)
         # How far the constraints of this group are away; `per_rate` makes lengths of |g|/√rate.
         off = per_rate * jnp.max(jnp.where(group, jnp.abs(value) / jnp.sqrt(jnp.abs(rate)), 0.0))
-        return (q - shift(change), impulse + change), off
+        return (q - drift.push(change), x + change), off
 
-    def sweep(s):
-        impulse, _, least, quiet, count = s
-        # From μ anew, or the rounding of thousands of sweeps adds up. Small corrections do not mean that the root is
+    def sweep(s: _Sweep) -> _Sweep:
+        # From x anew, or the rounding of thousands of sweeps adds up. Small corrections do not mean that the root is
         # near, so slowly do sweeps converge: what is left of g tells, down to its own rounding.
-        (_, impulse), offs = jax.lax.scan(correct, (at(impulse), impulse), groups)
+        (_, x), offs = jax.lax.scan(correct, (drift.at(s.x), s.x), groups)
         off = jnp.max(offs)
-        quiet = jnp.where((off >= least) & (off <= 100 * tiny), quiet + 1, 0)
-        return impulse, off, jnp.minimum(off, least), jnp.where(off <= 2 * tiny, QUIET, quiet), count + 1
+        quiet = jnp.where((off >= s.least) & (off <= 100 * tiny), s.quiet + 1, 0)
+        return _Sweep(x, off, jnp.minimum(off, s.least), jnp.where(off <= 2 * tiny, QUIET, quiet), s.count + 1)
 
-    unfinished = lambda s: (s[3] < QUIET) & (s[4] < SWEEPS) & jnp.isfinite(s[1])
-    begin = (start, jnp.zeros((), free.dtype), jnp.asarray(jnp.inf, free.dtype), 0, 0)
-    impulse, _, _, quiet, count = jax.lax.while_loop(unfinished, sweep, begin)
-    return Placed(impulse, None, quiet >= QUIET, count)
+    unfinished = lambda s: (s.quiet < QUIET) & (s.count < SWEEPS) & jnp.isfinite(s.off)
+    begin = _Sweep(drift.stride * start, jnp.zeros((), free.dtype), jnp.asarray(jnp.inf, free.dtype), 0, 0)
+    found = jax.lax.while_loop(unfinished, sweep, begin)
+    return Root(found.x, None, found.quiet >= QUIET, found.count)
 
 
 def _sweep_colours(plan: Plan) -> np.ndarray:
