@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import geomint as gm
-from geomint.arithmetic import Compensated, two_sum
+from geomint.numerics.compensated import Compensated, two_sum
 
 NUMBERS = st.floats(-1e12, 1e12, allow_subnormal=False).filter(lambda x: x == 0 or abs(x) > 1e-12)
 compiled_two_sum = jax.jit(two_sum)

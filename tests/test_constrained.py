@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import geomint as gm
-from geomint.linalg import native
+from geomint.numerics.linalg import machine_code as native
 from geomint.measure import Point, independent_reference
 
 

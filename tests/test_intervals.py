@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import geomint as gm
 from geomint.errors import InputError
-from geomint.intervals import Interval, curvature, derivatives, evaluate, supported
+from geomint.numerics.intervals import Interval, curvature, derivatives, evaluate, supported
 
 RANDOM = np.random.default_rng(0)
 

@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 
 import geomint as gm
-from geomint import compilation
+from geomint.numerics import compilation
 
 
 def test_batched_product_then_reduction():

@@ -12,11 +12,11 @@ from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
 import geomint as gm
-from geomint.hints import rough_reciprocal
-from geomint.linalg import find, fixed_point, newton
-from geomint.linalg.elimination import Blocks, Triangles
-from geomint.linalg.sparsity import pattern
-from geomint.linalg.structure import dense, matrix_free
+from geomint.numerics.hints import rough_reciprocal
+from geomint.numerics.linalg import find, fixed_point, newton
+from geomint.numerics.linalg.elimination import Blocks, Triangles
+from geomint.numerics.linalg.sparsity import pattern
+from geomint.numerics.linalg.structure import dense, matrix_free
 
 random = np.random.default_rng(5)
 

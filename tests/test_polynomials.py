@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from geomint.polynomials import degree
+from geomint.numerics.polynomials import degree
 
 I, J = np.array([0, 1]), np.array([1, 2])
 KNOWN = {

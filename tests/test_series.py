@@ -7,7 +7,7 @@ import pytest
 
 import geomint as gm
 from geomint.mechanics import Mechanics
-from geomint.series import derivatives
+from geomint.numerics.taylor import derivatives
 
 FUNCTIONS = {
     "polynomial": lambda t: 1 - 2 * t + 3 * t**5, "powers": lambda t: jnp.stack([t**-3, t**7, t**0, t**2]), "quotient": lambda t: (1 + t**2) / (2 - t), "by a constant": lambda t: (t - 1) ** 2 / 3,

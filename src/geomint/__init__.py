@@ -10,7 +10,7 @@ import jax as _jax
 if "JAX_ENABLE_X64" not in _os.environ:
     _jax.config.update("jax_enable_x64", True)
 
-from . import compilation as _compilation  # first: JAX reads the XLA_FLAGS that it sets when the first array is made
+from .numerics import compilation as _compilation
 from . import methods, models
 from .certify import Certificate, certify
 from .constraints import Constraint, Distances, OnSphere, Orthogonal

@@ -17,7 +17,7 @@ from scipy.linalg import eigh
 from scipy.optimize import minimize, minimize_scalar
 
 from .checks import as_array, choice, number, positive
-from .compilation import jit
+from .numerics.compilation import jit
 from .errors import InputError
 from .mechanics import Mechanics
 from .methods.filtered import highest_frequency

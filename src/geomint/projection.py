@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Array
 
 from .checks import as_array, number, whole
-from .compilation import jit
+from .numerics.compilation import jit
 from .errors import InputError
-from .linalg.structure import DENSE_LIMIT
+from .numerics.linalg.structure import DENSE_LIMIT
 from .manifold import Manifold, scales, seeds, vanishing
 from .manifold.scales import residuals
 from .mechanics import Mechanics

@@ -31,7 +31,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
 from .checks import number, whole
-from .compilation import jit
+from .numerics.compilation import jit
 from .errors import InputError
 from .lagrange import derive
 from .measure import step_jacobian

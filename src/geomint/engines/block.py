@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..arithmetic import value
+from ..numerics.compensated import value
 from ..lagrange import derive
 from ..methods import Carry, Method, State
 from ..system import Stated

@@ -20,7 +20,7 @@ import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from ..compilation import jit
+from ..numerics.compilation import jit
 from ..methods import Carry
 from . import assembly
 from .block import Kept

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..arithmetic import value
+from ..numerics.compensated import value
 from ..lagrange import derive
 from ..methods import Carry, Method
 from ..system import Stated

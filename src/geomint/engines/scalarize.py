@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal
 
-from ..jaxprs import inside, scan_sizes
+from ..numerics.jaxprs import inside, scan_sizes
 from .number_types import MOVES, WRAPPING, check_types
 from .random_numbers import WORD, RandomNumbers
 from .scalar_values import ELEMENTWISE, Code, NotCovered, Values, add, constant, filled, known, multiply, power, select

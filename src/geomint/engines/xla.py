@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from ..compilation import jit
+from ..numerics.compilation import jit
 from ..methods import Carry, Method, State
 from ..system import Stated
 from .block import Clock, Kept, Layout, Log, Observed, advance, begin

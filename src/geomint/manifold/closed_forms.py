@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Array
 
 from ..constraints import UPPER, WEIGHTS, OnSphere, Orthogonal
-from ..linalg import Plan, newton
-from ..linalg.structure import dense
+from ..numerics.linalg import Plan, newton
+from ..numerics.linalg.structure import dense
 from ..mechanics import Mechanics
 from ..system import mass_is_matrix
 from .place import Placed

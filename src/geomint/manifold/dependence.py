@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..compilation import jit
-from ..linalg import Plan
-from ..linalg.rank import span
-from ..linalg.structure import DENSE_LIMIT
+from ..numerics.compilation import jit
+from ..numerics.linalg import Plan
+from ..numerics.linalg.rank import span
+from ..numerics.linalg.structure import DENSE_LIMIT
 from ..mechanics import Mechanics
 from ..system import System, mass_is_matrix
 from .normal_space import gradients

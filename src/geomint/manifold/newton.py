@@ -23,9 +23,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..linalg import Plan
-from ..linalg.native import inner
-from ..linalg.rank import cutoff, least_squares, length
+from ..numerics.linalg import Plan
+from ..numerics.linalg.machine_code import inner
+from ..numerics.linalg.rank import cutoff, least_squares, length
 from .normal_space import gradients, normal_space
 from .place import Drift, Root
 from .scales import rounding_scale

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..linalg.rank import Span, cutoff, length, smallest_solution, span
+from ..numerics.linalg.rank import Span, cutoff, length, smallest_solution, span
 
 # As powers of eps, 1.5e-8 and 1.1e-6 in double precision:
 DEPENDENT_SHARE = 0.5  # gradients of length 1 of which less than this is left count as dependent on the others

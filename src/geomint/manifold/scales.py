@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..compilation import jit
-from ..linalg.structure import DENSE_LIMIT, Plan
+from ..numerics.compilation import jit
+from ..numerics.linalg.structure import DENSE_LIMIT, Plan
 from ..mechanics import Mechanics
 
 # |G_i|²/|g_i''| relative to Σ|G_ij||q_j| below which a constraint that is not met may be a square. Of a square it is about

@@ -22,10 +22,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..linalg import Plan
-from ..linalg.native import inner
-from ..linalg.rank import cutoff
-from ..linalg.structure import DENSE_LIMIT, matrix_free
+from ..numerics.linalg import Plan
+from ..numerics.linalg.machine_code import inner
+from ..numerics.linalg.rank import cutoff
+from ..numerics.linalg.structure import DENSE_LIMIT, matrix_free
 from ..mechanics import Mechanics
 from .closed_forms import on_sphere, rotation
 from .newton import newton

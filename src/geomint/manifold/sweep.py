@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Array
 from scipy import sparse
 
-from ..linalg import Plan
-from ..linalg.sparsity import greedy_colours
+from ..numerics.linalg import Plan
+from ..numerics.linalg.sparsity import greedy_colours
 from .place import Drift, Root
 
 SWEEPS = 5_000_000

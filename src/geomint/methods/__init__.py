@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..expressions import evaluate
-from . import trigonometric as trigonometric  # first, since tables list methods in the order of their registration
+from . import trigonometric
 from .base import Carry, Method, State, Traits, all, as_method, classes, register
 from .composition import SCHEMES, Composition
 from .constrained import Rattle, Shake

@@ -29,11 +29,11 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
-from ..arithmetic import value
+from ..numerics.compensated import value
 from ..checks import bounded, choice, number, one_of
 from ..errors import InputError
-from ..linalg import KINDS, Plan
-from ..linalg.structure import DENSE_LIMIT, fallback, least_squares
+from ..numerics.linalg import KINDS, Plan
+from ..numerics.linalg.structure import DENSE_LIMIT, fallback, least_squares
 from ..manifold import (
     DEPENDENT,
     Dependence,
@@ -50,7 +50,7 @@ from ..manifold import (
 from ..mechanics import Mechanics
 from .base import Carry, Method, State, Traits, as_method, register, setting
 from .oscillatory import IMEX, Heavier
-from .planning import concrete, over_members, plan_for, start_key
+from ..numerics.linalg.discovery import concrete, over_members, plan_for, start_key
 from .splitting import TABLES, KickDrift, Splitting, Stages, Verlet, in_turn
 
 OFF = 1

@@ -33,10 +33,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..arithmetic import Compensated, value
+from ..numerics.compensated import Compensated, value
 from ..checks import bounded, function, number, one_of, positive
 from ..errors import InputError
-from ..intervals import Interval, curvature, derivatives, supported
+from ..numerics.intervals import Interval, curvature, derivatives, supported
 from ..mechanics import Mechanics, real_array
 from ..system import call_function
 from .base import Method, State, Traits, register, setting

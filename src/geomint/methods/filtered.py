@@ -37,14 +37,14 @@ import numpy as np
 from jaxtyping import Array
 from scipy.sparse.linalg import aslinearoperator, eigsh
 
-from ..arithmetic import value
+from ..numerics.compensated import value
 from ..checks import bounded, number, one_of
-from ..compilation import jit
-from ..linalg import KINDS, Plan, fallback, newton
+from ..numerics.compilation import jit
+from ..numerics.linalg import KINDS, Plan, fallback, newton
 from ..mechanics import Mechanics
 from ..system import System
 from .base import Carry, Method, State, Traits, register, setting
-from .planning import not_covered, plan_for
+from ..numerics.linalg.discovery import not_covered, plan_for
 
 INDEFINITE, CHANGED, UNSOLVED = 1, 2, 3
 SMALL = 32  # unknowns up to which the matrix is simply formed: it costs little, and no pattern has to be relied on

@@ -40,7 +40,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..series import derivatives
+from ..numerics.taylor import derivatives
 
 PIECES = 8
 POINTS = 5 * PIECES + 1

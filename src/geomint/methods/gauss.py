@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..arithmetic import value
+from ..numerics.compensated import value
 from ..checks import one_of
-from ..linalg import fixed_point, newton
+from ..numerics.linalg import fixed_point, newton
 from ..mechanics import Mechanics
 from .base import Carry, Method, State, Traits, register, setting
 

@@ -20,11 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..arithmetic import value
+from ..numerics.compensated import value
 from ..checks import one_of
 from ..errors import InputError
-from ..linalg import newton
-from ..linalg.newton import dense_solve, least_squares_solve
+from ..numerics.linalg import newton
+from ..numerics.linalg.newton import dense_solve, least_squares_solve
 from ..manifold import Manifold
 from ..mechanics import Mechanics
 from .base import Carry, State, Traits, register, setting

@@ -29,7 +29,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..arithmetic import Compensated, value
+from ..numerics.compensated import Compensated, value
 from ..checks import flag, plain_scalar, refused, vector, whole
 from ..errors import InputError
 from ..manifold import Manifold

@@ -24,16 +24,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..arithmetic import value
+from ..numerics.compensated import value
 from ..checks import bounded, one_of, whole
-from ..compilation import jit
-from ..linalg import KINDS, Plan, fallback, newton
-from ..linalg.elimination import Factored
+from ..numerics.compilation import jit
+from ..numerics.linalg import KINDS, Plan, fallback, newton
+from ..numerics.linalg.elimination import Factored
 from ..mechanics import Mechanics
-from ..polynomials import degree
+from ..numerics.polynomials import degree
 from ..system import System
 from .base import Carry, Method, State, Traits, register, setting
-from .planning import concrete, not_covered, plan_for, start_key
+from ..numerics.linalg.discovery import concrete, not_covered, plan_for, start_key
 from .splitting import SMALL
 
 UNSOLVED = 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jaxtyping import Array
 
-from ..arithmetic import value
+from ..numerics.compensated import value
 from ..mechanics import Mechanics
 from .base import Carry, Method, Traits, register
 

@@ -33,15 +33,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..arithmetic import value
+from ..numerics.compensated import value
 from ..checks import one_of
 from ..errors import InputError
-from ..linalg import Plan
+from ..numerics.linalg import Plan
 from ..mechanics import Mechanics
 from ..system import System
 from .base import State, Traits, register, setting
 from .oscillatory import _TRAITS, Oscillatory, bent, is_quadratic, remembered
-from .planning import concrete, over_members, start_key
+from ..numerics.linalg.discovery import concrete, over_members, start_key
 
 BENT = 1
 DENSE = 600  # coordinates up to which the fast part is diagonalised

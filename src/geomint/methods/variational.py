@@ -27,12 +27,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..arithmetic import Compensated, value
+from ..numerics.compensated import Compensated, value
 from ..checks import bounded, one_of, whole
 from ..errors import InputError
 from ..lagrange import LagrangianMechanics
-from ..linalg import newton
-from ..linalg.newton import newton_within
+from ..numerics.linalg import newton
+from ..numerics.linalg.newton import newton_within
 from .base import Carry, Method, State, Traits, register, setting
 
 QUADRATURES = ("midpoint", "trapezoid", "galerkin")

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..compilation import jit
-from ..intervals import Interval, evaluate
+from ..numerics.compilation import jit
+from ..numerics.intervals import Interval, evaluate
 from ..symmetries import Rotation, Translation
 from ..system import System
 from .base import PAIRS, Dimension, Model, NotNegative, Positive, Seed, count, model

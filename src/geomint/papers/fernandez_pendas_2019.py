@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import measure, models
-from ..compilation import jit
+from ..numerics.compilation import jit
 from ..lagrange import derive
 from ..measure import Point
 from ..methods import Rattle, Shake, Splitting, Verlet

@@ -18,7 +18,7 @@ import numba
 import numpy as np
 
 from .. import models
-from ..compilation import jit
+from ..numerics.compilation import jit
 from ..lagrange import derive
 from ..manifold import Manifold
 from ..methods import Rattle

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import measure, models
-from ..compilation import jit
+from ..numerics.compilation import jit
 from ..errors import RunStopped
 from ..measure import Point
 from ..methods import (

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import models
-from ..compilation import jit
+from ..numerics.compilation import jit
 from ..errors import RunStopped
 from ..lagrange import derive
 from ..methods import Method, Verlet, ZhangSkeel

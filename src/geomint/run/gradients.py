@@ -37,9 +37,9 @@ import numpy as np
 from jax.core import Tracer, eval_jaxpr
 from jaxtyping import Array
 
-from ..arithmetic import value
+from ..numerics.compensated import value
 from ..checks import choice
-from ..compilation import jit
+from ..numerics.compilation import jit
 from ..engines.block import Clock, march, observe
 from ..errors import GeomintError, InputError
 from ..lagrange import derive

@@ -12,17 +12,17 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
-from ..arithmetic import Compensated
+from ..numerics.compensated import Compensated
 from ..checks import as_array, plain_scalar, shown
-from ..compilation import jit
+from ..numerics.compilation import jit
 from ..errors import InputError
 from ..index_check import check_filled
 from ..lagrange import LagrangianSystem, derive
-from ..linalg.structure import DENSE_LIMIT
+from ..numerics.linalg.structure import DENSE_LIMIT
 from ..manifold import gram_product, loses_rank, not_kept_by, scales, seeds, vanishing
 from ..mechanics import Mechanics, real_array
 from ..methods import State
-from ..methods.planning import over_members, plan_for
+from ..numerics.linalg.discovery import over_members, plan_for
 from ..system import Stated, System, check_mass
 
 

@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..compilation import jit
+from ..numerics.compilation import jit
 from ..engines.xla import spread_over
 from ..errors import GeomintError, InstabilityWarning
 from ..lagrange import derive

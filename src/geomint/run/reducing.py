@@ -15,7 +15,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from ..arithmetic import value
+from ..numerics.compensated import value
 from ..engines import Layout
 from ..engines.block import Observed
 from ..engines.tiles import Pieces, Tiled, cut_out, placed

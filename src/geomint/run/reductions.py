@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..checks import as_array, plain_scalar, refused, shown, vector, whole
-from ..compilation import jit
+from ..numerics.compilation import jit
 from ..engines import Layout, sound
 from ..engines.xla import Spread, spread_over
 from ..errors import InputError, nearest

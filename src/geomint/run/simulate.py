@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..arithmetic import value
+from ..numerics.compensated import value
 from ..checks import as_path, flag
-from ..compilation import warn_of_outer_jit
+from ..numerics.compilation import warn_of_outer_jit
 from ..engines import Clock, Layout, begin, choose
 from ..engines.tiles import Engine, Tiled
 from ..errors import GeomintError, InputError, Interrupted, ProcessLost, RunStopped

@@ -20,7 +20,7 @@ import numpy as np
 from jax.extend.core import Literal
 from jaxtyping import Array, PyTree
 
-from .errors import InputError
+from ..errors import InputError
 from .interval_rules import RULES, UNROLLED, Interval, everything, is_point, known, outward, select
 from .jaxprs import inside, scan_sizes
 

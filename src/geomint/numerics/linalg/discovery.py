@@ -13,8 +13,8 @@ from jax.core import Tracer
 from jaxtyping import Array
 
 from ..compilation import jit
-from ..linalg import Plan, find
-from ..linalg.structure import TINY
+from . import Plan, find
+from .structure import TINY
 
 # product(system, x, v) = K(x) v on flat v, a function of the module (it is part of a key).
 Product = Callable[[Any, Array, Array], Array]

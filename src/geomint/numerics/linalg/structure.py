@@ -26,8 +26,8 @@ from jaxtyping import Array
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
-from ..errors import InputError, nearest
-from . import native
+from ...errors import InputError, nearest
+from . import machine_code as native
 from .cholesky import UNROLLED, block_tridiagonal_solve, factor_solve
 from .conjugate import conjugate_gradients
 from .elimination import Blocks, Factored, Reduction, Triangles, Tridiagonal

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..hints import rough_reciprocal
-from . import native
+from . import machine_code as native
 from .cholesky import UNROLLED, small_apply, small_product
 
 
