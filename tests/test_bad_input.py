@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import geomint as gm
-from geomint import checks
+from geomint.system.system import checks
 
 quartic = gm.System(lambda q: jnp.sum(q**4))
 

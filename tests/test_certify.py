@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import geomint as gm
 from geomint import measure
 from geomint.cli import app
-from geomint.lagrange import derive
+from geomint.system.system.lagrangian import derive
 from geomint.measure import Point
 from geomint.methods import Method
 

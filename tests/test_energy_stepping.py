@@ -15,7 +15,7 @@ import pytest
 import geomint as gm
 from geomint import measure
 from geomint.engines import xla
-from geomint.mechanics import Mechanics
+from geomint.system.system.mechanics import Mechanics
 from geomint.methods import State
 from geomint.run import archive
 

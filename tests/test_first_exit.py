@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import geomint as gm
-from geomint.mechanics import Mechanics
+from geomint.system.system.mechanics import Mechanics
 from geomint.methods import State
 
 DEPTHS = 10.0 ** -np.arange(2, 13)  # of a graze, in terraces

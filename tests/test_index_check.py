@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import geomint as gm
-from geomint.system import check_mass
+from geomint.system.system.system import check_mass
 
 Q = np.array([[1.0, 0.5], [2.0, 0.25], [3.0, 0.125]])
 PAIR = np.array([0, 5])
@@ -16,7 +16,7 @@ PAIR = np.array([0, 5])
 
 def check_indices(*arguments):
     """Imported here, so that the tests of whole runs can be tried on versions without it."""
-    from geomint.index_check import check_indices as check
+    from geomint.system.system.index_check import check_indices as check
 
     check(*arguments)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import geomint as gm
-from geomint.mechanics import Mechanics
+from geomint.system.system.mechanics import Mechanics
 from geomint.numerics.taylor import derivatives
 
 FUNCTIONS = {

@@ -13,11 +13,11 @@ if "JAX_ENABLE_X64" not in _os.environ:
 from .numerics import compilation as _compilation
 from . import methods, models
 from .certify import Certificate, certify
-from .constraints import Constraint, Distances, OnSphere, Orthogonal
+from .system.constraints import Constraint, Distances, OnSphere, Orthogonal
 from .errors import ArchiveError, GeomintError, InputError, InstabilityWarning, Interrupted, MeasurementError, ProcessLost, RunStopped
 from .fast_slow import adaptive_splitting, split_quadratic, watch_oscillations
-from .lagrange import LagrangianSystem
-from .mechanics import Mechanics
+from .system.lagrangian import LagrangianSystem
+from .system.mechanics import Mechanics
 from .methods import (
     IMEX,
     RESPA,
@@ -49,7 +49,7 @@ from .penalty import penalize, recover_multipliers
 from .projection import project
 from .run import Histogram, Mean, Quantiles, Trajectory, ensemble, load, resume, simulate
 from .stability import StabilityDiagram, stability_diagram
-from .symmetries import Generator, Rotation, Translation
-from .system import System
+from .system.symmetries import Generator, Rotation, Translation
+from .system.system import System
 
 __version__ = "0.1.0"

@@ -217,7 +217,7 @@ def run(
     if not shared(ctx, processes, output):
         return
     from . import methods, models, plots
-    from .lagrange import LagrangianSystem
+    from .system.lagrangian import LagrangianSystem
     from .projection import perturbed
     from .run import ensemble, simulate
 

@@ -20,14 +20,14 @@ from scipy.interpolate import make_interp_spline
 from .numerics.compilation import jit
 from .engines import Clock, Xla, march
 from .errors import MeasurementError, RunStopped
-from .lagrange import derive
+from .system.lagrangian import derive
 from .manifold.dependence import DEPENDENT
 from .methods import Composition, Method, Rattle, State, Verlet
 from .numerics.linalg.discovery import start_key
 from .run import Trajectory, simulate
 from .run.inputs import initial_state
 from .run.instability import Excess, excess, unwatched
-from .system import Stated, System, mass_is_matrix
+from .system.system import Stated, System, mass_is_matrix
 
 
 class Point(NamedTuple):

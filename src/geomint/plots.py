@@ -16,7 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpecBase
 
-from .checks import as_path
+from .system.checks import as_path
 from .errors import InputError
 
 POINTS = 5000  # drawn of a line; more do not show

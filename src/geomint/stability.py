@@ -30,13 +30,13 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
-from .checks import number, whole
+from .system.checks import number, whole
 from .numerics.compilation import jit
 from .errors import InputError
-from .lagrange import derive
+from .system.lagrangian import derive
 from .measure import step_jacobian
 from .methods import Method, State, as_method
-from .system import System
+from .system.system import System
 
 BATCH = 1024  # steps and frequencies at a time: one shape, so that a method is compiled once
 PARTS = 8  # into which an interval is cut in each round of a search

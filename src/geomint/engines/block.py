@@ -16,9 +16,9 @@ import numpy as np
 from jaxtyping import Array
 
 from ..numerics.compensated import value
-from ..lagrange import derive
+from ..system.lagrangian import derive
 from ..methods import Carry, Method, State
-from ..system import Stated
+from ..system.system import Stated
 
 Observed = dict[str, Any]
 Count = Array | int  # traced, or known at compile time

@@ -17,9 +17,9 @@ import jax
 import numpy as np
 
 from ..numerics.compensated import value
-from ..lagrange import derive
+from ..system.lagrangian import derive
 from ..methods import Carry, Method
-from ..system import Stated
+from ..system.system import Stated
 from .block import _pack, observe
 from .scalar_values import Code, NotCovered, Values, filled
 from .scalarize import Reader, arrays, operations

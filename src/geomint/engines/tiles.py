@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from ..methods import Carry, Method, State
-from ..system import Stated
+from ..system.system import Stated
 from .block import Clock, Observed
 from .straight import Straight
 from .xla import BUFFER_NUMBERS, BUFFER_ROWS, Spread, Xla

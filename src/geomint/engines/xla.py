@@ -17,7 +17,7 @@ from jaxtyping import Array, PyTree
 
 from ..numerics.compilation import jit
 from ..methods import Carry, Method, State
-from ..system import Stated
+from ..system.system import Stated
 from .block import Clock, Kept, Layout, Log, Observed, advance, begin
 
 # How a member differs from its neighbours: not at all ("one"), in its state, or in its state and its params.

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..constraints import UPPER, WEIGHTS, OnSphere, Orthogonal
+from ..system.constraints import UPPER, WEIGHTS, OnSphere, Orthogonal
 from ..numerics.linalg import Plan, newton
 from ..numerics.linalg.structure import dense
-from ..mechanics import Mechanics
-from ..system import mass_is_matrix
+from ..system.mechanics import Mechanics
+from ..system.system import mass_is_matrix
 from .place import Placed
 
 

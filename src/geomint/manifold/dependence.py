@@ -18,8 +18,8 @@ from ..numerics.compilation import jit
 from ..numerics.linalg import Plan
 from ..numerics.linalg.rank import span
 from ..numerics.linalg.structure import DENSE_LIMIT
-from ..mechanics import Mechanics
-from ..system import System, mass_is_matrix
+from ..system.mechanics import Mechanics
+from ..system.system import System, mass_is_matrix
 from .normal_space import gradients
 from .scales import seeds
 

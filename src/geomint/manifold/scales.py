@@ -15,7 +15,7 @@ from jaxtyping import Array
 
 from ..numerics.compilation import jit
 from ..numerics.linalg.structure import DENSE_LIMIT, Plan
-from ..mechanics import Mechanics
+from ..system.mechanics import Mechanics
 
 # |G_i|²/|g_i''| relative to Σ|G_ij||q_j| below which a constraint that is not met may be a square. Of a square it is about
 # δ/|q| at a distance δ from the manifold, and starts are accepted much nearer than 1e-5.

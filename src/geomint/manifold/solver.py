@@ -26,7 +26,7 @@ from ..numerics.linalg import Plan
 from ..numerics.linalg.machine_code import inner
 from ..numerics.linalg.rank import cutoff
 from ..numerics.linalg.structure import DENSE_LIMIT, matrix_free
-from ..mechanics import Mechanics
+from ..system.mechanics import Mechanics
 from .closed_forms import on_sphere, rotation
 from .newton import newton
 from .normal_space import normal_space, smallest_multipliers

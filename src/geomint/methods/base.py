@@ -16,11 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from ..checks import Check, as_python, shown
+from ..system.checks import Check, as_python, shown
 from ..errors import InputError
-from ..lagrange import LagrangianSystem
-from ..mechanics import Mechanics
-from ..system import Stated
+from ..system.lagrangian import LagrangianSystem
+from ..system.mechanics import Mechanics
+from ..system.system import Stated
 
 Carry = PyTree
 

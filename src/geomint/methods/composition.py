@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..checks import choice, shown
+from ..system.checks import choice, shown
 from ..errors import InputError, nearest
-from ..mechanics import Mechanics
+from ..system.mechanics import Mechanics
 from .base import Carry, Method, State, Traits, as_method, register
 from .constrained import Rattle
 from .order_conditions import composition_defect

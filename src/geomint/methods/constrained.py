@@ -30,7 +30,7 @@ from jax.core import Tracer
 from jaxtyping import Array
 
 from ..numerics.compensated import value
-from ..checks import bounded, choice, number, one_of
+from ..system.checks import bounded, choice, number, one_of
 from ..errors import InputError
 from ..numerics.linalg import KINDS, Plan
 from ..numerics.linalg.structure import DENSE_LIMIT, fallback, least_squares
@@ -47,7 +47,7 @@ from ..manifold import (
     loses_rank,
     vanishing,
 )
-from ..mechanics import Mechanics
+from ..system.mechanics import Mechanics
 from .base import Carry, Method, State, Traits, as_method, register, setting
 from .oscillatory import IMEX, Heavier
 from ..numerics.linalg.discovery import concrete, over_members, plan_for, start_key

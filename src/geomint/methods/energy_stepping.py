@@ -34,11 +34,11 @@ import numpy as np
 from jaxtyping import Array
 
 from ..numerics.compensated import Compensated, value
-from ..checks import bounded, function, number, one_of, positive
+from ..system.checks import bounded, function, number, one_of, positive
 from ..errors import InputError
 from ..numerics.intervals import Interval, curvature, derivatives, supported
-from ..mechanics import Mechanics, real_array
-from ..system import call_function
+from ..system.mechanics import Mechanics, real_array
+from ..system.system import call_function
 from .base import Method, State, Traits, register, setting
 from .first_exit import GRAZE, Found, Jet, Outlook, jet, one_proof, one_trial, outlook, predicted, proved, quickness
 

@@ -38,11 +38,11 @@ from jaxtyping import Array
 from scipy.sparse.linalg import aslinearoperator, eigsh
 
 from ..numerics.compensated import value
-from ..checks import bounded, number, one_of
+from ..system.checks import bounded, number, one_of
 from ..numerics.compilation import jit
 from ..numerics.linalg import KINDS, Plan, fallback, newton
-from ..mechanics import Mechanics
-from ..system import System
+from ..system.mechanics import Mechanics
+from ..system.system import System
 from .base import Carry, Method, State, Traits, register, setting
 from ..numerics.linalg.discovery import not_covered, plan_for
 

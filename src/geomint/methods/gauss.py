@@ -18,9 +18,9 @@ import numpy as np
 from jaxtyping import Array
 
 from ..numerics.compensated import value
-from ..checks import one_of
+from ..system.checks import one_of
 from ..numerics.linalg import fixed_point, newton
-from ..mechanics import Mechanics
+from ..system.mechanics import Mechanics
 from .base import Carry, Method, State, Traits, register, setting
 
 DENSE_LIMIT = 200  # unknowns up to which Newton's matrix is formed; beyond it the stages are found by fixed-point iteration

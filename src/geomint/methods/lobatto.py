@@ -21,12 +21,12 @@ import numpy as np
 from jaxtyping import Array
 
 from ..numerics.compensated import value
-from ..checks import one_of
+from ..system.checks import one_of
 from ..errors import InputError
 from ..numerics.linalg import newton
 from ..numerics.linalg.newton import dense_solve, least_squares_solve
 from ..manifold import Manifold
-from ..mechanics import Mechanics
+from ..system.mechanics import Mechanics
 from .base import Carry, State, Traits, register, setting
 from .constrained import OFF, Constrained
 

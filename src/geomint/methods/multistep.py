@@ -30,10 +30,10 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..numerics.compensated import Compensated, value
-from ..checks import flag, plain_scalar, refused, vector, whole
+from ..system.checks import flag, plain_scalar, refused, vector, whole
 from ..errors import InputError
 from ..manifold import Manifold
-from ..mechanics import Mechanics
+from ..system.mechanics import Mechanics
 from .base import Carry, State, Traits, register
 from .composition import Composition
 from .constrained import OFF, Constrained, Rattle

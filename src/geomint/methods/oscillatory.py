@@ -25,13 +25,13 @@ import numpy as np
 from jaxtyping import Array
 
 from ..numerics.compensated import value
-from ..checks import bounded, one_of, whole
+from ..system.checks import bounded, one_of, whole
 from ..numerics.compilation import jit
 from ..numerics.linalg import KINDS, Plan, fallback, newton
 from ..numerics.linalg.elimination import Factored
-from ..mechanics import Mechanics
+from ..system.mechanics import Mechanics
 from ..numerics.polynomials import degree
-from ..system import System
+from ..system.system import System
 from .base import Carry, Method, State, Traits, register, setting
 from ..numerics.linalg.discovery import concrete, not_covered, plan_for, start_key
 from .splitting import SMALL

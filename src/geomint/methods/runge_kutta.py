@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxtyping import Array
 
 from ..numerics.compensated import value
-from ..mechanics import Mechanics
+from ..system.mechanics import Mechanics
 from .base import Carry, Method, Traits, register
 
 

@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..checks import one_of, vector
-from ..mechanics import Mechanics
+from ..system.checks import one_of, vector
+from ..system.mechanics import Mechanics
 from .base import Carry, Method, State, Traits, register, setting
 from .order_conditions import splitting_defect
 

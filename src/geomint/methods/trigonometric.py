@@ -34,11 +34,11 @@ import numpy as np
 from jaxtyping import Array
 
 from ..numerics.compensated import value
-from ..checks import one_of
+from ..system.checks import one_of
 from ..errors import InputError
 from ..numerics.linalg import Plan
-from ..mechanics import Mechanics
-from ..system import System
+from ..system.mechanics import Mechanics
+from ..system.system import System
 from .base import State, Traits, register, setting
 from .oscillatory import _TRAITS, Oscillatory, bent, is_quadratic, remembered
 from ..numerics.linalg.discovery import concrete, over_members, start_key

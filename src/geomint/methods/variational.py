@@ -28,9 +28,9 @@ import numpy as np
 from jaxtyping import Array
 
 from ..numerics.compensated import Compensated, value
-from ..checks import bounded, one_of, whole
+from ..system.checks import bounded, one_of, whole
 from ..errors import InputError
-from ..lagrange import LagrangianMechanics
+from ..system.lagrangian import LagrangianMechanics
 from ..numerics.linalg import newton
 from ..numerics.linalg.newton import newton_within
 from .base import Carry, Method, State, Traits, register, setting

@@ -15,10 +15,10 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from ..checks import Check, bounded, number, one_of, positive, shown, whole
+from ..system.checks import Check, bounded, number, one_of, positive, shown, whole
 from ..errors import GeomintError, InputError
 from ..expressions import evaluate
-from ..system import Stated
+from ..system.system import Stated
 
 P = ParamSpec("P")
 # Settings of models, with the check that each passes; a plain int or float is any whole or finite number.

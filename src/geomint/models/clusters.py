@@ -13,8 +13,8 @@ from jaxtyping import Array
 
 from ..numerics.compilation import jit
 from ..numerics.intervals import Interval, evaluate
-from ..symmetries import Rotation, Translation
-from ..system import System
+from ..system.symmetries import Rotation, Translation
+from ..system.system import System
 from .base import PAIRS, Dimension, Model, NotNegative, Positive, Seed, count, model
 
 Atoms = Annotated[int, count(2, PAIRS)]

@@ -7,7 +7,7 @@ from typing import Annotated
 import jax.numpy as jnp
 import numpy as np
 
-from ..system import System
+from ..system.system import System
 from .base import Model, Seed, count, model
 
 

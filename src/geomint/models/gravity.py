@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import InputError
-from ..symmetries import Rotation, Translation
-from ..system import System
+from ..system.symmetries import Rotation, Translation
+from ..system.system import System
 from .base import PAIRS, Model, NotNegative, Seed, count, model
 
 

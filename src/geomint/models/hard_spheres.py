@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..errors import InputError
-from ..system import System
+from ..system.system import System
 from .base import PAIRS, Dimension, Model, NotNegative, Positive, Seed, count, model
 
 

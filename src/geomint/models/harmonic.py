@@ -9,8 +9,8 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from ..symmetries import Rotation, Translation
-from ..system import System
+from ..system.symmetries import Rotation, Translation
+from ..system.system import System
 from .base import Model, Positive, model
 
 

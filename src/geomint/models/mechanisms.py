@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from ..system import System
+from ..system.system import System
 from .base import Model, Positive, model
 from .pendula import hanging, links
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import InputError
-from ..system import System
+from ..system.system import System
 from .base import Model, Positive, count, model
 
 

@@ -7,10 +7,10 @@ from typing import Annotated
 import jax.numpy as jnp
 import numpy as np
 
-from ..constraints import Distances
-from ..lagrange import LagrangianSystem
-from ..symmetries import Rotation
-from ..system import System
+from ..system.constraints import Distances
+from ..system.lagrangian import LagrangianSystem
+from ..system.symmetries import Rotation
+from ..system.system import System
 from .base import Dimension, Model, count, model
 
 

@@ -8,11 +8,11 @@ from typing import Annotated
 import jax.numpy as jnp
 import numpy as np
 
-from ..checks import bounded, vector
-from ..constraints import Distances, Orthogonal
+from ..system.checks import bounded, vector
+from ..system.constraints import Distances, Orthogonal
 from ..errors import InputError
-from ..symmetries import Generator, Rotation, Symmetry, Translation
-from ..system import System
+from ..system.symmetries import Generator, Rotation, Symmetry, Translation
+from ..system.system import System
 from .base import PAIRS, Model, NotNegative, Seed, count, model
 
 Three = Annotated[Sequence[float], bounded(vector, size=3)]

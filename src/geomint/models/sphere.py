@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..checks import function
-from ..constraints import OnSphere
+from ..system.checks import function
+from ..system.constraints import OnSphere
 from ..errors import InputError, nearest
-from ..mechanics import real_array
-from ..symmetries import Rotation
-from ..system import System
+from ..system.mechanics import real_array
+from ..system.symmetries import Rotation
+from ..system.system import System
 from .base import PAIRS, Model, Seed, count, model
 
 # Potentials of a pair by the cosine c = ⟨x_i, x_j⟩ of their distance ϑ along the sphere.

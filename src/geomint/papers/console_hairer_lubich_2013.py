@@ -20,7 +20,7 @@ from ..errors import InputError, RunStopped
 from ..methods import SymmetricMultistep
 from ..methods.multistep_coefficients import Coefficients, construct, defects, interval_of_periodicity, order, smallest_gap
 from ..run import simulate
-from ..system import System
+from ..system.system import System
 from .base import Check, Outcome, experiment
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import numpy as np
 
 from .. import measure, models
 from ..numerics.compilation import jit
-from ..lagrange import derive
+from ..system.lagrangian import derive
 from ..measure import Point
 from ..methods import Rattle, Shake, Splitting, Verlet
 from ..methods.splitting import KickDrift

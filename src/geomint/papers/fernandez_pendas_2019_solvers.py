@@ -19,7 +19,7 @@ import numpy as np
 
 from .. import models
 from ..numerics.compilation import jit
-from ..lagrange import derive
+from ..system.lagrangian import derive
 from ..manifold import Manifold
 from ..methods import Rattle
 from ..run import simulate

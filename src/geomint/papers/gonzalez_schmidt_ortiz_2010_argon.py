@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import models
-from ..lagrange import derive
+from ..system.lagrangian import derive
 from ..measure import step_jacobian
 from ..methods import EnergyStepping, Verlet
 from ..run import Trajectory, simulate

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..lagrange import derive
+from ..system.lagrangian import derive
 from ..methods import Composition, Verlet
 from ..methods.energy_stepping import REFLECTED, STRETCH
 from ..run import simulate

@@ -26,7 +26,7 @@ import numpy as np
 
 from .. import models
 from ..errors import InputError, RunStopped
-from ..mechanics import Mechanics
+from ..system.mechanics import Mechanics
 from ..methods import Composition, EnergyStepping, Verlet
 from ..run import simulate
 from .base import Check, Outcome, experiment

@@ -23,10 +23,10 @@ import numpy as np
 
 from .. import models
 from ..errors import RunStopped
-from ..mechanics import Mechanics
+from ..system.mechanics import Mechanics
 from ..methods import IMEX, RESPA, Composition, Gautschi, ImplicitMidpoint, Impulse, Method, MollifiedImpulse, Trigonometric, Verlet
 from ..run import ensemble, simulate
-from ..system import System
+from ..system.system import System
 from .base import Check, Information, Outcome, experiment
 
 if TYPE_CHECKING:

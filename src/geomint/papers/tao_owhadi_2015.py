@@ -30,7 +30,7 @@ from ..methods import (
 )
 from ..penalty import penalize
 from ..run import simulate
-from ..system import System
+from ..system.system import System
 from .base import Check, Outcome, experiment
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import numpy as np
 from .. import models
 from ..numerics.compilation import jit
 from ..errors import RunStopped
-from ..lagrange import derive
+from ..system.lagrangian import derive
 from ..methods import Method, Verlet, ZhangSkeel
 from ..run import simulate
 from .base import Check, Information, Outcome, experiment

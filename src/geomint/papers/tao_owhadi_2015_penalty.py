@@ -19,7 +19,7 @@ import numpy as np
 from ..methods import Rattle, Verlet
 from ..penalty import penalize, recover_multipliers
 from ..run import simulate
-from ..system import System
+from ..system.system import System
 from .base import Check, Outcome, experiment
 from .tao_owhadi_2015 import PAPER
 

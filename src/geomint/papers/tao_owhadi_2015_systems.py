@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import measure, models
-from ..lagrange import derive
+from ..system.lagrangian import derive
 from ..measure import Point
 from ..methods import Method, Newmark, Rattle, SimplifiedZhangSkeel, Verlet, ZhangSkeel
 from ..models import Model

@@ -11,14 +11,14 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from ..checks import shown
+from ..system.checks import shown
 from ..engines import Clock, choose
 from ..engines.tiles import Tiled
 from ..errors import GeomintError, InputError
-from ..index_check import check_indices
-from ..lagrange import derive
+from ..system.index_check import check_indices
+from ..system.lagrangian import derive
 from ..methods import Method
-from ..system import Stated, System, checked_params
+from ..system.system import Stated, System, checked_params
 from . import archive
 from .grid import Grid, grid
 from .inputs import (

@@ -13,9 +13,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..lagrange import derive
-from ..mechanics import Mechanics
-from ..system import Stated
+from ..system.lagrangian import derive
+from ..system.mechanics import Mechanics
+from ..system.system import Stated
 
 # Parameters of primitives that describe the source rather than the computation.
 _IGNORED = {"name", "name_stack", "debug_info", "jvp_jaxpr_fun", "jvp_jaxpr_thunk", "fwd_jaxpr_thunk", "bwd", "callback", "out_trees", "donated_invars", "inline", "keep_unused", "ctx_mesh", "compiler_options_kvs", "symbolic_zeros"}

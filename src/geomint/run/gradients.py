@@ -38,13 +38,13 @@ from jax.core import Tracer, eval_jaxpr
 from jaxtyping import Array
 
 from ..numerics.compensated import value
-from ..checks import choice
+from ..system.checks import choice
 from ..numerics.compilation import jit
 from ..engines.block import Clock, march, observe
 from ..errors import GeomintError, InputError
-from ..lagrange import derive
+from ..system.lagrangian import derive
 from ..methods import Carry, Method
-from ..system import Stated
+from ..system.system import Stated
 from .grid import Grid
 from .linear_maps import LinearMap
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jax.core import Tracer
 
-from ..checks import number, whole
+from ..system.checks import number, whole
 from ..errors import InputError
 
 MOST_STEPS = 2**53  # above, t_end − t0 = n·dt can't be told from its neighbours

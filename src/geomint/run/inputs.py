@@ -13,17 +13,17 @@ from jax.core import Tracer
 from jaxtyping import Array
 
 from ..numerics.compensated import Compensated
-from ..checks import as_array, plain_scalar, shown
+from ..system.checks import as_array, plain_scalar, shown
 from ..numerics.compilation import jit
 from ..errors import InputError
-from ..index_check import check_filled
-from ..lagrange import LagrangianSystem, derive
+from ..system.index_check import check_filled
+from ..system.lagrangian import LagrangianSystem, derive
 from ..numerics.linalg.structure import DENSE_LIMIT
 from ..manifold import gram_product, loses_rank, not_kept_by, scales, seeds, vanishing
-from ..mechanics import Mechanics, real_array
+from ..system.mechanics import Mechanics, real_array
 from ..methods import State
 from ..numerics.linalg.discovery import over_members, plan_for
-from ..system import Stated, System, check_mass
+from ..system.system import Stated, System, check_mass
 
 
 def is_traced(*trees: Any) -> bool:

@@ -31,8 +31,8 @@ from jaxtyping import Array
 from ..numerics.compilation import jit
 from ..engines.xla import spread_over
 from ..errors import GeomintError, InstabilityWarning
-from ..lagrange import derive
-from ..system import Stated, System, mass_is_matrix
+from ..system.lagrangian import derive
+from ..system.system import Stated, System, mass_is_matrix
 from .reducing import Reducing
 from .trajectory import Trajectory
 

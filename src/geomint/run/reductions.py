@@ -19,13 +19,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..checks import as_array, plain_scalar, refused, shown, vector, whole
+from ..system.checks import as_array, plain_scalar, refused, shown, vector, whole
 from ..numerics.compilation import jit
 from ..engines import Layout, sound
 from ..engines.xla import Spread, spread_over
 from ..errors import InputError, nearest
-from ..mechanics import real_array
-from ..system import Stated, as_function
+from ..system.mechanics import real_array
+from ..system.system import Stated, as_function
 
 Parts = dict[str, Any]  # what a reduction leaves of a tile, by name; rows first
 GROUPS = ("momentum_maps", "watched")  # columns that have columns

@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import methods
-from ..checks import as_path, flag
+from ..system.checks import as_path, flag
 from ..engines import Clock, choose
 from ..engines.straight import Straight
 from ..engines.tiles import Tiled
 from ..errors import ArchiveError, GeomintError, InputError
-from ..system import Stated, checked_system
+from ..system.system import Stated, checked_system
 from . import archive
 from .fingerprint import fingerprint
 from .grid import Grid, grid

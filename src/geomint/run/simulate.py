@@ -10,16 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..numerics.compensated import value
-from ..checks import as_path, flag
+from ..system.checks import as_path, flag
 from ..numerics.compilation import warn_of_outer_jit
 from ..engines import Clock, Layout, begin, choose
 from ..engines.tiles import Engine, Tiled
 from ..errors import GeomintError, InputError, Interrupted, ProcessLost, RunStopped
-from ..index_check import check_indices
-from ..lagrange import LagrangianMechanics, derive
-from ..mechanics import Mechanics
+from ..system.index_check import check_indices
+from ..system.lagrangian import LagrangianMechanics, derive
+from ..system.mechanics import Mechanics
 from ..methods import Method, State, as_method
-from ..system import Stated, System, checked_system
+from ..system.system import Stated, System, checked_system
 from . import archive
 from .fingerprint import fingerprint
 from .gradients import check_way, moved

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArchiveError, InputError
-from ..system import Stated
+from ..system.system import Stated
 from .fingerprint import of_function
 from .reductions import Column, Histogram, Mean, Quantiles, Reduction, Reductions, checked
 

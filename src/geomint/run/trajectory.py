@@ -12,9 +12,9 @@ from jax.core import Tracer
 
 from ..engines import sound
 from ..errors import InputError
-from ..lagrange import derive
+from ..system.lagrangian import derive
 from ..methods import Carry, Method
-from ..system import Stated
+from ..system.system import Stated
 from .events import Events
 from .grid import Grid
 from .reducing import statuses

@@ -24,8 +24,8 @@ from jax.core import Tracer
 from jax.extend.core import Literal
 from jax.lax import GatherScatterMode
 
-from .errors import InputError
-from .numerics.jaxprs import inside, scan_sizes
+from ..errors import InputError
+from ..numerics.jaxprs import inside, scan_sizes
 from .system import Stated
 
 BUDGET = 40_000  # equations that are evaluated inside the loops of one function, about 120 ms

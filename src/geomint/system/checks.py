@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from .errors import InputError, nearest
+from ..errors import InputError, nearest
 
 Check = Callable[[Any, str, str], Any]
 

@@ -16,7 +16,7 @@ from jax.errors import ConcretizationTypeError, TracerArrayConversionError, Trac
 from jaxtyping import Array, PyTree
 
 from .checks import as_array, function, instance, shown
-from .errors import GeomintError, InputError, nearest
+from ..errors import GeomintError, InputError, nearest
 from .symmetries import Symmetry
 
 OVERRIDES = ("gradient", "fast_gradient")

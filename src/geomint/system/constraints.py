@@ -17,7 +17,7 @@ from jaxtyping import Array
 
 from .checks import as_array, plain_scalar, shown, whole
 from .checks import function as checked_function
-from .errors import InputError
+from ..errors import InputError
 
 
 class Constraint(eqx.Module):

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array
 
 from .checks import as_array, shown, vector, whole
-from .errors import InputError
+from ..errors import InputError
 
 
 class Symmetry(eqx.Module):

@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .numerics.compensated import Compensated, value
-from .errors import InputError
-from .numerics.hints import often
+from ..numerics.compensated import Compensated, value
+from ..errors import InputError
+from ..numerics.hints import often
 from .system import System, mass_is_matrix
 
 Position = Array | Compensated

@@ -13,12 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from .numerics.compensated import value
+from ..numerics.compensated import value
 from .checks import function
-from .errors import InputError
-from .numerics.linalg.newton import dense_solve, inverse
+from ..errors import InputError
+from ..numerics.linalg.newton import dense_solve, inverse
 from .mechanics import Derived, Mechanics, Position, real_array, scalar
-from .numerics.polynomials import degree
+from ..numerics.polynomials import degree
 from .symmetries import Symmetry
 from .system import Stated, System, as_function, checked_origin, checked_params, checked_symmetries, checked_watch
 

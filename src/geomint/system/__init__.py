@@ -1,0 +1,1 @@
+"""What the user states, and what follows from it by differentiation."""
