@@ -10,9 +10,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from geomint.engines.program import Loop, Numbers, Plan
-from geomint.engines.remembering import Remembering
-from geomint.engines.scalar_values import constant
+from geomint.engines.scalar.program import Loop, Numbers, Plan
+from geomint.engines.scalar.fma_fusion import Remembering
+from geomint.engines.scalar.values import constant
 
 OPERATIONS: dict[str, Any] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "neg": operator.neg, "div": lambda x, y: x / y if isinstance(x, float) else int(x / y),

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import geomint as gm
-from geomint.engines import native
-from geomint.engines.scalar_values import NotCovered
+from geomint.engines.llvm import engine as native
+from geomint.engines.scalar.values import NotCovered
 from geomint.run import archive, loop, sinks
 
 LONG_RUN = """

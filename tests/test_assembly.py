@@ -8,7 +8,7 @@ import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from geomint.engines import assembly
+from geomint.engines.pallas import assembly
 
 pytestmark = pytest.mark.skipif(jax.default_backend() != "gpu", reason="an NVIDIA GPU")
 

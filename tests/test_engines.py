@@ -20,8 +20,10 @@ from jax._src.lib.mlir import ir
 from jax._src.pallas.triton.lowering import _new_ir_context as new_context  # there is no public way to check a kernel without a GPU
 
 import geomint as gm
-from geomint.engines import Clock, Xla, kernel, machine, native
-from geomint.engines.program import KEPT, Plan
+from geomint.engines import Clock, Xla
+from geomint.engines.pallas import engine as kernel
+from geomint.engines.llvm import code as machine, engine as native
+from geomint.engines.scalar.program import KEPT, Plan
 from geomint.methods.base import Method, Traits
 from geomint.run import loop
 from geomint.run.inputs import initial_state

@@ -300,7 +300,7 @@ def test_mistakes_in_a_reduction_are_named():
 
 def test_a_kernel_is_reduced_as_well(monkeypatch):
     """Without a graphics card: the kernel as JAX interprets it, and the sort that a card would do."""
-    monkeypatch.setattr("geomint.engines.kernel.INTERPRET", True)
+    monkeypatch.setattr("geomint.engines.pallas.engine.INTERPRET", True)
     kernel, xla = (gm.ensemble(ESCAPE, STARTS[:9], engine=engine, reduce=BY_NAME, **ESCAPING | {"t_end": 0.2}) for engine in ("kernel", "xla"))
     assert kernel.engine == "kernel"
     for name, held in kernel.reduced.items():

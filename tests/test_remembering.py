@@ -6,8 +6,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from geomint.engines.remembering import Remembering
-from geomint.engines.scalar_values import constant
+from geomint.engines.scalar.fma_fusion import Remembering
+from geomint.engines.scalar.values import constant
 
 
 class Rational:

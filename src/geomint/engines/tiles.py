@@ -24,7 +24,7 @@ from jaxtyping import PyTree
 from ..methods import Carry, Method, State
 from ..system.system import Stated
 from .block import Clock, Observed
-from .straight import Straight
+from .scalar.straight import Straight
 from .xla import BUFFER_NUMBERS, BUFFER_ROWS, Spread, Xla
 
 # On a processor a tile of 100 to 1000 members is as fast as any (measured: kepler, fpu, argon_cluster, double_pendulum); four tiles or

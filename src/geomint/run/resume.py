@@ -16,7 +16,7 @@ import numpy as np
 from .. import methods
 from ..system.checks import as_path, flag
 from ..engines import Clock, choose
-from ..engines.straight import Straight
+from ..engines.scalar.straight import Straight
 from ..engines.tiles import Tiled
 from ..errors import ArchiveError, GeomintError, InputError
 from ..system.system import Stated, checked_system

@@ -22,10 +22,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal
 
-from ..numerics.jaxprs import inside, scan_sizes
+from ...numerics.jaxprs import inside, scan_sizes
 from .number_types import MOVES, WRAPPING, check_types
 from .random_numbers import WORD, RandomNumbers
-from .scalar_values import ELEMENTWISE, Code, NotCovered, Values, add, constant, filled, known, multiply, power, select
+from .values import ELEMENTWISE, Code, NotCovered, Values, add, constant, filled, known, multiply, power, select
 from .small_matrices import SmallMatrices
 
 UNROLLED = 64  # longest scan that is written out

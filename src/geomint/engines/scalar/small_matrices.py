@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .scalar_values import Code, NotCovered, Values, add, constant, divide, filled, multiply, select, subtract
+from .values import Code, NotCovered, Values, add, constant, divide, filled, multiply, select, subtract
 
 
 class SmallMatrices:

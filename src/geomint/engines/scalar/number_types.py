@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .scalar_values import NotCovered, Values, constant
+from .values import NotCovered, Values, constant
 
 MOVES = ("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "slice", "rev", "concatenate", "gather", "pad", "stack", "tile", "copy_p")
 # Results of 32 bits that may be carried beyond them.

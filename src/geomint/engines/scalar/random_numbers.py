@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .scalar_values import Code, NotCovered, Values, add, divide, filled, multiply, negate, subtract
+from .values import Code, NotCovered, Values, add, divide, filled, multiply, negate, subtract
 
 WORD = 2**32 - 1
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))

@@ -20,14 +20,14 @@ import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from ..numerics.compilation import jit
-from ..methods import Carry
+from ...numerics.compilation import jit
+from ...methods import Carry
 from . import assembly
-from .block import Kept
-from .program import KEPT, Loop, Numbers, Packed, Plan
-from .remembering import Remembering
-from .scalar_values import NotCovered, constant
-from .straight import Straight
+from ..block import Kept
+from ..scalar.program import KEPT, Loop, Numbers, Packed, Plan
+from ..scalar.fma_fusion import Remembering
+from ..scalar.values import NotCovered, constant
+from ..scalar.straight import Straight
 
 LONGEST = 10_000  # operations, above which compiling takes minutes
 SMALL = 24  # numbers carried, up to which it is tried to have more programs on a processor:

@@ -6,10 +6,10 @@ import abc
 import dataclasses
 from typing import Any, ClassVar
 
-from ..methods import Carry, State
-from .block import Kept, Observed
-from .scalar_values import NotCovered
-from .xla import Xla
+from ...methods import Carry, State
+from ..block import Kept, Observed
+from .values import NotCovered
+from ..xla import Xla
 
 
 @dataclasses.dataclass

@@ -16,13 +16,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..numerics.compensated import value
-from ..system.lagrangian import derive
-from ..methods import Carry, Method
-from ..system.system import Stated
-from .block import _pack, observe
-from .scalar_values import Code, NotCovered, Values, filled
-from .scalarize import Reader, arrays, operations
+from ...numerics.compensated import value
+from ...system.lagrangian import derive
+from ...methods import Carry, Method
+from ...system.system import Stated
+from ..block import _pack, observe
+from .values import Code, NotCovered, Values, filled
+from .translate import Reader, arrays, operations
 
 KEPT = 64  # programs; beyond, the one that has not been used for longest is forgotten
 FOLDED = 4  # so many times fewer operations may be left when what is known beforehand has been folded away

@@ -19,8 +19,8 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from .remembering import Remembering
-from .scalar_values import NotCovered, constant
+from ..scalar.fma_fusion import Remembering
+from ..scalar.values import NotCovered, constant
 
 LONGEST = 15_000  # instructions, above which compiling takes longer than ten seconds
 REAL, WHOLE, TRUTH = ir.DoubleType(), ir.IntType(64), ir.IntType(1)

@@ -18,12 +18,12 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from ..methods import Carry
-from .block import Kept, Log
-from .program import KEPT, Loop, Numbers, Packed, Plan
-from .scalar_values import NotCovered, Values
-from .scalarize import operations, primitives
-from .straight import Straight
+from ...methods import Carry
+from ..block import Kept, Log
+from ..scalar.program import KEPT, Loop, Numbers, Packed, Plan
+from ..scalar.values import NotCovered, Values
+from ..scalar.translate import operations, primitives
+from ..scalar.straight import Straight
 
 
 @dataclasses.dataclass
@@ -45,7 +45,7 @@ class _Writer:
     def __init__(self, plan: Plan, width: int, lanes: int):
         from llvmlite import ir
 
-        from .machine import REAL, WHOLE, Machine
+        from .code import REAL, WHOLE, Machine
 
         self.plan, self.width, self.lanes = plan, width, lanes
         reals, wholes = REAL.as_pointer(), WHOLE.as_pointer()
@@ -136,7 +136,7 @@ def _program(plan: Plan, width: int, lanes: int) -> Program | str:
 
 
 def _compile(plan: Plan, width: int, lanes: int) -> Program:
-    from .machine import compile_module
+    from .code import compile_module
 
     writer = _Writer(plan, width, lanes)
     writer.write()
@@ -173,7 +173,7 @@ class Native(Straight):
     where_it_pays: ClassVar[bool] = False
 
     def made(self, carry: Carry) -> Program:
-        from .machine import widest
+        from .code import widest
 
         if jax.dtypes.canonicalize_dtype(float) != np.float64:
             raise NotCovered("numbers of type float32")

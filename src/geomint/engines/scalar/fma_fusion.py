@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .scalar_values import NotCovered, constant, itself
+from .values import NotCovered, constant, itself
 
 WIDEST = 2.0**32  # beyond, a power of two is a number like any other: the range of reals is not to be left
 

@@ -1,0 +1,1 @@
+"""One GPU kernel for an ensemble."""
