@@ -20,8 +20,8 @@ import h5py
 import numpy as np
 
 import geomint as gm
-from geomint.run import archive, archive_checks
-from geomint.run.hdf5_tables import Dataset, read_tables
+from geomint.io import archive, archive_checks
+from geomint.io.hdf5_tables import Dataset, read_tables
 
 MEMBERS = 3
 

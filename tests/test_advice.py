@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import geomint as gm
-from geomint.run.grid import grid
+from geomint.engines.grid import grid
 
 circle = gm.System(lambda q: jnp.sum(q[:, 1]), constraint=gm.Distances([(None, 0)]))
 hanging = {"dt": 0.01, "t_end": 1.0, "save_every": 100, "engine": "xla"}

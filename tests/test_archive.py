@@ -18,7 +18,8 @@ import pytest
 import geomint as gm
 from geomint.engines.llvm import engine as native
 from geomint.engines.scalar.values import NotCovered
-from geomint.run import archive, loop, sinks
+from geomint.io import archive, sinks
+from geomint.run import loop
 
 LONG_RUN = """
 import sys, resource, psutil, geomint as gm

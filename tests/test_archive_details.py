@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import geomint as gm
-from geomint.run import archive, sinks
-from geomint.run.archive_checks import parsed
-from geomint.run.fingerprint import fingerprint
-from geomint.run.grid import Grid, grid
-from geomint.run.hdf5_tables import Damaged, Reader, read_tables
+from geomint.io import archive, sinks
+from geomint.io.archive_checks import parsed
+from geomint.io.fingerprint import fingerprint
+from geomint.engines.grid import Grid, grid
+from geomint.io.hdf5_tables import Damaged, Reader, read_tables
 from geomint.run.loop import _chunk
 from geomint.run.reductions import Histogram, Mean, Quantiles
 from geomint.run.trajectory import Checkpoint, Trajectory

@@ -18,7 +18,7 @@ import geomint as gm
 from geomint import papers
 from geomint.cli import app
 from geomint.papers import Check, Information, Outcome, base
-from geomint.run import archive
+from geomint.io import archive
 
 
 @pytest.fixture

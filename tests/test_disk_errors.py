@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 
 import geomint as gm
 from geomint.cli import app
-from geomint.run import archive, loop
+from geomint.io import archive
+from geomint.run import loop
 
 
 def kepler(**more):

@@ -17,7 +17,7 @@ from geomint import measure
 from geomint.engines import xla
 from geomint.system.system.mechanics import Mechanics
 from geomint.methods import State
-from geomint.run import archive
+from geomint.io import archive
 
 E0 = 10.519254 * 24932.594
 ARGON = gm.models.argon_cluster()

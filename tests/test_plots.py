@@ -11,7 +11,7 @@ from matplotlib._pylab_helpers import Gcf
 
 import geomint as gm
 from geomint import plots
-from geomint.run.labelled import clean
+from geomint.io.labelled import clean
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ import geomint as gm
 from geomint.cli import app
 from geomint.engines.tiles import tile_size
 from geomint.methods.base import Carry, Method, State, Traits
-from geomint.run import archive
+from geomint.io import archive
 from geomint.run.processes import Alone
 from geomint.run.reductions import _picked, _sorted_and_picked
 

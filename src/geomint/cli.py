@@ -287,7 +287,7 @@ def resume(
     """Continue an archived run of a model from its last checkpoint, bit for bit as if it had never stopped."""
     if not shared(ctx, processes, file):
         return
-    from .run import archive
+    from .io import archive
     from .run import resume as continued
 
     began = time.perf_counter()
@@ -298,8 +298,8 @@ def resume(
 @app.command()
 def info(file: Annotated[Path, typer.Argument(help="An archive.")]) -> None:
     """What an archive holds, and how far its run got."""
-    from .run import archive
-    from .run.grid import Grid
+    from .io import archive
+    from .engines.grid import Grid
 
     held = archive.read(file)
     meta, grid = held.meta, Grid(*held.meta["grid"])

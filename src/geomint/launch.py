@@ -52,7 +52,7 @@ def shared(ctx: typer.Context, processes: int, file: Path | None) -> bool:
         raise InputError("--processes needs -o FILE, which the processes write together.")
     code, culprit, died = together(processes, _again(ctx))
     if died:
-        from .run import archive
+        from .io import archive
 
         left = f"{file} is whole up to step {archive.read(file).step}: `geomint resume {file}` goes on, on any number of processes." if file.exists() else ""
         raise ProcessLost(died, left, process=culprit)

@@ -17,7 +17,7 @@ from .manifold import Manifold, scales, seeds, vanishing
 from .manifold.scales import residuals
 from .system.mechanics import Mechanics
 from .methods.constrained import find_manifold
-from .run.sinks import available_memory
+from .io.sinks import available_memory
 from .system.system import System, check_mass, checked_system
 
 AT_ROUNDING = 4.0  # units of rounding of g at which Newton's method ends

@@ -19,8 +19,8 @@ from ..system.index_check import check_indices
 from ..system.lagrangian import derive
 from ..methods import Method
 from ..system.system import Stated, System, checked_params
-from . import archive
-from .grid import Grid, grid
+from ..io import archive
+from ..engines.grid import Grid, grid
 from .inputs import (
     as_array,
     check_energy,
@@ -37,7 +37,7 @@ from .reducing import Reducing
 from .reductions import Reduction, checked
 from .shared import opened
 from .simulate import _checked, archive_meta, checked_settings, drive, prepared, sampled
-from .sinks import Disk, Memory
+from ..io.sinks import Disk, Memory
 from .trajectory import Trajectory
 
 

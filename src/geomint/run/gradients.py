@@ -45,7 +45,7 @@ from ..errors import GeomintError, InputError
 from ..system.lagrangian import derive
 from ..methods import Carry, Method
 from ..system.system import Stated
-from .grid import Grid
+from ..engines.grid import Grid
 from .linear_maps import LinearMap
 
 WAYS = ("auto", "backwards", "stored")

@@ -17,7 +17,7 @@ from tqdm.auto import tqdm
 from ..engines import Xla, sound
 from ..engines.tiles import Engine
 from ..methods import Carry
-from .grid import Grid
+from ..engines.grid import Grid
 from .processes import Alone
 from .reducing import Reducing, bare, statuses
 

@@ -20,9 +20,9 @@ from ..engines.scalar.straight import Straight
 from ..engines.tiles import Tiled
 from ..errors import ArchiveError, GeomintError, InputError
 from ..system.system import Stated, checked_system
-from . import archive
-from .fingerprint import fingerprint
-from .grid import Grid, grid
+from ..io import archive
+from ..io.fingerprint import fingerprint
+from ..engines.grid import Grid, grid
 from .inputs import initial_state
 from .loop import ALONE
 from .processes import Alone, chosen, first
@@ -30,7 +30,7 @@ from .reducing import Marked, Reducing, bare
 from .reductions import Reduction
 from .shared import opened
 from .simulate import archive_meta, drive, prepared
-from .sinks import Disk
+from ..io.sinks import Disk
 from .summary import again
 from .trajectory import Checkpoint, Trajectory
 

@@ -18,8 +18,8 @@ import jax
 import numpy as np
 
 from ..methods import Carry
-from . import archive
-from .archive import _CRC, _HEAD, Writer, _flat, _read_tables, _write
+from ..io import archive
+from ..io.archive import _CRC, _HEAD, Writer, _flat, _read_tables, _write
 from .processes import Alone, first
 
 _ZEROS = bytes(2**20)

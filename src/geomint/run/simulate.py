@@ -20,10 +20,10 @@ from ..system.lagrangian import LagrangianMechanics, derive
 from ..system.mechanics import Mechanics
 from ..methods import Method, State, as_method
 from ..system.system import Stated, System, checked_system
-from . import archive
-from .fingerprint import fingerprint
+from ..io import archive
+from ..io.fingerprint import fingerprint
 from .gradients import check_way, moved
-from .grid import Grid, grid
+from ..engines.grid import Grid, grid
 from .inputs import (
     check_energy,
     check_on_manifold,
@@ -39,7 +39,7 @@ from .instability import Extremes, warn_of_instability
 from .loop import AGREED, ALONE, Failure, Sink, run_to_end
 from .processes import Alone
 from .reducing import Reducing, bare
-from .sinks import Disk, Memory, check_memory
+from ..io.sinks import Disk, Memory, check_memory
 from .summary import taken_from
 from .trajectory import Checkpoint, Trajectory
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import ArchiveError, InputError
 from ..system.system import Stated
-from .fingerprint import of_function
+from ..io.fingerprint import of_function
 from .reductions import Column, Histogram, Mean, Quantiles, Reduction, Reductions, checked
 
 KINDS: dict[str, type[Reduction]] = {kind.__name__: kind for kind in (Mean, Quantiles, Histogram)}

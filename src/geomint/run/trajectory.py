@@ -16,7 +16,7 @@ from ..system.lagrangian import derive
 from ..methods import Carry, Method
 from ..system.system import Stated
 from .events import Events
-from .grid import Grid
+from ..engines.grid import Grid
 from .reducing import statuses
 from .summary import Reduced, Summary
 
@@ -226,6 +226,6 @@ class Trajectory:
 
     def to_xarray(self) -> Any:
         """An xarray.Dataset over time (and member), with every saved quantity."""
-        from .labelled import to_xarray
+        from ..io.labelled import to_xarray
 
         return to_xarray(self)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import GeomintError
-from .trajectory import Trajectory
+from ..run.trajectory import Trajectory
 
 
 def to_xarray(run: Trajectory) -> Any:

@@ -17,7 +17,7 @@ from ..engines import Layout
 from ..errors import InputError
 from ..methods import Carry
 from .archive import Writer, truncate_events
-from .grid import Grid
+from ..engines.grid import Grid
 
 
 def available_memory() -> float:

@@ -49,10 +49,10 @@ from .. import methods
 from ..errors import ArchiveError
 from ..methods import Carry
 from .archive_checks import FORMAT, LONGEST_METHOD, check_datasets, check_entries, checksum, parsed
-from .grid import Grid
+from ..engines.grid import Grid
 from .hdf5_tables import LONGEST_TEXT, Damaged, Dataset, Foreign, read_tables
-from .summary import taken_from
-from .trajectory import Checkpoint, Trajectory
+from ..run.summary import taken_from
+from ..run.trajectory import Checkpoint, Trajectory
 
 _HEAD = struct.Struct("<QQQ")  # sequence, step, rows
 _CRC = struct.Struct("<I")
