@@ -7,8 +7,8 @@ import warnings
 import numpy as np
 
 import geomint as gm
-from geomint import measure
-from geomint.measure import Point
+from geomint.analysis import measure
+from geomint.analysis.measure import Point
 
 from .timing import best_times, table
 

@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 import geomint as gm
-from geomint import measure
+from geomint.analysis import measure
 from geomint.cli import app
 from geomint.system.system.lagrangian import derive
-from geomint.measure import Point
+from geomint.analysis.measure import Point
 from geomint.methods import Method
 
 KEPLER = gm.models.kepler()

@@ -191,7 +191,7 @@ def test_certify_prints_the_certificate(shell, monkeypatch):
         return SimpleNamespace(to_dict=lambda: content, ok=True)
 
     # The module by its full name: the public function gm.certify hides it as an attribute of the package.
-    monkeypatch.setattr(importlib.import_module("geomint.certify"), "certify", measured)
+    monkeypatch.setattr(importlib.import_module("geomint.analysis.certify"), "certify", measured)
     result = shell("certify", "kepler", "verlet", "--json")
     assert json.loads(result.stdout) == {"method": "Verlet()", "dt": 0.02, "order": 2.0, "drift": None, "q0": [0.4, 0.0]}
     assert json.loads(shell("certify", "kepler", "verlet", "--dt", 0.1, "--json").stdout)["dt"] == 0.1

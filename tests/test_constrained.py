@@ -11,7 +11,7 @@ import pytest
 
 import geomint as gm
 from geomint.numerics.linalg import machine_code as native
-from geomint.measure import Point, independent_reference
+from geomint.analysis.measure import Point, independent_reference
 
 
 def gravity(q):

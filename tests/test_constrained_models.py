@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from scipy.spatial.transform import Rotation as Turn
 
 import geomint as gm
-from geomint.measure import Point, independent_reference
+from geomint.analysis.measure import Point, independent_reference
 from geomint.models import rigid
 from geomint.models.sphere import from_spherical
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import geomint as gm
-from geomint import measure
+from geomint.analysis import measure
 from geomint.engines import xla
 from geomint.system.system.mechanics import Mechanics
 from geomint.methods import State

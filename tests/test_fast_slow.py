@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import geomint as gm
-from geomint.fast_slow import expected_energy_error
+from geomint.analysis.fast_slow import expected_energy_error
 
 FPU = gm.models.fpu()
 WHOLE = gm.System(lambda q: FPU.system.potential(q) + FPU.system.fast(q))

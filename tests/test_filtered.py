@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import geomint as gm
-from geomint import measure
-from geomint.measure import Point
+from geomint.analysis import measure
+from geomint.analysis.measure import Point
 
 PENDULUM = gm.models.double_pendulum()
 STIFF = gm.penalize(PENDULUM.system, 20.0)

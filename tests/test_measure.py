@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import geomint as gm
-from geomint import measure
-from geomint.measure import Point
+from geomint.analysis import measure
+from geomint.analysis.measure import Point
 
 STEPS = 1 / np.arange(4, 65)
 

@@ -9,8 +9,8 @@ import pytest
 from scipy.linalg import expm
 
 import geomint as gm
-from geomint import measure
-from geomint.measure import Point
+from geomint.analysis import measure
+from geomint.analysis.measure import Point
 from geomint.papers.stern_grinspun_2009 import apart, dense_oscillator, heavier
 
 CHAIN = gm.models.elastic_chain(100)

@@ -30,7 +30,7 @@ from typer.testing import CliRunner
 import geomint as gm
 from geomint.cli import app
 from geomint.engines.tiles import shares, tile_size
-from geomint.projection import perturbed
+from geomint.manifold.projection import perturbed
 from geomint.io import archive
 from geomint.run.processes import Alone, _join
 from geomint.run.shared import _checksum

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import geomint as gm
-from geomint.measure import step_jacobian
+from geomint.analysis.measure import step_jacobian
 
 ROOT = Path(__file__).parents[1]
 spec = importlib.util.spec_from_file_location("docs_figures", ROOT / "docs/figures.py")

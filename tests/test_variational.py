@@ -11,8 +11,8 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import geomint as gm
-from geomint import measure
-from geomint.measure import Point
+from geomint.analysis import measure
+from geomint.analysis.measure import Point
 from geomint.models.pendula import from_angles
 
 ANGLES = gm.models.double_pendulum_angles()

@@ -12,10 +12,10 @@ if "JAX_ENABLE_X64" not in _os.environ:
 
 from .numerics import compilation as _compilation
 from . import methods, models
-from .certify import Certificate, certify
+from .analysis.certify import Certificate, certify
 from .system.constraints import Constraint, Distances, OnSphere, Orthogonal
 from .errors import ArchiveError, GeomintError, InputError, InstabilityWarning, Interrupted, MeasurementError, ProcessLost, RunStopped
-from .fast_slow import adaptive_splitting, split_quadratic, watch_oscillations
+from .analysis.fast_slow import adaptive_splitting, split_quadratic, watch_oscillations
 from .system.lagrangian import LagrangianSystem
 from .system.mechanics import Mechanics
 from .methods import (
@@ -45,10 +45,10 @@ from .methods import (
     Verlet,
     ZhangSkeel,
 )  # fmt: skip
-from .penalty import penalize, recover_multipliers
-from .projection import project
+from .analysis.penalty import penalize, recover_multipliers
+from .manifold.projection import project
 from .run import Histogram, Mean, Quantiles, Trajectory, ensemble, load, resume, simulate
-from .stability import StabilityDiagram, stability_diagram
+from .analysis.stability import StabilityDiagram, stability_diagram
 from .system.symmetries import Generator, Rotation, Translation
 from .system.system import System
 

@@ -218,7 +218,7 @@ def run(
         return
     from . import methods, models, plots
     from .system.lagrangian import LagrangianSystem
-    from .projection import perturbed
+    from .manifold.projection import perturbed
     from .run import ensemble, simulate
 
     stated = models.named(model)
@@ -346,7 +346,7 @@ def certify(
     """Measure the structure of a method on a model: order, symplecticity, symmetry, momentum maps, energy, constraints. Exit 1 where a
     claim of the method is contradicted."""
     from . import methods, models
-    from .certify import certify as measured
+    from .analysis.certify import certify as measured
 
     stated, moved_by = models.named(model), methods.named(method)
     with _busy(f"measuring {moved_by.name} on {stated.name}"):

@@ -6,7 +6,7 @@ import pytest
 from zoo import chosen, fitting
 
 import geomint as gm
-from geomint import measure
+from geomint.analysis import measure
 
 # Every pair is tested; those beyond the choice in the slow tests.
 SLOW = pytest.mark.slow

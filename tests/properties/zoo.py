@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import geomint as gm
-from geomint.measure import Point
+from geomint.analysis.measure import Point
 from geomint.models.gravity import newtonian
 
 

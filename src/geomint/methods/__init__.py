@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..expressions import evaluate
+from .expressions import evaluate
 from . import trigonometric
 from .base import Carry, Method, State, Traits, all, as_method, classes, register
 from .composition import SCHEMES, Composition

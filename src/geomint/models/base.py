@@ -17,7 +17,7 @@ from jax.core import Tracer
 
 from ..system.checks import Check, bounded, number, one_of, positive, shown, whole
 from ..errors import GeomintError, InputError
-from ..expressions import evaluate
+from ..methods.expressions import evaluate
 from ..system.system import Stated
 
 P = ParamSpec("P")

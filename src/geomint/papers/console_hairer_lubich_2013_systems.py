@@ -12,7 +12,7 @@ from .. import models
 from ..errors import RunStopped
 from ..methods import Method, SymmetricMultistep
 from ..models import Model
-from ..projection import project
+from ..manifold.projection import project
 from ..run import Trajectory, ensemble, simulate
 from .base import Check, Information, Outcome, experiment
 from .console_hairer_lubich_2013 import EIGHT, FOUR, PAPER, A, B

@@ -17,10 +17,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import measure, models
+from ..analysis import measure
+from .. import models
 from ..numerics.compilation import jit
 from ..system.lagrangian import derive
-from ..measure import Point
+from ..analysis.measure import Point
 from ..methods import Rattle, Shake, Splitting, Verlet
 from ..methods.splitting import KickDrift
 from ..models import Model

@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import models
 from ..system.lagrangian import derive
-from ..measure import step_jacobian
+from ..analysis.measure import step_jacobian
 from ..methods import EnergyStepping, Verlet
 from ..run import Trajectory, simulate
 from .base import Check, Information, Outcome, experiment

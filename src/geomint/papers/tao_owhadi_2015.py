@@ -15,10 +15,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import measure, models
+from ..analysis import measure
+from .. import models
 from ..numerics.compilation import jit
 from ..errors import RunStopped
-from ..measure import Point
+from ..analysis.measure import Point
 from ..methods import (
     Composition,
     ImplicitMidpoint,
@@ -28,7 +29,7 @@ from ..methods import (
     SimplifiedZhangSkeel,
     ZhangSkeel,
 )
-from ..penalty import penalize
+from ..analysis.penalty import penalize
 from ..run import simulate
 from ..system.system import System
 from .base import Check, Outcome, experiment

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..methods import Rattle, Verlet
-from ..penalty import penalize, recover_multipliers
+from ..analysis.penalty import penalize, recover_multipliers
 from ..run import simulate
 from ..system.system import System
 from .base import Check, Outcome, experiment

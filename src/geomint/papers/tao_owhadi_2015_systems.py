@@ -15,13 +15,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import measure, models
+from ..analysis import measure
+from .. import models
 from ..system.lagrangian import derive
-from ..measure import Point
+from ..analysis.measure import Point
 from ..methods import Method, Newmark, Rattle, SimplifiedZhangSkeel, Verlet, ZhangSkeel
 from ..models import Model
-from ..penalty import penalize, recover_multipliers
-from ..projection import project
+from ..analysis.penalty import penalize, recover_multipliers
+from ..manifold.projection import project
 from ..run import Trajectory, simulate
 from .base import Check, Outcome, experiment
 from .tao_owhadi_2015 import BETA, OMEGA, PAPER, pendulum

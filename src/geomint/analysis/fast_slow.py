@@ -16,14 +16,14 @@ from jaxtyping import Array
 from scipy.linalg import eigh
 from scipy.optimize import minimize, minimize_scalar
 
-from .system.checks import as_array, choice, number, positive
-from .numerics.compilation import jit
-from .errors import InputError
-from .system.mechanics import Mechanics
-from .methods.filtered import highest_frequency
-from .methods.oscillatory import is_quadratic
-from .methods.splitting import KickDrift, MultiStage, three_stage
-from .system.system import System, check_mass, checked_system
+from ..system.checks import as_array, choice, number, positive
+from ..numerics.compilation import jit
+from ..errors import InputError
+from ..system.mechanics import Mechanics
+from ..methods.filtered import highest_frequency
+from ..methods.oscillatory import is_quadratic
+from ..methods.splitting import KickDrift, MultiStage, three_stage
+from ..system.system import System, check_mass, checked_system
 
 DENSE = 1000  # coordinates up to which a Hessian is diagonalised
 

@@ -30,13 +30,13 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
-from .system.checks import number, whole
-from .numerics.compilation import jit
-from .errors import InputError
-from .system.lagrangian import derive
+from ..system.checks import number, whole
+from ..numerics.compilation import jit
+from ..errors import InputError
+from ..system.lagrangian import derive
 from .measure import step_jacobian
-from .methods import Method, State, as_method
-from .system.system import System
+from ..methods import Method, State, as_method
+from ..system.system import System
 
 BATCH = 1024  # steps and frequencies at a time: one shape, so that a method is compiled once
 PARTS = 8  # into which an interval is cut in each round of a search
@@ -107,7 +107,7 @@ class StabilityDiagram:
 
     def plot(self, path: str | Path | None = None) -> Any:
         """The growth factor, with the unstable intervals shaded; written to `path` where one is given."""
-        from .plots import checked_path, new_figure, save_figure  # matplotlib is loaded only when something is drawn
+        from ..plots import checked_path, new_figure, save_figure
 
         path = None if path is None else checked_path(path)
         figure = new_figure(8.0, 3.4)

@@ -19,10 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .system.checks import instance, positive
-from .errors import InputError
-from .run import Trajectory
-from .system.system import System, checked_system
+from ..system.checks import instance, positive
+from ..errors import InputError
+from ..run import Trajectory
+from ..system.system import System, checked_system
 
 
 class Penalty(eqx.Module):

@@ -17,17 +17,17 @@ from jaxtyping import Array
 from scipy.integrate import solve_ivp
 from scipy.interpolate import make_interp_spline
 
-from .numerics.compilation import jit
-from .engines import Clock, Xla, march
-from .errors import MeasurementError, RunStopped
-from .system.lagrangian import derive
-from .manifold.dependence import DEPENDENT
-from .methods import Composition, Method, Rattle, State, Verlet
-from .numerics.linalg.discovery import start_key
-from .run import Trajectory, simulate
-from .run.inputs import initial_state
-from .run.instability import Excess, excess, unwatched
-from .system.system import Stated, System, mass_is_matrix
+from ..numerics.compilation import jit
+from ..engines import Clock, Xla, march
+from ..errors import MeasurementError, RunStopped
+from ..system.lagrangian import derive
+from ..manifold.dependence import DEPENDENT
+from ..methods import Composition, Method, Rattle, State, Verlet
+from ..numerics.linalg.discovery import start_key
+from ..run import Trajectory, simulate
+from ..run.inputs import initial_state
+from ..run.instability import Excess, excess, unwatched
+from ..system.system import Stated, System, mass_is_matrix
 
 
 class Point(NamedTuple):

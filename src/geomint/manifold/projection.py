@@ -9,16 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .system.checks import as_array, number, whole
-from .numerics.compilation import jit
-from .errors import InputError
-from .numerics.linalg.structure import DENSE_LIMIT
-from .manifold import Manifold, scales, seeds, vanishing
-from .manifold.scales import residuals
-from .system.mechanics import Mechanics
-from .methods.constrained import find_manifold
-from .io.sinks import available_memory
-from .system.system import System, check_mass, checked_system
+from ..system.checks import as_array, number, whole
+from ..numerics.compilation import jit
+from ..errors import InputError
+from ..numerics.linalg.structure import DENSE_LIMIT
+from . import Manifold, scales, seeds, vanishing
+from .scales import residuals
+from ..system.mechanics import Mechanics
+from ..methods.constrained import find_manifold
+from ..io.sinks import available_memory
+from ..system.system import System, check_mass, checked_system
 
 AT_ROUNDING = 4.0  # units of rounding of g at which Newton's method ends
 FOUND = 100.0  # and up to which its last point counts as one with g = 0

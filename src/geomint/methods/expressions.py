@@ -9,8 +9,8 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .system.checks import shown
-from .errors import InputError, nearest
+from ..system.checks import shown
+from ..errors import InputError, nearest
 
 LONGEST = 100_000  # characters of an expression; an array of a model's settings may be among them
 

@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import measure
-from .system.checks import positive, whole
-from .errors import GeomintError, MeasurementError, RunStopped
+from ..system.checks import positive, whole
+from ..errors import GeomintError, MeasurementError, RunStopped
 from .measure import Point
-from .methods import Method, Traits, as_method
-from .run import Trajectory
-from .run.inputs import phase
-from .run.instability import tried_steps
-from .system.system import Stated, checked_system
+from ..methods import Method, Traits, as_method
+from ..run import Trajectory
+from ..run.inputs import phase
+from ..run.instability import tried_steps
+from ..system.system import Stated, checked_system
 
 # Round-off of one step, its derivative and a few steps; a broken property at a large step lies far above.
 EXACT = 1e-11
