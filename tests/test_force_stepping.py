@@ -5,18 +5,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import geomint as gm
-from geomint.papers.gonzalez_schmidt_ortiz_2010_force_stepping import (
-    Grid,
-    Orbit,
-    Swing,
-    Terraces,
-    energy_error,
-    force_stepping,
-    kepler_grid,
-    planet,
-    rate,
-    symplecticity,
-)
+from geomint.papers.gonzalez_schmidt_ortiz_2010.experiments.force_stepping import Grid, Orbit, Swing, Terraces, energy_error, force_stepping, kepler_grid, planet, rate, symplecticity
 
 ROUGH = gm.System(lambda q: (q[0] ** 2 - 1) ** 2 + 0.3 * q[0])
 ISLANDS = gm.models.henon_heiles()

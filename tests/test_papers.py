@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 import geomint as gm
 from geomint import papers
 from geomint.papers import Check, Information, Outcome, base
-from geomint.papers.stern_grinspun_2009 import OscillatoryEnergies
+from geomint.papers.stern_grinspun_2009.experiments.experiments import OscillatoryEnergies
 
 RESULTS = json.loads((Path(__file__).parents[1] / "docs/results.json").read_text())
 

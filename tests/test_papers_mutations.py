@@ -15,20 +15,20 @@ import pytest
 
 import geomint as gm
 from geomint import papers
-from geomint.papers import console_hairer_lubich_2013_sphere as sphere
-from geomint.papers import console_hairer_lubich_2013_systems as console
-from geomint.papers import fernandez_pendas_2019 as fernandez
-from geomint.papers import gonzalez_schmidt_ortiz_2010 as gonzalez
-from geomint.papers import gonzalez_schmidt_ortiz_2010_argon as argon
-from geomint.papers import gonzalez_schmidt_ortiz_2010_argon_steps as argon_steps
-from geomint.papers import gonzalez_schmidt_ortiz_2010_force_stepping as force_stepping
-from geomint.papers import stern_grinspun_2009 as stern
-from geomint.papers import stern_grinspun_2009_limits as limits
-from geomint.papers import tao_owhadi_2015 as tao
-from geomint.papers import tao_owhadi_2015_dna as dna
-from geomint.papers import tao_owhadi_2015_penalty as penalty
-from geomint.papers import tao_owhadi_2015_systems as tao_systems
-from geomint.papers.console_hairer_lubich_2013 import WIDEST
+from geomint.papers.console_hairer_lubich_2013.experiments import sphere
+from geomint.papers.console_hairer_lubich_2013.experiments import systems as console
+from geomint.papers.fernandez_pendas_2019.experiments import experiments as fernandez
+from geomint.papers.gonzalez_schmidt_ortiz_2010.experiments import experiments as gonzalez
+from geomint.papers.gonzalez_schmidt_ortiz_2010.experiments import argon
+from geomint.papers.gonzalez_schmidt_ortiz_2010.experiments import argon_steps
+from geomint.papers.gonzalez_schmidt_ortiz_2010.experiments import force_stepping
+from geomint.papers.stern_grinspun_2009.experiments import experiments as stern
+from geomint.papers.stern_grinspun_2009.experiments import limits
+from geomint.papers.tao_owhadi_2015.experiments import experiments as tao
+from geomint.papers.tao_owhadi_2015.experiments import dna
+from geomint.papers.tao_owhadi_2015.experiments import penalty
+from geomint.papers.tao_owhadi_2015.experiments import systems as tao_systems
+from geomint.papers.console_hairer_lubich_2013.experiments.experiments import WIDEST
 
 
 class Mutation(NamedTuple):

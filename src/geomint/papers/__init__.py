@@ -3,23 +3,11 @@
 A module or two per paper; importing it registers its experiments.
 """
 
-from . import (
-    console_hairer_lubich_2013,
-    console_hairer_lubich_2013_sphere,
-    console_hairer_lubich_2013_systems,
-    fernandez_pendas_2019,
-    fernandez_pendas_2019_solvers,
-    gonzalez_schmidt_ortiz_2010,
-    gonzalez_schmidt_ortiz_2010_argon,
-    gonzalez_schmidt_ortiz_2010_argon_steps,
-    gonzalez_schmidt_ortiz_2010_force_stepping,
-    stern_grinspun_2009,
-    stern_grinspun_2009_limits,
-    tao_owhadi_2015,
-    tao_owhadi_2015_dna,
-    tao_owhadi_2015_penalty,
-    tao_owhadi_2015_systems,
-)
+from .console_hairer_lubich_2013 import experiments as console_hairer_lubich_2013, sphere as console_hairer_lubich_2013_sphere, systems as console_hairer_lubich_2013_systems
+from .fernandez_pendas_2019 import experiments as fernandez_pendas_2019, solvers as fernandez_pendas_2019_solvers
+from .stern_grinspun_2009 import experiments as stern_grinspun_2009, limits as stern_grinspun_2009_limits
+from .gonzalez_schmidt_ortiz_2010 import experiments as gonzalez_schmidt_ortiz_2010, argon as gonzalez_schmidt_ortiz_2010_argon, argon_steps as gonzalez_schmidt_ortiz_2010_argon_steps, force_stepping as gonzalez_schmidt_ortiz_2010_force_stepping
+from .tao_owhadi_2015 import experiments as tao_owhadi_2015, dna as tao_owhadi_2015_dna, penalty as tao_owhadi_2015_penalty, systems as tao_owhadi_2015_systems
 from .base import Check, Experiment, Information, Outcome, Reproduction, all, experiment, find, reproduce
 
 __all__ = ["Check", "Experiment", "Information", "Outcome", "Reproduction", "all", "experiment", "find", "reproduce"]

@@ -24,13 +24,13 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .. import models
-from ..errors import InputError, RunStopped
-from ..system.mechanics import Mechanics
-from ..methods import Composition, EnergyStepping, Verlet
-from ..run import simulate
-from .base import Check, Outcome, experiment
-from .gonzalez_schmidt_ortiz_2010 import PAPER, rate
+from ... import models
+from ...errors import InputError, RunStopped
+from ...system.mechanics import Mechanics
+from ...methods import Composition, EnergyStepping, Verlet
+from ...run import simulate
+from ..base import Check, Outcome, experiment
+from .experiments import PAPER, rate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -310,7 +310,7 @@ def experiment_force_stepping(quick: bool) -> Outcome:
 
 def draw(swings: list[Swing], orbits: dict[float, Orbit], terraces: Terraces) -> Figure:
     """The convergence on the line, the planet on its coarsest grid, and what it keeps and loses."""
-    from ..plots import new_figure  # matplotlib is loaded only when something is drawn
+    from ...plots import new_figure
 
     figure = new_figure(14.0, 4.7)
     left, middle, right = figure.subplots(1, 3, width_ratios=(1, 1.25, 1.15))

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import InputError, RunStopped
-from ..methods import SymmetricMultistep
-from ..methods.multistep_coefficients import Coefficients, construct, defects, interval_of_periodicity, order, smallest_gap
-from ..run import simulate
-from ..system.system import System
-from .base import Check, Outcome, experiment
+from ...errors import InputError, RunStopped
+from ...methods import SymmetricMultistep
+from ...methods.multistep_coefficients import Coefficients, construct, defects, interval_of_periodicity, order, smallest_gap
+from ...run import simulate
+from ...system.system import System
+from ..base import Check, Outcome, experiment
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -109,7 +109,7 @@ def refusal(a: tuple[float, ...]) -> float:
 
 def draw_coefficients() -> Figure:
     """Fig. 1, and the roots of the two methods."""
-    from ..plots import new_figure  # matplotlib is loaded only when something is drawn
+    from ...plots import new_figure
 
     figure = new_figure(12.5, 4.6)
     region, *circles = figure.subplots(1, 3)
@@ -216,7 +216,7 @@ def periodicity(quick: bool) -> Outcome:
 
 def draw_periodicity(width: float, offsets: np.ndarray, swings: dict[str, np.ndarray]) -> Figure:
     """Ω over the region of Fig. 1; runs about it."""
-    from ..plots import new_figure
+    from ...plots import new_figure
 
     figure = new_figure(11.5, 4.6)
     region, runs = figure.subplots(1, 2, width_ratios=(1.1, 1))

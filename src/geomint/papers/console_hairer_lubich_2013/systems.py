@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .. import models
-from ..errors import RunStopped
-from ..methods import Method, SymmetricMultistep
-from ..models import Model
-from ..manifold.projection import project
-from ..run import Trajectory, ensemble, simulate
-from .base import Check, Information, Outcome, experiment
-from .console_hairer_lubich_2013 import EIGHT, FOUR, PAPER, A, B
+from ... import models
+from ...errors import RunStopped
+from ...methods import Method, SymmetricMultistep
+from ...models import Model
+from ...manifold.projection import project
+from ...run import Trajectory, ensemble, simulate
+from ..base import Check, Information, Outcome, experiment
+from .experiments import EIGHT, FOUR, PAPER, A, B
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -163,7 +163,7 @@ def long_time_checks(model: Model) -> list[Check]:
 
 
 def draw_triple_pendulum(good: dict[float, Trajectory], bad: list[Exploding]) -> Figure:
-    from ..plots import new_figure  # matplotlib is loaded only when something is drawn
+    from ...plots import new_figure
 
     figure = new_figure(11.5, 4.6)
     left, right = figure.subplots(1, 2, width_ratios=(1.5, 1))
@@ -250,7 +250,7 @@ def heavy_top(quick: bool) -> Outcome:
 
 
 def draw_heavy_top(tops: list[Top]) -> Figure:
-    from ..plots import envelope, new_figure
+    from ...plots import envelope, new_figure
 
     figure = new_figure(13.0, 4.4)
     energy, order, orthogonal = figure.subplots(1, 3, width_ratios=(1.3, 1, 1))

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..methods import Rattle, Verlet
-from ..analysis.penalty import penalize, recover_multipliers
-from ..run import simulate
-from ..system.system import System
-from .base import Check, Outcome, experiment
-from .tao_owhadi_2015 import PAPER
+from ...methods import Rattle, Verlet
+from ...analysis.penalty import penalize, recover_multipliers
+from ...run import simulate
+from ...system.system import System
+from ..base import Check, Outcome, experiment
+from .experiments import PAPER
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -145,7 +145,7 @@ def penalty_against_multipliers(quick: bool) -> Outcome:
 
 def draw_penalty(sprung: dict[float, Sprung], held: Any) -> Figure:
     """ω²g and its average for three ω on the left, rates on the right."""
-    from ..plots import new_figure  # matplotlib is loaded only when something is drawn
+    from ...plots import new_figure
 
     figure = new_figure(13.0, 6.0)
     left, right = figure.add_gridspec(1, 2, width_ratios=(1.7, 1))

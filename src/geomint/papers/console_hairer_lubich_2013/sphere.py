@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .. import models
-from ..methods import Composition, Method, Rattle, SymmetricMultistep, Verlet
-from ..models import Model
-from ..run import Trajectory
-from .base import Check, Outcome, experiment
-from .console_hairer_lubich_2013 import EIGHT, PAPER
-from .console_hairer_lubich_2013_systems import largest, moved
+from ... import models
+from ...methods import Composition, Method, Rattle, SymmetricMultistep, Verlet
+from ...models import Model
+from ...run import Trajectory
+from ..base import Check, Outcome, experiment
+from .experiments import EIGHT, PAPER
+from .systems import largest, moved
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -208,7 +208,7 @@ def rate(steps: np.ndarray, errors: np.ndarray) -> float:
 
 
 def draw_sphere(fig3: Trajectory, early: Trajectory, few: Effort, forms: dict[str, Effort], small: Effort) -> Figure:
-    from ..plots import envelope, new_figure
+    from ...plots import envelope, new_figure
 
     figure = new_figure(11.5, 7.4)
     (whole, begin), (order, effort) = figure.subplots(2, 2)

@@ -15,13 +15,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..system.lagrangian import derive
-from ..methods import Composition, Verlet
-from ..methods.energy_stepping import REFLECTED, STRETCH
-from ..run import simulate
-from .base import Check, Information, Outcome, experiment
-from .gonzalez_schmidt_ortiz_2010 import PAPER, rate, terraced
-from .gonzalez_schmidt_ortiz_2010_argon import COLORS, FEMTOSECOND, PARTS, PICOSECOND, cluster, height, long_run, nanoseconds, verlet
+from ...system.lagrangian import derive
+from ...methods import Composition, Verlet
+from ...methods.energy_stepping import REFLECTED, STRETCH
+from ...run import simulate
+from ..base import Check, Information, Outcome, experiment
+from .experiments import PAPER, rate, terraced
+from .argon import COLORS, FEMTOSECOND, PARTS, PICOSECOND, cluster, height, long_run, nanoseconds, verlet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,7 +75,7 @@ def argon_convergence(quick: bool) -> Outcome:
 
 def draw_convergence(x: Convergence, differences: tuple[np.ndarray, np.ndarray, float] | None) -> Figure:
     """Errors on the left, steps on the right."""
-    from ..plots import new_figure
+    from ...plots import new_figure
 
     figure = new_figure(11.5, 4.8)
     left, right = figure.subplots(1, 2)
@@ -248,7 +248,7 @@ def step_statistics(quick: bool) -> Outcome:
 
 def draw_statistics(found: list[Statistics]) -> Figure:
     """Flight times, kinds of events, rows of reflections, and a look into a trap."""
-    from ..plots import new_figure
+    from ...plots import new_figure
 
     figure = new_figure(12.0, 8.0)
     (flights, kinds), (rows, trap) = figure.subplots(2, 2)

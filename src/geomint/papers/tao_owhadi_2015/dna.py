@@ -10,15 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import models
-from ..numerics.compilation import jit
-from ..errors import RunStopped
-from ..system.lagrangian import derive
-from ..methods import Method, Verlet, ZhangSkeel
-from ..run import simulate
-from .base import Check, Information, Outcome, experiment
-from .tao_owhadi_2015 import PAPER
-from .tao_owhadi_2015_systems import kept_energy, positions
+from ... import models
+from ...numerics.compilation import jit
+from ...errors import RunStopped
+from ...system.lagrangian import derive
+from ...methods import Method, Verlet, ZhangSkeel
+from ...run import simulate
+from ..base import Check, Information, Outcome, experiment
+from .experiments import PAPER
+from .systems import kept_energy, positions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -231,7 +231,7 @@ def long_dna(system: Any, transition: float) -> tuple[list[Check], list[Informat
 
 def draw_dna(verlet: list[Opening], coarse: list[Opening], lost: list[Opening], steps: np.ndarray, stiffness: np.ndarray) -> Figure:
     """Fig. 8 above; when it opens, what is kept and why it is lost below."""
-    from ..plots import envelope, new_figure
+    from ...plots import envelope, new_figure
 
     figure = new_figure(13.0, 7.0)
     panels = figure.subplots(2, 3)
