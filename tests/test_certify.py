@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import geomint as gm
 from geomint.analysis import measure
-from geomint.cli import app
+from geomint.cli.app.app import app
 from geomint.system.system.lagrangian import derive
 from geomint.analysis.measure import Point
 from geomint.methods import Method

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import geomint as gm
 from geomint import papers
-from geomint.cli import app
+from geomint.cli.app.app import app
 from geomint.papers import Check, Information, Outcome, base
 from geomint.io import archive
 

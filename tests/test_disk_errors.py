@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 import geomint as gm
-from geomint.cli import app
+from geomint.cli.app.app import app
 from geomint.io import archive
 from geomint.run import loop
 

@@ -10,7 +10,7 @@ import pytest
 from matplotlib._pylab_helpers import Gcf
 
 import geomint as gm
-from geomint import plots
+from geomint.plots.figures import figures as plots
 from geomint.io.labelled import clean
 
 

@@ -28,7 +28,7 @@ import pytest
 from typer.testing import CliRunner
 
 import geomint as gm
-from geomint.cli import app
+from geomint.cli.app.app import app
 from geomint.engines.tiles import shares, tile_size
 from geomint.manifold.projection import perturbed
 from geomint.io import archive

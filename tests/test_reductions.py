@@ -14,7 +14,7 @@ from test_processes import ends, same, start
 from typer.testing import CliRunner
 
 import geomint as gm
-from geomint.cli import app
+from geomint.cli.app.app import app
 from geomint.engines.tiles import tile_size
 from geomint.methods.base import Carry, Method, State, Traits
 from geomint.io import archive

@@ -1,5 +1,5 @@
 """``python -m geomint``: the same as the command ``geomint``."""
 
-from .cli import app
+from .cli.app import app
 
 app(prog_name="geomint")

@@ -107,7 +107,7 @@ class StabilityDiagram:
 
     def plot(self, path: str | Path | None = None) -> Any:
         """The growth factor, with the unstable intervals shaded; written to `path` where one is given."""
-        from ..plots import checked_path, new_figure, save_figure
+        from ..plots.figures import checked_path, new_figure, save_figure
 
         path = None if path is None else checked_path(path)
         figure = new_figure(8.0, 3.4)

@@ -199,7 +199,7 @@ class Reproduction:
 def reproduce(experiment: Experiment, quick: bool, folder: Path) -> Reproduction:
     """Run one experiment and write its figure to folder/PAPER-EXPERIMENT.png. One that stops with an error of geomint is
     reported as failed, so that it does not keep others from running."""
-    from ..plots import save_figure
+    from ..plots.figures import save_figure
 
     began = time.perf_counter()
     try:

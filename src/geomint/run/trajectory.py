@@ -220,7 +220,7 @@ class Trajectory:
 
     def plot(self, path: str | Path | None = None) -> Any:
         """Trajectory, energy error and momentum maps as a matplotlib figure; written to `path` where one is given."""
-        from ..plots import overview
+        from ..plots.figures import overview
 
         return overview(self, path)
 

@@ -109,7 +109,7 @@ def refusal(a: tuple[float, ...]) -> float:
 
 def draw_coefficients() -> Figure:
     """Fig. 1, and the roots of the two methods."""
-    from ...plots import new_figure
+    from ...plots.figures import new_figure
 
     figure = new_figure(12.5, 4.6)
     region, *circles = figure.subplots(1, 3)
@@ -216,7 +216,7 @@ def periodicity(quick: bool) -> Outcome:
 
 def draw_periodicity(width: float, offsets: np.ndarray, swings: dict[str, np.ndarray]) -> Figure:
     """Ω over the region of Fig. 1; runs about it."""
-    from ...plots import new_figure
+    from ...plots.figures import new_figure
 
     figure = new_figure(11.5, 4.6)
     region, runs = figure.subplots(1, 2, width_ratios=(1.1, 1))

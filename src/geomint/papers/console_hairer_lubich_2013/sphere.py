@@ -208,7 +208,7 @@ def rate(steps: np.ndarray, errors: np.ndarray) -> float:
 
 
 def draw_sphere(fig3: Trajectory, early: Trajectory, few: Effort, forms: dict[str, Effort], small: Effort) -> Figure:
-    from ...plots import envelope, new_figure
+    from ...plots.figures import envelope, new_figure
 
     figure = new_figure(11.5, 7.4)
     (whole, begin), (order, effort) = figure.subplots(2, 2)

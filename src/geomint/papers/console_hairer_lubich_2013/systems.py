@@ -163,7 +163,7 @@ def long_time_checks(model: Model) -> list[Check]:
 
 
 def draw_triple_pendulum(good: dict[float, Trajectory], bad: list[Exploding]) -> Figure:
-    from ...plots import new_figure
+    from ...plots.figures import new_figure
 
     figure = new_figure(11.5, 4.6)
     left, right = figure.subplots(1, 2, width_ratios=(1.5, 1))
@@ -250,7 +250,7 @@ def heavy_top(quick: bool) -> Outcome:
 
 
 def draw_heavy_top(tops: list[Top]) -> Figure:
-    from ...plots import envelope, new_figure
+    from ...plots.figures import envelope, new_figure
 
     figure = new_figure(13.0, 4.4)
     energy, order, orthogonal = figure.subplots(1, 3, width_ratios=(1.3, 1, 1))

@@ -136,7 +136,7 @@ def shake_equals_rattle(quick: bool) -> Outcome:
 
 def draw_shake(both: list[Compared], steps: tuple[float, ...], shake: np.ndarray, rattle: np.ndarray) -> Figure:
     """Positions, multipliers, and what is left of the hidden constraint."""
-    from ...plots import new_figure
+    from ...plots.figures import new_figure
 
     figure = new_figure(13.0, 4.2)
     same, multipliers, tangent = figure.subplots(1, 3)
@@ -291,7 +291,7 @@ def generalized_rattle(quick: bool) -> Outcome:
 
 def draw_generalized(spacings: np.ndarray, lines: dict[str, np.ndarray], only: np.ndarray, gains: list[Gains]) -> Figure:
     """Energy error against forces on the left, gains by problem on the right."""
-    from ...plots import new_figure
+    from ...plots.figures import new_figure
 
     figure = new_figure(12.0, 5.2)
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.2))

@@ -183,7 +183,7 @@ def relaxation_near(found: dict[float, int], value: float) -> float:
 
 def draw_chain(costs: list[Cost], plain: dict[int, int], best: dict[int, int], bent: dict[int, int], each: dict[int, dict[float, int]]) -> Figure:
     """Time a step, sweeps by length, sweeps by relaxation, what is left of g."""
-    from ...plots import new_figure
+    from ...plots.figures import new_figure
 
     figure = new_figure(11.0, 8.0)
     ((times, counts), (relaxations, residuals)) = figure.subplots(2, 2)
@@ -286,7 +286,7 @@ def sphere_particles(quick: bool) -> Outcome:
 
 def draw_spheres(both: list[Particles]) -> Figure:
     """The paths, what is kept, and how the two solvers differ."""
-    from ...plots import envelope, new_figure
+    from ...plots.figures import envelope, new_figure
 
     figure = new_figure(13.0, 7.0)
     for row, x in enumerate(both):

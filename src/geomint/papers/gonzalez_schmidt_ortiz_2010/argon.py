@@ -199,7 +199,7 @@ def argon_energy(quick: bool) -> Outcome:
 
 def draw_energy(stepping: dict[int, Trajectory], shown: dict[float, Trajectory]) -> Figure:
     """Four panels, as in the paper."""
-    from ...plots import envelope, new_figure
+    from ...plots.figures import envelope, new_figure
 
     figure = new_figure(11.0, 7.0)
     panels = figure.subplots(2, 2).ravel()
@@ -324,7 +324,7 @@ def argon_trajectories(quick: bool) -> Outcome:
 
 def draw_trajectories(found: dict[str, Window]) -> Figure:
     """The paths of the atoms, and the hexagon they began at."""
-    from ...plots import new_figure
+    from ...plots.figures import new_figure
 
     figure = new_figure(10.0, 10.4)
     hexagon = cluster().q0[[1, 2, 3, 4, 5, 6, 1]]

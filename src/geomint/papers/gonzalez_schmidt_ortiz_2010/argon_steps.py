@@ -75,7 +75,7 @@ def argon_convergence(quick: bool) -> Outcome:
 
 def draw_convergence(x: Convergence, differences: tuple[np.ndarray, np.ndarray, float] | None) -> Figure:
     """Errors on the left, steps on the right."""
-    from ...plots import new_figure
+    from ...plots.figures import new_figure
 
     figure = new_figure(11.5, 4.8)
     left, right = figure.subplots(1, 2)
@@ -248,7 +248,7 @@ def step_statistics(quick: bool) -> Outcome:
 
 def draw_statistics(found: list[Statistics]) -> Figure:
     """Flight times, kinds of events, rows of reflections, and a look into a trap."""
-    from ...plots import new_figure
+    from ...plots.figures import new_figure
 
     figure = new_figure(12.0, 8.0)
     (flights, kinds), (rows, trap) = figure.subplots(2, 2)

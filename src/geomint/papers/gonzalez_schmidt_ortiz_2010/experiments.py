@@ -127,7 +127,7 @@ def kepler_terraces(quick: bool) -> Outcome:
 
 def draw_kepler(orbits: list[Orbit]) -> Figure:
     """The potential in three forms, the orbit over the terraces, and what is kept."""
-    from ...plots import new_figure
+    from ...plots.figures import new_figure
 
     figure = new_figure(14.0, 4.7)
     left, middle, right = figure.subplots(1, 3, width_ratios=(1, 1.15, 1.1))
@@ -288,7 +288,7 @@ def examples(quick: bool) -> Outcome:
 
 def draw_examples(slow: list[Swing], usual: list[Swing], along: Trajectory, ring: Ring, grid: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Figure:
     """One panel for each example, and the map of the third."""
-    from ...plots import new_figure
+    from ...plots.figures import new_figure
 
     figure = new_figure(12.5, 9.0)
     (upper, trough), (circle, chart) = figure.subplots(2, 2)
@@ -369,7 +369,7 @@ def turning_point(quick: bool) -> Outcome:
 
 def draw_turning_point(heights: np.ndarray, measured: np.ndarray, shares: dict[int, float]) -> Figure:
     """Δt(h), and how seldom it is long."""
-    from ...plots import new_figure
+    from ...plots.figures import new_figure
 
     figure = new_figure(12.0, 4.5)
     left, right = figure.subplots(1, 2, width_ratios=(1.8, 1))

@@ -310,7 +310,7 @@ def experiment_force_stepping(quick: bool) -> Outcome:
 
 def draw(swings: list[Swing], orbits: dict[float, Orbit], terraces: Terraces) -> Figure:
     """The convergence on the line, the planet on its coarsest grid, and what it keeps and loses."""
-    from ...plots import new_figure
+    from ...plots.figures import new_figure
 
     figure = new_figure(14.0, 4.7)
     left, middle, right = figure.subplots(1, 3, width_ratios=(1, 1.25, 1.15))

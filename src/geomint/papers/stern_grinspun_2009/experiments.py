@@ -73,7 +73,7 @@ class OscillatoryEnergies:
 
 def draw_energies(axes: Axes, x: OscillatoryEnergies) -> None:
     """I₁, I₂, I₃ and I over time."""
-    from ...plots import envelope
+    from ...plots.figures import envelope
 
     lines = {"I = I₁ + I₂ + I₃": x.total, "I₁": x.parts[:, 0], "I₂": x.parts[:, 1], "I₃": x.parts[:, 2]}  # the sum behind its parts
     for (name, y), color in zip(lines.items(), ("0.6", "C0", "C1", "C2"), strict=True):
@@ -85,7 +85,7 @@ def draw_energies(axes: Axes, x: OscillatoryEnergies) -> None:
 
 def draw_exchange(panels: list[OscillatoryEnergies], columns: int = 3) -> Figure:
     """A panel for each run."""
-    from ...plots import new_figure
+    from ...plots.figures import new_figure
 
     rows = -(-len(panels) // columns)
     figure = new_figure(4.2 * columns, 3.2 * rows + 0.6)
@@ -166,7 +166,7 @@ def largest_invariant(method: Method, dt: float) -> float:
 
 def draw_slow_exchange(panels: list[OscillatoryEnergies], steps: np.ndarray, largest: dict[str, np.ndarray]) -> Figure:
     """The runs at h = .1 in two rows, and below them the largest I against the step."""
-    from ...plots import new_figure
+    from ...plots.figures import new_figure
 
     figure = new_figure(13.0, 9.0)
     columns = -(-len(panels) // 2)
@@ -270,7 +270,7 @@ def apart(a: Any, b: Any) -> np.ndarray:
 def modified_mass(quick: bool) -> Outcome:
     """Three ways to the same numbers over 100 steps: IMEX as it runs for a quadratic W, Newton's method for the midpoint, and
     Verlet on a system whose mass is the other one."""
-    from ...plots import new_figure
+    from ...plots.figures import new_figure
 
     chain, springs = models.elastic_chain(20, stiff=10.0), stiff_springs()
     problems = {"FPU": (springs.system, springs.q0, springs.v0), "full matrices": dense_oscillator()}
@@ -344,7 +344,7 @@ def resonance(quick: bool) -> Outcome:
 
 def draw_resonance(ratios: np.ndarray, errors: dict[str, np.ndarray], near: np.ndarray) -> Figure:
     """All ω on the left, the first window on the right."""
-    from ...plots import new_figure
+    from ...plots.figures import new_figure
 
     figure = new_figure(11.5, 4.4)
     left, right = figure.subplots(1, 2, width_ratios=(1.7, 1), sharey=True)

@@ -92,7 +92,7 @@ def fpu_long(quick: bool) -> Outcome:
 
 def draw_long(small: ShiftedStarts, large: ShiftedStarts) -> Figure:
     """I of the first start over time at both steps, and the distribution over starts of what is left of it."""
-    from ...plots import envelope, new_figure
+    from ...plots.figures import envelope, new_figure
 
     figure = new_figure(13.0, 5.2)
     grid = figure.add_gridspec(2, 2, width_ratios=(2.2, 1))
@@ -148,7 +148,7 @@ def stiff_energy_errors(h: float, products: np.ndarray, t_end: float = 20.0) -> 
 def stiff_pendulum(quick: bool) -> Outcome:
     """Two masses on stiff springs, whose directions turn. The largest error of the energy is .048 (h²ω)² at every step: the
     step is limited although the method is implicit in W. At hω = 250 the energy explodes while Newton's method converges."""
-    from ...plots import new_figure
+    from ...plots.figures import new_figure
 
     products = np.array([0.5, 1.0, 2.0, 3.0, 5.0])
     found = {h: stiff_energy_errors(h, products) for h in ((0.05,) if quick else (0.1, 0.05, 0.025))}

@@ -231,7 +231,7 @@ def long_dna(system: Any, transition: float) -> tuple[list[Check], list[Informat
 
 def draw_dna(verlet: list[Opening], coarse: list[Opening], lost: list[Opening], steps: np.ndarray, stiffness: np.ndarray) -> Figure:
     """Fig. 8 above; when it opens, what is kept and why it is lost below."""
-    from ...plots import envelope, new_figure
+    from ...plots.figures import envelope, new_figure
 
     figure = new_figure(13.0, 7.0)
     panels = figure.subplots(2, 3)

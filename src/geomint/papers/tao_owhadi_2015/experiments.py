@@ -105,7 +105,7 @@ def structure_checks(rows: list[Structure]) -> list[Check]:
 
 def draw_structure(orders: dict[str, measure.Order], rows: list[Structure]) -> Figure:
     """Error against step on the left, defects on the right."""
-    from ...plots import new_figure
+    from ...plots.figures import new_figure
 
     figure = new_figure(10.5, 4.2)
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.15))
@@ -178,7 +178,7 @@ def threshold(beta: float) -> float:
 @experiment(PAPER, "linear-stability", "Stable up to hω = 2/√(1 − 4β), and for every step from β = ¼ on", "Theorem 2.5")
 def linear_stability(quick: bool) -> Outcome:
     """The matrix of one step on a harmonic oscillator, by differentiation of the step itself."""
-    from ...plots import new_figure
+    from ...plots.figures import new_figure
 
     found = {beta: threshold(beta) for beta in (0.0, 0.1, 0.2, 0.24)}
     exact = {beta: 2 / np.sqrt(1 - 4 * beta) for beta in found}
@@ -298,7 +298,7 @@ def step_limit(quick: bool) -> Outcome:
 
 
 def draw_step_limit(products: np.ndarray, errors: dict[float, np.ndarray], newmark: np.ndarray) -> Figure:
-    from ...plots import new_figure
+    from ...plots.figures import new_figure
 
     figure = new_figure(7.5, 4.5)
     axes = figure.subplots()

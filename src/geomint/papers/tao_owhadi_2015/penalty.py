@@ -145,7 +145,7 @@ def penalty_against_multipliers(quick: bool) -> Outcome:
 
 def draw_penalty(sprung: dict[float, Sprung], held: Any) -> Figure:
     """ω²g and its average for three ω on the left, rates on the right."""
-    from ...plots import new_figure
+    from ...plots.figures import new_figure
 
     figure = new_figure(13.0, 6.0)
     left, right = figure.add_gridspec(1, 2, width_ratios=(1.7, 1))

@@ -172,7 +172,7 @@ def double_pendulum(quick: bool) -> Outcome:
 
 def draw_pendulum(rows: list[Row], stiff: list[Stiff], multipliers: np.ndarray) -> Figure:
     """Fig. 1 on the left, Figs. 2a and 2b on the right."""
-    from ...plots import new_figure
+    from ...plots.figures import new_figure
 
     figure = new_figure(13.0, 8.8)
     left, right = figure.add_gridspec(1, 2, width_ratios=(1.45, 1))
@@ -238,7 +238,7 @@ RATTLE_DEVIATIONS = {10: 0.28, 50: 1.29, 100: 3.19}  # of RATTLE by t, over h²
 @experiment(PAPER, "chain", "Ten pendula in a chain: Z&S on springs beside the constrained motion", "Fig. 3")
 def chain(quick: bool) -> Outcome:
     """n = 10, ω = 20, β = .4, h = .05. The band of the Hessian is found, and a step costs O(n)."""
-    from ...plots import new_figure
+    from ...plots.figures import new_figure
 
     model: Any = models.chain(10)
     dt, t_end = 0.05, 50.0 if quick else 100.0

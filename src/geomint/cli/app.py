@@ -23,12 +23,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .errors import GeomintError, InputError, Interrupted, ProcessLost, RunStopped
-from .launch import LOST, is_copy, leaving_early, shared
+from ..errors import GeomintError, InputError, Interrupted, ProcessLost, RunStopped
+from ..launch import LOST, is_copy, leaving_early, shared
 
 if TYPE_CHECKING:
-    from .papers import Reproduction
-    from .run import Trajectory
+    from ..papers import Reproduction
+    from ..run import Trajectory
 
 
 # --- what is printed --------------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from . import __version__
+        from .. import __version__
 
         typer.echo(f"geomint {__version__}")
         raise typer.Exit
@@ -141,7 +141,7 @@ def list_(kind: Annotated[Kind | None, typer.Argument(help="Only these.", show_d
 
 
 def _methods_table() -> Table:
-    from . import methods
+    from .. import methods
 
     headings = ("order", "symplectic", "symmetric", "reversible", "energy", "momentum maps", "moves", "needs", "forces")
     narrow = _console().width < 150  # there a column for each trait would fold the names into towers
@@ -162,7 +162,7 @@ def _methods_table() -> Table:
 
 
 def _models_table() -> Table:
-    from . import models
+    from .. import models
 
     table = _table("Models", "name", "description", "degrees of freedom", "dt", "t_end")
     for name, make in models.all().items():
@@ -176,7 +176,7 @@ def _models_table() -> Table:
 
 
 def _papers_table() -> Table:
-    from . import papers
+    from .. import papers
 
     table = _table("Papers' experiments", "name", "title", "figure")
     for each in papers.all():
@@ -216,10 +216,11 @@ def run(
         raise InputError("--processes shares the members of an ensemble; give --members M.")
     if not shared(ctx, processes, output):
         return
-    from . import methods, models, plots
-    from .system.lagrangian import LagrangianSystem
-    from .manifold.projection import perturbed
-    from .run import ensemble, simulate
+    from .. import methods, models
+    from ..plots import figures as plots
+    from ..system.lagrangian import LagrangianSystem
+    from ..manifold.projection import perturbed
+    from ..run import ensemble, simulate
 
     stated = models.named(model)
     moved_by = methods.named(method or ("Variational" if isinstance(stated.system, LagrangianSystem) else "Verlet"))
@@ -270,7 +271,7 @@ def _report(done: Trajectory, seconds: float, picture: Path | None) -> None:
     if done.path:
         facts["output"] = done.path
     if picture:
-        from . import plots
+        from ..plots import figures as plots
 
         facts["picture"] = plots.save_figure(done.plot(), picture)
     _facts(f"{getattr(done.system, 'origin', None) or 'run'}: {done.method.name}, dt = {done.dt:g}", facts)
@@ -287,8 +288,8 @@ def resume(
     """Continue an archived run of a model from its last checkpoint, bit for bit as if it had never stopped."""
     if not shared(ctx, processes, file):
         return
-    from .io import archive
-    from .run import resume as continued
+    from ..io import archive
+    from ..run import resume as continued
 
     began = time.perf_counter()
     mesh = "all" if processes > 1 or archive.read(file).meta["members"] else None
@@ -298,8 +299,8 @@ def resume(
 @app.command()
 def info(file: Annotated[Path, typer.Argument(help="An archive.")]) -> None:
     """What an archive holds, and how far its run got."""
-    from .io import archive
-    from .engines.grid import Grid
+    from ..io import archive
+    from ..engines.grid import Grid
 
     held = archive.read(file)
     meta, grid = held.meta, Grid(*held.meta["grid"])
@@ -329,7 +330,7 @@ def info(file: Annotated[Path, typer.Argument(help="An archive.")]) -> None:
 
 def _how_to_go_on(held: Any) -> str:
     """What `geomint resume` would do with an unfinished run; found by setting the run up as it would."""
-    from .run.resume import obstacle
+    from ..run.resume import obstacle
 
     refused = obstacle(held)
     return "`geomint resume` continues it" if refused is None else f"`geomint resume` would refuse it: {refused}"
@@ -345,8 +346,8 @@ def certify(
 ) -> None:
     """Measure the structure of a method on a model: order, symplecticity, symmetry, momentum maps, energy, constraints. Exit 1 where a
     claim of the method is contradicted."""
-    from . import methods, models
-    from .analysis.certify import certify as measured
+    from .. import methods, models
+    from ..analysis.certify import certify as measured
 
     stated, moved_by = models.named(model), methods.named(method)
     with _busy(f"measuring {moved_by.name} on {stated.name}"):
@@ -387,7 +388,7 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Where the figures go.")] = Path("out"),
 ) -> None:
     """Run the papers' experiments: measured beside expected, and the figure drawn again. Exit 1 where one is out of range."""
-    from . import papers
+    from .. import papers
 
     chosen = papers.find(selector)
     try:

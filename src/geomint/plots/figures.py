@@ -16,8 +16,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpecBase
 
-from .system.checks import as_path
-from .errors import InputError
+from ..system.checks import as_path
+from ..errors import InputError
 
 POINTS = 5000  # drawn of a line; more do not show
 LINES = 8  # in a panel of coordinates
