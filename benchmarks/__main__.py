@@ -1,7 +1,17 @@
 import importlib
 import sys
 
-NAMES = ("overhead", "compensation", "filtered", "chains", "oscillatory", "energy_stepping", "native", "compiling", "gpu")
+NAMES = (
+    "overhead",
+    "compensation",
+    "filtered",
+    "chains",
+    "oscillatory",
+    "energy_stepping",
+    "native",
+    "compiling",
+    "gpu",
+)
 
 for name in sys.argv[1:] or NAMES:
     importlib.import_module(f"benchmarks.{name}").main()

@@ -24,7 +24,13 @@ from .timing import best_times, table
 LOOKS = 20
 H = 0.01  # at 10,000 links enough for a while only: Newton fails between t = 40 and 80, with h = 0.007 not before 140
 # links: steps over which the energy is watched, and steps timed: MuJoCo's, whose time does not depend on the state, and the others'
-SPANS = {3: (1000, 20_000, 100_000), 10: (1000, 10_000, 50_000), 100: (1000, 300, 5000), 1000: (200, 4, 3000), 10_000: (200, 0, 300)}
+SPANS = {
+    3: (1000, 20_000, 100_000),
+    10: (1000, 10_000, 50_000),
+    100: (1000, 300, 5000),
+    1000: (200, 4, 3000),
+    10_000: (200, 0, 300),
+}
 ANGLE = -np.pi / 6
 
 
@@ -205,7 +211,9 @@ def _mujoco_model(n: int):
     spec.option.disableflags = sum(int(bit) for bit in off.__members__.values() if bit not in kept)
     body = spec.worldbody
     for i in range(n):
-        body = body.add_body(pos=[float(i > 0), 0, 0], mass=1, ipos=[1, 0, 0], inertia=[INERTIA] * 3, explicitinertial=True)
+        body = body.add_body(
+            pos=[float(i > 0), 0, 0], mass=1, ipos=[1, 0, 0], inertia=[INERTIA] * 3, explicitinertial=True
+        )
         body.add_joint(type=mujoco.mjtJoint.mjJNT_HINGE, axis=[0, -1, 0])
     model = spec.compile()
     return model, mujoco.MjData(model)
@@ -228,6 +236,7 @@ def mujoco_chain(n: int, h: float, steps: int, looks: int = 1, integrator: str =
 
 # --- geomint ----------------------------------------------------------------------------------------------------------
 
+
 @functools.cache
 def _system(n: int) -> gm.System:
     """Stated as anyone would; nothing is said about the structure."""
@@ -242,11 +251,18 @@ def geomint_rattle(n: int, h: float, steps: int, looks: int = 1) -> Outcome:
 
 def chains() -> None:
     for n, (watched, few, many) in SPANS.items():
-        go = {"numba RATTLE": numba_rattle, "geomint Rattle": geomint_rattle, "numba, one-sided": functools.partial(numba_rattle, rattle=_plain_rattle)}
+        go = {
+            "numba RATTLE": numba_rattle,
+            "geomint Rattle": geomint_rattle,
+            "numba, one-sided": functools.partial(numba_rattle, rattle=_plain_rattle),
+        }
         steps = dict.fromkeys(go, many)
         if n <= DEPTH:
             go |= {f"MuJoCo {name}": functools.partial(mujoco_chain, integrator=name) for name in INTEGRATORS}
-        times = best_times({name: functools.partial(f, n, H, steps.get(name, few)) for name, f in go.items()}, rounds=9 if n < 1000 else 4)
+        times = best_times(
+            {name: functools.partial(f, n, H, steps.get(name, few)) for name, f in go.items()},
+            rounds=9 if n < 1000 else 4,
+        )
         times = {name: t / steps.get(name, few) for name, t in times.items()}
         cheapest = min((name for name in go if "MuJoCo" in name), key=times.__getitem__, default="")
         rows = []
@@ -255,11 +271,24 @@ def chains() -> None:
             if name in (*steps, cheapest, "MuJoCo RK4"):  # the others are too slow to watch, or do as EULER does
                 out = go[name](n, H, watched, LOOKS)
                 said += f"; energy error {out.energy:.1e}, relative {out.energy / abs(energy_at_start(n)):.1e}"
-                said += f"; max|g| {out.violation:.0e}; {out.note}" if name in steps else "; its cheapest" if name == cheapest else ""
+                said += (
+                    f"; max|g| {out.violation:.0e}; {out.note}"
+                    if name in steps
+                    else "; its cheapest"
+                    if name == cheapest
+                    else ""
+                )
             rows.append((name, f"{1e6 * t:.4g} µs/step", said))
         # MuJoCo's cheapest leaves room for shorter steps.
         shorter = geomint_rattle(n, 0.7 * H, 1440 if watched == 1000 else 280, LOOKS)
-        rows.insert(2, ("  steps of .7 h", f"{1e6 * times['geomint Rattle'] / 0.7:.4g} µs per h", f"energy error {shorter.energy:.1e}"))
+        rows.insert(
+            2,
+            (
+                "  steps of .7 h",
+                f"{1e6 * times['geomint Rattle'] / 0.7:.4g} µs per h",
+                f"energy error {shorter.energy:.1e}",
+            ),
+        )
         if n > DEPTH:
             rows.append(("MuJoCo", "refuses", f"trees deeper than {DEPTH} bodies"))
         table(f"chain of {n} links, h = {H:g}; energy over {watched} steps, {LOOKS} looks", rows)

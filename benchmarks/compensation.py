@@ -17,7 +17,16 @@ def main() -> None:
     growth, seconds = {}, {}
     for compensated in (False, True):
         began = time.perf_counter()
-        run = gm.simulate(model.system, model.q0, model.v0, method=method, dt=0.05, t_end=500_000.0, save_every=1000, compensated=compensated)
+        run = gm.simulate(
+            model.system,
+            model.q0,
+            model.v0,
+            method=method,
+            dt=0.05,
+            t_end=500_000.0,
+            save_every=1000,
+            compensated=compensated,
+        )
         seconds[compensated] = time.perf_counter() - began
         growth[compensated] = np.max(np.abs(run.energy_error[1:].reshape(10, -1).mean(axis=1)))
     table("compensated summation: Kepler, order 8, 1e7 steps", [

@@ -10,8 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from geomint.engines.scalar.program import Loop, Numbers, Plan
 from geomint.engines.scalar.fma_fusion import Remembering
+from geomint.engines.scalar.program import Loop, Numbers, Plan
 from geomint.engines.scalar.values import constant
 
 OPERATIONS: dict[str, Any] = {
@@ -63,7 +63,11 @@ class Counted(Remembering):
                 continue
             done.add(id(x))
             open_ += x.arguments
-            if any(isinstance(_plain(a), float) for a in x.arguments) and x.operation != "select" and not x.operation.startswith("to "):
+            if (
+                any(isinstance(_plain(a), float) for a in x.arguments)
+                and x.operation != "select"
+                and not x.operation.startswith("to ")
+            ):
                 counts[x.operation] += 1
         return counts
 
@@ -93,16 +97,41 @@ def _plain(x: Any) -> Any:
     return x if constant(x) else x.x
 
 
-ARITHMETIC = {"add": 1, "sub": 1, "mul": 1, "fused": 2, "div": 1, "rough": 1, "sqrt": 1, "exp": 1, "log": 1, "sin": 1, "cos": 1, "pow": 1}
+ARITHMETIC = {
+    "add": 1,
+    "sub": 1,
+    "mul": 1,
+    "fused": 2,
+    "div": 1,
+    "rough": 1,
+    "sqrt": 1,
+    "exp": 1,
+    "log": 1,
+    "sin": 1,
+    "cos": 1,
+    "pow": 1,
+}
 
 
 def flops(method: Any, system: Any, carry: Any, dt: float, steps: int) -> tuple[float, collections.Counter[str]]:
     """Additions, multiplications, divisions, roots and elementary functions of a step, each counted as one (a product with a sum as two), on average over some steps of one member; and all counts."""
     plan = Plan(method, system, carry)
-    numbers = lambda packed, tree: [Number(x.item()) for leaf in jax.tree.leaves(tree) for x in np.ravel(np.asarray(leaf))]
+    numbers = lambda packed, tree: [
+        Number(x.item()) for leaf in jax.tree.leaves(tree) for x in np.ravel(np.asarray(leaf))
+    ]
     code = Counted()
-    given, params = plan.given.arrays(numbers(plan.given, (method, system.with_params(None)))), plan.params.arrays(numbers(plan.params, system.params))
-    loop = Loop(code, plan, given, params, Numbers(Number(0), Number(steps), Number(1), Number(0.0), Number(float(dt))), lambda i, row: None)
+    given, params = (
+        plan.given.arrays(numbers(plan.given, (method, system.with_params(None)))),
+        plan.params.arrays(numbers(plan.params, system.params)),
+    )
+    loop = Loop(
+        code,
+        plan,
+        given,
+        params,
+        Numbers(Number(0), Number(steps), Number(1), Number(0.0), Number(float(dt))),
+        lambda i, row: None,
+    )
     state = numbers(plan.carry, carry)
     if plan.event_driven:
         results = loop.events([*state, Number(0)], Number(steps * float(dt)))

@@ -81,7 +81,9 @@ def _events(x, v, height, base, epsilon, sigma2, until):
                 break
             if w < 0.0 or w > 1.0:  # beyond: back, by the parabola there, or by halves
                 reach, rising = b, w > 1.0
-                g, rate, curve = (1.0 - w, -slope / height, -bend / height) if rising else (w, slope / height, bend / height)
+                g, rate, curve = (
+                    (1.0 - w, -slope / height, -bend / height) if rising else (w, slope / height, bend / height)
+                )
                 back = g / -rate if rate < 0.0 else -np.inf
                 back = 2.0 * g / (np.sqrt(max(rate * rate - 2.0 * g * curve, 0.0)) - rate) if rate < 0.0 else back
                 if abs(back) < 1e-13 * b or a + 1e-16 > b:
@@ -149,30 +151,66 @@ def by_hand(parts: int, span: float = SPAN) -> tuple[int, int, int, float]:
 
 # --- geomint ----------------------------------------------------------------------------------------------------------
 def geomint_run(parts: int, span: float = SPAN, search: str = "hermite"):
-    return gm.simulate(MODEL.system, MODEL.q0, MODEL.v0, method=gm.EnergyStepping(E0 / parts, search=search), dt=0.01, t_end=span)
+    return gm.simulate(
+        MODEL.system, MODEL.q0, MODEL.v0, method=gm.EnergyStepping(E0 / parts, search=search), dt=0.01, t_end=span
+    )
 
 
 def geomint_ensemble(parts: int, span: float):
     q0s = MODEL.q0 + 1e-3 * np.random.default_rng(0).normal(size=(MEMBERS, 7, 2))
-    return gm.ensemble(MODEL.system, q0s, np.stack([MODEL.v0] * MEMBERS), method=gm.EnergyStepping(E0 / parts), dt=0.01, t_end=span)
+    return gm.ensemble(
+        MODEL.system, q0s, np.stack([MODEL.v0] * MEMBERS), method=gm.EnergyStepping(E0 / parts), dt=0.01, t_end=span
+    )
 
 
 def main() -> None:
     warnings.filterwarnings("ignore", message="EnergyStepping was trapped")
     rows = []
     for parts in PARTS:
-        variants = {"hand": functools.partial(by_hand, parts), "geomint": functools.partial(geomint_run, parts), "proved": functools.partial(geomint_run, parts, 0.1, "interval")}
+        variants = {
+            "hand": functools.partial(by_hand, parts),
+            "geomint": functools.partial(geomint_run, parts),
+            "proved": functools.partial(geomint_run, parts, 0.1, "interval"),
+        }
         times = best_times(variants, rounds=5)
         hand, run, proof = by_hand(parts), geomint_run(parts), geomint_run(parts, 0.1, "interval")
         assert hand[3] < 1e-11, f"the loop by hand lost the energy: {hand[3]:.1e}"
-        rate = {"hand": hand[0] / times["hand"], "geomint": len(run.events) / times["geomint"], "proved": len(proof.events) / times["proved"]}
-        rows.append((f"E0/{parts}, by hand", f"{rate['hand']:,.0f} events/s", f"{hand[2] / hand[0]:.2f} jets an event, {1e6 * SPAN / hand[0]:.0f} fs a step"))
-        rows.append((f"E0/{parts}, geomint", f"{rate['geomint']:,.0f} events/s", f"×{rate['hand'] / rate['geomint']:.2f}; {run.events.counts['jets'] / len(run.events):.2f} jets an event, {1e6 * SPAN / len(run.events):.0f} fs a step"))
-        rows.append((f"E0/{parts}, search='interval'", f"{rate['proved']:,.0f} events/s", f"×{rate['hand'] / rate['proved']:.2f}; {proof.events.counts['jets'] / len(proof.events):.2f} jets an event"))
+        rate = {
+            "hand": hand[0] / times["hand"],
+            "geomint": len(run.events) / times["geomint"],
+            "proved": len(proof.events) / times["proved"],
+        }
+        rows.append(
+            (
+                f"E0/{parts}, by hand",
+                f"{rate['hand']:,.0f} events/s",
+                f"{hand[2] / hand[0]:.2f} jets an event, {1e6 * SPAN / hand[0]:.0f} fs a step",
+            )
+        )
+        rows.append(
+            (
+                f"E0/{parts}, geomint",
+                f"{rate['geomint']:,.0f} events/s",
+                f"×{rate['hand'] / rate['geomint']:.2f}; {run.events.counts['jets'] / len(run.events):.2f} jets an event, {1e6 * SPAN / len(run.events):.0f} fs a step",
+            )
+        )
+        rows.append(
+            (
+                f"E0/{parts}, search='interval'",
+                f"{rate['proved']:,.0f} events/s",
+                f"×{rate['hand'] / rate['proved']:.2f}; {proof.events.counts['jets'] / len(proof.events):.2f} jets an event",
+            )
+        )
     span = 0.02
     seconds = best_times({"ensemble": lambda: geomint_ensemble(60, span)}, rounds=2)["ensemble"]
     run = geomint_ensemble(60, span)
-    rows.append((f"{MEMBERS} clusters at once, E0/60", f"{len(run.events) / seconds:,.0f} events/s", f"{np.sum(run.events.counts['jets']) / len(run.events):.2f} jets an event"))
+    rows.append(
+        (
+            f"{MEMBERS} clusters at once, E0/60",
+            f"{len(run.events) / seconds:,.0f} events/s",
+            f"{np.sum(run.events.counts['jets']) / len(run.events):.2f} jets an event",
+        )
+    )
     table(f"energy-stepping: seven argon atoms, {SPAN:g} ns, looks every 10 ps", rows)
 
 

@@ -14,16 +14,29 @@ from .timing import best_times, table
 
 
 def _run(system, model, method, dt, steps, save_every=None):
-    return gm.simulate(system, model.q0, model.v0, method=method, dt=dt, t_end=steps * dt, save_every=save_every or steps)
+    return gm.simulate(
+        system, model.q0, model.v0, method=method, dt=dt, t_end=steps * dt, save_every=save_every or steps
+    )
 
 
 def third_derivative() -> None:
     rows = []
     chain, dna = gm.models.chain(1000), gm.models.dna()
-    for name, model, system, dt, steps in (("chain of 1000", chain, gm.penalize(chain.system, 20.0), 0.005, 200), ("DNA", dna, dna.system, 0.5, 2000)):
-        go = lambda method, system=system, model=model, dt=dt, steps=steps: (lambda: _run(system, model, method, dt, steps))
+    for name, model, system, dt, steps in (
+        ("chain of 1000", chain, gm.penalize(chain.system, 20.0), 0.005, 200),
+        ("DNA", dna, dna.system, 0.5, 2000),
+    ):
+        go = lambda method, system=system, model=model, dt=dt, steps=steps: (
+            lambda: _run(system, model, method, dt, steps)
+        )
         times = best_times({"with": go(gm.ZhangSkeel(0.3)), "without": go(gm.SimplifiedZhangSkeel(0.3))}, rounds=25)
-        rows.append((name, f"{1e6 * times['with'] / steps:.1f} µs/step", f"{times['with'] / times['without'] - 1:+.1%}, target ≤ 15 %"))
+        rows.append(
+            (
+                name,
+                f"{1e6 * times['with'] / steps:.1f} µs/step",
+                f"{times['with'] / times['without'] - 1:+.1%}, target ≤ 15 %",
+            )
+        )
     table("the third-derivative term: ZhangSkeel against SimplifiedZhangSkeel", rows)
 
 
@@ -32,7 +45,12 @@ def length() -> None:
     for n, steps in ((10, 4000), (100, 2000), (1000, 300), (10_000, 60)):
         model = gm.models.chain(n)
         system = gm.penalize(model.system, 20.0)
-        seconds = best_times({"zs": lambda s=system, m=model, k=steps: _run(s, m, gm.ZhangSkeel(0.4), 0.005, k)}, rounds=5)["zs"] / steps
+        seconds = (
+            best_times({"zs": lambda s=system, m=model, k=steps: _run(s, m, gm.ZhangSkeel(0.4), 0.005, k)}, rounds=5)[
+                "zs"
+            ]
+            / steps
+        )
         solver = _run(system, model, gm.ZhangSkeel(0.4), 0.005, 1).solver
         grown = "" if before is None else f"×{seconds / before:.1f}, target < 15"
         rows.append((f"{n} links: {solver}", f"{1e6 * seconds:.1f} µs/step", grown))
@@ -79,19 +97,32 @@ def equal_error() -> None:
         error = lambda run, exact=exact: np.max(np.abs(_seen(run)[1:] - exact))
         problems.append((name, model, gm.penalize(model.system, 20.0), 10.0, error, target))
     fine = _run(dna.system, dna, gm.Composition(gm.Verlet(), order=6), 0.05, 800, 100).q
-    problems.append(("DNA, mean angle", dna, dna.system, 40.0, lambda run: np.max(np.abs(_seen(run).mean(axis=1) - fine.mean(axis=1))), 1e-3))
+    problems.append(
+        (
+            "DNA, mean angle",
+            dna,
+            dna.system,
+            40.0,
+            lambda run: np.max(np.abs(_seen(run).mean(axis=1) - fine.mean(axis=1))),
+            1e-3,
+        )
+    )
     for name, model, sprung, t_end, error, target in problems:
         rows = []
         for label, method in METHODS.items():
             system = model.system if method.traits.constrained else sprung
-            if ("fast" in method.traits.needs and system.fast is None) or (method.traits.constrained and system.constraint is None):
+            if ("fast" in method.traits.needs and system.fast is None) or (
+                method.traits.constrained and system.constraint is None
+            ):
                 continue
             found = _largest_step(system, model, method, t_end, error, target)
             if found is None:
                 rows.append((label, "not reached", ""))
                 continue
             dt, steps = found
-            seconds = best_times({"go": lambda m=method, h=dt, k=steps, s=system, o=model: _run(s, o, m, h, k)}, rounds=9)["go"]
+            seconds = best_times(
+                {"go": lambda m=method, h=dt, k=steps, s=system, o=model: _run(s, o, m, h, k)}, rounds=9
+            )["go"]
             rows.append((label, f"{1e6 * seconds / (steps * dt):.1f} µs", f"a unit of time, dt = {dt:.3g}"))
         table(f"time at equal error: {name}, error < {target:g}", rows)
 

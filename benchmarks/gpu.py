@@ -96,7 +96,15 @@ def work(engine: Any, before: Any, after: Any, row: Row, members: int, steps: in
 def few(row: Row, engine: str) -> dict[str, np.ndarray]:
     """Where eight members are after some steps."""
     steps = 2 if row.method.traits.event_driven else 100
-    run = gm.ensemble(row.model.system, *start(row.model, 8), method=row.method, dt=row.dt, t_end=steps * row.dt, save_every=steps, engine=engine)
+    run = gm.ensemble(
+        row.model.system,
+        *start(row.model, 8),
+        method=row.method,
+        dt=row.dt,
+        t_end=steps * row.dt,
+        save_every=steps,
+        engine=engine,
+    )
     assert run.engine == engine, run.engine
     return {k: np.asarray(run.columns[k], float) for k in ("q", "p")}
 
@@ -106,7 +114,11 @@ def checked(name: str, row: Row) -> float:
     found = few(row, "kernel")
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/reference.npz"
-        subprocess.run([sys.executable, "-m", "benchmarks.gpu", "--reference", name, path], env={**os.environ, "JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"}, check=True)
+        subprocess.run(
+            [sys.executable, "-m", "benchmarks.gpu", "--reference", name, path],
+            env={**os.environ, "JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"},
+            check=True,
+        )
         with np.load(path) as reference:
             return max(float(np.max(np.abs(found[k] - reference[k])) / np.max(np.abs(reference[k]))) for k in found)
 
@@ -114,7 +126,10 @@ def checked(name: str, row: Row) -> float:
 def measure(name: str, row: Row) -> None:
     real = np.dtype(jax.dtypes.canonicalize_dtype(float)).name
     engine, carry, ready = begun(Kernel, row, row.members)
-    print(f"\n{name}: {row.method.name} on {row.model.name}, {row.members:,} members, {real}; {engine.described[:300]}; ready after {ready:.1f} s", flush=True)
+    print(
+        f"\n{name}: {row.method.name} on {row.model.name}, {row.members:,} members, {real}; {engine.described[:300]}; ready after {ready:.1f} s",
+        flush=True,
+    )
     if engine.program is None:
         return
     seconds, after = timed(engine, carry, row.steps, 3)
@@ -125,13 +140,23 @@ def measure(name: str, row: Row) -> None:
     print(f"  largest difference from the reference in float64 on the processor: {checked(name, row):.1e}", flush=True)
     one = jax.tree.map(lambda x: np.asarray(x)[0], carry)
     per_step, _ = flops(engine.method, row.model.system, one, row.dt, 1 if row.method.traits.event_driven else 20)
-    moved = sum(np.asarray(x).nbytes for x in jax.tree.leaves(carry)) * 2 + row.members * engine.layout.width * np.dtype(real).itemsize
-    print(f"  {per_step:.0f} operations a {'look' if row.method.traits.event_driven else 'step'}: {per_step * row.members * row.steps / seconds / PEAK[real]:.1%} of the peak of {PEAK[real]:.2g}; {moved / seconds / BANDWIDTH:.2%} of the bandwidth", flush=True)
+    moved = (
+        sum(np.asarray(x).nbytes for x in jax.tree.leaves(carry)) * 2
+        + row.members * engine.layout.width * np.dtype(real).itemsize
+    )
+    print(
+        f"  {per_step:.0f} operations a {'look' if row.method.traits.event_driven else 'step'}: {per_step * row.members * row.steps / seconds / PEAK[real]:.1%} of the peak of {PEAK[real]:.2g}; {moved / seconds / BANDWIDTH:.2%} of the bandwidth",
+        flush=True,
+    )
     members, steps = min(row.members, 2**18), max(1, row.steps // 40)
     slow, carry, _ = begun(Xla, row, members)
     seconds, after = timed(slow, carry, steps, 2)
     vmapped = work(slow, carry, after, row, members, steps) / seconds
-    print(f"  XLA's vmap ({members:,} members) {vmapped:.3e}: ×{rate / vmapped:.0f}" + (f"; target ×{row.ratio:g}" if row.ratio else ""), flush=True)
+    print(
+        f"  XLA's vmap ({members:,} members) {vmapped:.3e}: ×{rate / vmapped:.0f}"
+        + (f"; target ×{row.ratio:g}" if row.ratio else ""),
+        flush=True,
+    )
     if name == "fpu":
         print(f"  gm.ensemble, all included: {by_ensemble(row):.3e}", flush=True)
         other = by_diffrax(row, 2**20, 500)
@@ -144,7 +169,14 @@ def measure(name: str, row: Row) -> None:
 def by_ensemble(row: Row) -> float:
     """As a user calls it: five times the steps, checks, the copies to the host and the first and last state of every member included."""
     steps = 5 * row.steps
-    go = lambda: gm.ensemble(row.model.system, *start(row.model, row.members), method=row.method, dt=row.dt, t_end=steps * row.dt, save_every=steps)
+    go = lambda: gm.ensemble(
+        row.model.system,
+        *start(row.model, row.members),
+        method=row.method,
+        dt=row.dt,
+        t_end=steps * row.dt,
+        save_every=steps,
+    )
     assert go().engine == "kernel"
     began = time.perf_counter()
     go()
@@ -158,7 +190,18 @@ def diffrax_ensemble(model: Any, dt: float, steps: int) -> Callable[[Any, Any], 
     system = model.system
     force = lambda t, q, args: -jax.grad(lambda x: system.potential(x) + system.fast(x))(q)
     terms = diffrax.ODETerm(lambda t, p, args: p), diffrax.ODETerm(force)
-    solve = lambda q, p: diffrax.diffeqsolve(terms, diffrax.SemiImplicitEuler(), 0.0, steps * dt, dt, (q, p), max_steps=steps + 10, saveat=diffrax.SaveAt(t1=True)).ys
+    solve = lambda q, p: (
+        diffrax.diffeqsolve(
+            terms,
+            diffrax.SemiImplicitEuler(),
+            0.0,
+            steps * dt,
+            dt,
+            (q, p),
+            max_steps=steps + 10,
+            saveat=diffrax.SaveAt(t1=True),
+        ).ys
+    )
     return jax.jit(jax.vmap(solve))
 
 
@@ -185,9 +228,15 @@ def by_textbook(row: Row, members: int, steps: int) -> float:
         def newton(s: Any) -> Any:
             multipliers, _, n = s
             residual = constraint(moved(multipliers))
-            return multipliers + jnp.linalg.solve(h * flat(moved(multipliers)) @ at.T, residual), jnp.max(jnp.abs(residual)), n + 1
+            return (
+                multipliers + jnp.linalg.solve(h * flat(moved(multipliers)) @ at.T, residual),
+                jnp.max(jnp.abs(residual)),
+                n + 1,
+            )
 
-        multipliers, _, _ = jax.lax.while_loop(lambda s: (s[1] > 1e-14) & (s[2] < 20), newton, (jnp.zeros(3), jnp.asarray(1.0), 0))
+        multipliers, _, _ = jax.lax.while_loop(
+            lambda s: (s[1] > 1e-14) & (s[2] < 20), newton, (jnp.zeros(3), jnp.asarray(1.0), 0)
+        )
         q1 = moved(multipliers)
         p1 = half - (at.T @ multipliers).reshape(q.shape) + 0.5 * h * force(q1)
         g1 = flat(q1)

@@ -66,9 +66,21 @@ def _ensembles(steps: int) -> None:
     sizes = (1 + 0.01 * np.random.default_rng(1).standard_normal(MEMBERS))[:, None]
     q, v = np.repeat(model.q0.reshape(1, -1), MEMBERS, 0), model.v0.reshape(1, -1) * sizes
     shaped = lambda x: x.reshape(MEMBERS, *model.q0.shape)
-    rows = {"member by member": lambda: _member_by_member(q.copy(), v.copy(), 0.001, steps, 50.0), "side by side": lambda: _side_by_side(q.T.copy(), v.T.copy(), 0.001, steps, 50.0)}
+    rows = {
+        "member by member": lambda: _member_by_member(q.copy(), v.copy(), 0.001, steps, 50.0),
+        "side by side": lambda: _side_by_side(q.T.copy(), v.T.copy(), 0.001, steps, 50.0),
+    }
     for engine in ("native", "xla"):
-        rows[engine] = lambda engine=engine: gm.ensemble(model.system, shaped(q), shaped(v), method=gm.Verlet(form="drift"), dt=0.001, t_end=steps * 0.001, save_every=steps, engine=engine)
+        rows[engine] = lambda engine=engine: gm.ensemble(
+            model.system,
+            shaped(q),
+            shaped(v),
+            method=gm.Verlet(form="drift"),
+            dt=0.001,
+            t_end=steps * 0.001,
+            save_every=steps,
+            engine=engine,
+        )
     x, y = q.T.copy(), v.T.copy()
     _side_by_side(x, y, 0.001, steps, 50.0)
     difference = np.max(np.abs(rows["native"]().q[:, -1].reshape(MEMBERS, -1) - x.T))
@@ -78,7 +90,10 @@ def _ensembles(steps: int) -> None:
     times = best_times(rows, rounds=5)
     best = min(times["member by member"], times["side by side"])
     lines = [(which, f"{1e-6 * MEMBERS * steps / t:,.0f}", f"×{t / best:.2f}") for which, t in times.items()]
-    table(f"{MEMBERS:,} FPU chains, Verlet, {steps} steps: million member-steps a second (native differs by {difference:.0e} from the loop by hand)", lines)
+    table(
+        f"{MEMBERS:,} FPU chains, Verlet, {steps} steps: million member-steps a second (native differs by {difference:.0e} from the loop by hand)",
+        lines,
+    )
 
 
 @numba.njit(fastmath={"contract"}, error_model="numpy")
@@ -113,18 +128,24 @@ def _argon_by_hand(q, p, h, every, blocks, epsilon, sigma, out):
 
 def _argon(steps: int) -> float:
     q, out = ARGON.q0.copy(), np.empty(steps // 100)
-    _argon_by_hand(q, ARGON.v0.copy(), 1e-5, 100, steps // 100, ARGON.system.params["epsilon"], ARGON.system.params["sigma"], out)
+    _argon_by_hand(
+        q, ARGON.v0.copy(), 1e-5, 100, steps // 100, ARGON.system.params["epsilon"], ARGON.system.params["sigma"], out
+    )
     return q[0, 0]
 
 
 def _fpu(steps: int) -> np.ndarray:
     out = np.empty((steps // 100, 12))
-    overhead._by_hand(overhead.MODEL.q0.ravel().copy(), overhead.MODEL.v0.ravel().copy(), 0.001, 100, steps // 100, 50.0, out)
+    overhead._by_hand(
+        overhead.MODEL.q0.ravel().copy(), overhead.MODEL.v0.ravel().copy(), 0.001, 100, steps // 100, 50.0, out
+    )
     return out
 
 
 def _geomint(model, method, dt, steps, engine):
-    return gm.simulate(model.system, model.q0, model.v0, method=method, dt=dt, t_end=steps * dt, save_every=100, engine=engine)
+    return gm.simulate(
+        model.system, model.q0, model.v0, method=method, dt=dt, t_end=steps * dt, save_every=100, engine=engine
+    )
 
 
 class _Chain:
@@ -150,8 +171,17 @@ def main() -> None:
     energy = 10.519254 * float(ARGON.system.params["epsilon"])
     rows = []
     for parts in (100, 60, 30):
-        go = {engine: functools.partial(_geomint, ARGON, gm.EnergyStepping(energy / parts), 1e-3, 1000, engine) for engine in ("native", "xla")}
+        go = {
+            engine: functools.partial(_geomint, ARGON, gm.EnergyStepping(energy / parts), 1e-3, 1000, engine)
+            for engine in ("native", "xla")
+        }
         events = {engine: len(run().events) for engine, run in go.items()}
         times = best_times(go, rounds=5)
-        rows.append((f"E₀/{parts}", f"{events['native'] / times['native']:,.0f}", f"native; {events['xla'] / times['xla']:,.0f} xla"))
+        rows.append(
+            (
+                f"E₀/{parts}",
+                f"{events['native'] / times['native']:,.0f}",
+                f"native; {events['xla'] / times['xla']:,.0f} xla",
+            )
+        )
     table("argon, energy-stepping: events a second over 1 ns", rows)

@@ -24,7 +24,11 @@ def _row(name: str, system: gm.System, q0: np.ndarray, v0: np.ndarray, dt: float
     times = best_times({"Verlet": go(gm.Verlet()), "IMEX": go(gm.IMEX())}, rounds=9)
     solver = go(gm.IMEX())().solver
     per_step = {name: 1e6 * t / steps for name, t in times.items()}
-    return name, f"Verlet {per_step['Verlet']:.4g}, IMEX {per_step['IMEX']:.4g} µs/step", f"×{times['IMEX'] / times['Verlet']:.3g}; {solver}"
+    return (
+        name,
+        f"Verlet {per_step['Verlet']:.4g}, IMEX {per_step['IMEX']:.4g} µs/step",
+        f"×{times['IMEX'] / times['Verlet']:.3g}; {solver}",
+    )
 
 
 def main() -> None:

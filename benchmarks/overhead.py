@@ -40,7 +40,9 @@ def _bare(step, state, h, every, blocks, with_energy):
 
     def block(state, _):
         q, p = jax.lax.fori_loop(0, every, lambda _, s: step(*s, h), state)
-        seen = (q, p, 0.5 * jnp.sum(p * p) + MODEL.system.potential(q) + MODEL.system.fast(q)) if with_energy else (q, p)
+        seen = (
+            (q, p, 0.5 * jnp.sum(p * p) + MODEL.system.potential(q) + MODEL.system.fast(q)) if with_energy else (q, p)
+        )
         return (q, p), seen
 
     return jax.lax.scan(block, state, None, length=blocks)
@@ -84,7 +86,7 @@ def main() -> None:
     def hand():
         _by_hand(MODEL.q0.ravel().copy(), MODEL.v0.ravel().copy(), DT, EVERY, blocks, 50.0, out)
 
-    bare = lambda step, energy: (lambda: jax.block_until_ready(_bare(step, start, DT, EVERY, blocks, energy)))
+    bare = lambda step, energy: lambda: jax.block_until_ready(_bare(step, start, DT, EVERY, blocks, energy))
     times = best_times({
         "numba": hand,
         "bare kick": bare(_kick_form, False), "bare kick H": bare(_kick_form, True), "simulate kick": lambda: _simulate(gm.Verlet()),
@@ -96,7 +98,19 @@ def main() -> None:
     assert apart < 1e-11, f"the loop by hand and simulate differ by {apart:.1e} after 1000 steps"
     rows = [(name, f"{1e9 * t / STEPS:.1f} ns/step", "") for name, t in times.items()]
     for form in ("kick", "drift"):
-        rows.append((f"simulate / bare loop ({form}), saving q, p", f"{times[f'simulate {form}'] / times[f'bare {form}']:.3f}", "target ≤ 1.1"))
-        rows.append((f"simulate / bare loop ({form}), saving q, p, H", f"{times[f'simulate {form}'] / times[f'bare {form} H']:.3f}", ""))
+        rows.append(
+            (
+                f"simulate / bare loop ({form}), saving q, p",
+                f"{times[f'simulate {form}'] / times[f'bare {form}']:.3f}",
+                "target ≤ 1.1",
+            )
+        )
+        rows.append(
+            (
+                f"simulate / bare loop ({form}), saving q, p, H",
+                f"{times[f'simulate {form}'] / times[f'bare {form} H']:.3f}",
+                "",
+            )
+        )
         rows.append((f"simulate ({form}) / numba", f"{times[f'simulate {form}'] / times['numba']:.3f}", "target ≤ 1.5"))
     table("overhead: FPU Verlet, 1e6 steps, saved every 100", rows)

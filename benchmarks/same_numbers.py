@@ -29,12 +29,18 @@ LAGRANGIAN = ("double_pendulum", "pendulum")
 def candidates(method: Any) -> list[str]:
     """Names of models that a method may take, in the order in which they are tried."""
     traits = method.traits
-    names = [*(CONSTRAINED if traits.constrained else ()), *(FREE if traits.free else ()), *(LAGRANGIAN if traits.lagrangian else ())]
+    names = [
+        *(CONSTRAINED if traits.constrained else ()),
+        *(FREE if traits.free else ()),
+        *(LAGRANGIAN if traits.lagrangian else ()),
+    ]
     return [name for name in names if hasattr(gm.models, name)]
 
 
 def digest(model: Any, method: Any, engine: str, dt: float) -> str:
-    run = gm.simulate(model.system, model.q0, model.v0, method=method, dt=dt, t_end=STEPS * dt, save_every=STEPS // 10, engine=engine)
+    run = gm.simulate(
+        model.system, model.q0, model.v0, method=method, dt=dt, t_end=STEPS * dt, save_every=STEPS // 10, engine=engine
+    )
     found = hashlib.sha256()
     for array in (run.q, run.p):
         found.update(np.ascontiguousarray(array).tobytes())

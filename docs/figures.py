@@ -80,7 +80,11 @@ def work_precision():
         if forces[0]:
             left.loglog(np.array(forces) / PERIODS, errors, style, color=color, ms=4, lw=1.2, label=label)
         right.loglog(seconds, errors, style, color=color, ms=4, lw=1.2, label=label)
-    left.set(xlabel="force evaluations a revolution", ylabel=f"error in q after {PERIODS} revolutions", title="effort counted")
+    left.set(
+        xlabel="force evaluations a revolution",
+        ylabel=f"error in q after {PERIODS} revolutions",
+        title="effort counted",
+    )
     right.set(xlabel="seconds (one core, best of three)", title="effort measured")
     for axes in (left, right):
         axes.grid(alpha=0.25)
@@ -141,7 +145,9 @@ def theory(method, h=0.1):
         known = {"Verlet": "2", "SymplecticEuler": "2"}
         return known.get(name, "trace polynomial"), in_turn(method.stages)
     if name == "Composition" and isinstance(method.base, gm.methods.KickDrift):
-        return "trace polynomial", in_turn([(kind, c * gamma) for gamma in method.coefficients for kind, c in method.base.stages])
+        return "trace polynomial", in_turn(
+            [(kind, c * gamma) for gamma in method.coefficients for kind, c in method.base.stages]
+        )
     if name == "StiffZhangSkeel":
         # Verlet with the force divided by 1 + βh²ω²
         return "1 − (h² + x²)/(2 + 2βx²)", lambda x: 1 - 0.5 * (h**2 + x**2) / (1 + method.beta * x**2)
@@ -204,7 +210,17 @@ def stability_tables(diagrams):
         again = f"{d.last:.4f}" if np.isfinite(d.last) else "–"
         if d.h is None:
             share = f"{d.limit / method.traits.forces:.3f}" if method.traits.forces and np.isfinite(d.limit) else "–"
-            rows.append((f"`{method.name}`", number(d.limit), number(known), text or "–", share, gaps if d.resonances else "–", again if d.resonances else "–"))
+            rows.append(
+                (
+                    f"`{method.name}`",
+                    number(d.limit),
+                    number(known),
+                    text or "–",
+                    share,
+                    gaps if d.resonances else "–",
+                    again if d.resonances else "–",
+                )
+            )
         else:
             resonant.append((f"`{method.name}`", number(d.limit), number(known), text or "–", gaps, again))
     return (
@@ -220,14 +236,24 @@ def stability_figure(diagrams, fast):
     axes, wide = figure.add_subplot(left), 8.2
     for row, (_, d) in enumerate(diagrams):
         edges = [0.0, *(e for pair in d.unstable for e in pair)]
-        stretches = [(a, min(b, wide)) for a, b in zip(edges[::2], [*edges[1::2], d.frequencies[-1]], strict=False) if a < wide]
+        stretches = [
+            (a, min(b, wide)) for a, b in zip(edges[::2], [*edges[1::2], d.frequencies[-1]], strict=False) if a < wide
+        ]
         for k, (a, b) in enumerate(stretches):
             axes.barh(row, b - a, left=a, height=0.68, color="C0" if k == 0 else "#a9cbe3")
         if np.isinf(d.limit):
             axes.text(wide - 0.1, row, "every hω →", ha="right", va="center", color="white", fontsize=7)
         else:
             inside = d.limit > 0.5
-            axes.text(d.limit - 0.05 if inside else d.limit + 0.08, row, f"{d.limit:.3f}", ha="right" if inside else "left", va="center", color="white" if inside else "black", fontsize=7)
+            axes.text(
+                d.limit - 0.05 if inside else d.limit + 0.08,
+                row,
+                f"{d.limit:.3f}",
+                ha="right" if inside else "left",
+                va="center",
+                color="white" if inside else "black",
+                fontsize=7,
+            )
     axes.set(xlim=(0, wide), ylim=(len(diagrams) - 0.4, -0.6), xlabel="hω")
     axes.set_title("stable from 0 on (dark), stable again (light)", fontsize=10, pad=14)
     axes.set_yticks(range(len(diagrams)), [short(m) for m, _ in diagrams], fontsize=7.5)
@@ -246,11 +272,20 @@ def stability_figure(diagrams, fast):
         top = max((d._worst(*window) - 1 for window in d.resonances), default=0.0) or 0.01
         strip.set(xlim=(0, d.frequencies[-1] / np.pi), ylim=(1 - 0.15 * top, 1 + 1.9 * top))
         strip.set_title(short(method), loc="left", fontsize=8, y=0.68, x=0.008, pad=0)
-        strip.set_yticks([1, 1 + top] if d.resonances else [1], ["1", f"{1 + top:.3f}"] if d.resonances else ["1"], fontsize=7)
+        strip.set_yticks(
+            [1, 1 + top] if d.resonances else [1], ["1", f"{1 + top:.3f}"] if d.resonances else ["1"], fontsize=7
+        )
         strip.grid(axis="x", alpha=0.3)
         if not d.unstable:
             strip.text(0.992, 0.68, "no resonance", transform=strip.transAxes, ha="right", fontsize=8, color="0.4")
-    strips[0].text(0.5, 1.1, f"growth a step at h = {fast[0][1].h:g} (shaded: unstable)", transform=strips[0].transAxes, ha="center", fontsize=10)
+    strips[0].text(
+        0.5,
+        1.1,
+        f"growth a step at h = {fast[0][1].h:g} (shaded: unstable)",
+        transform=strips[0].transAxes,
+        ha="center",
+        fontsize=10,
+    )
     strips[-1].set_xticks(range(5), ["0", "π", "2π", "3π", "4π"])
     strips[-1].set_xlabel("hω of the fast part")
     return figure
@@ -262,9 +297,25 @@ def short(method):
         return f"Composition({short(method.base)}, order={method.order}, '{method.scheme}')"
     if isinstance(method, gm.Rattle):
         return f"Rattle({'' if method.base == gm.Verlet() else short(method.base)})"
-    name = method.name.replace("base=Verlet(form='drift'), ", "").replace("scheme=", "").replace("stages=", "").replace("quadrature=", "").replace("filter=", "")
-    named = {"Splitting()": "Splitting('two-stage')", "Gauss()": "Gauss(2)", "LobattoIIIAB()": "LobattoIIIAB(3)", "SymmetricMultistep()": "SymmetricMultistep(order=8)", "Variational()": "Variational('midpoint')", "Trigonometric()": "Trigonometric('hairer-lubich')"}
-    named |= {"Composition('yoshida')": "Composition(order=4, 'yoshida')", "Composition('suzuki')": "Composition(order=4, 'suzuki')"}
+    name = (
+        method.name.replace("base=Verlet(form='drift'), ", "")
+        .replace("scheme=", "")
+        .replace("stages=", "")
+        .replace("quadrature=", "")
+        .replace("filter=", "")
+    )
+    named = {
+        "Splitting()": "Splitting('two-stage')",
+        "Gauss()": "Gauss(2)",
+        "LobattoIIIAB()": "LobattoIIIAB(3)",
+        "SymmetricMultistep()": "SymmetricMultistep(order=8)",
+        "Variational()": "Variational('midpoint')",
+        "Trigonometric()": "Trigonometric('hairer-lubich')",
+    }
+    named |= {
+        "Composition('yoshida')": "Composition(order=4, 'yoshida')",
+        "Composition('suzuki')": "Composition(order=4, 'suzuki')",
+    }
     return named.get(name, name)
 
 
@@ -288,7 +339,13 @@ def stability():
     small.save(path, optimize=True)
 
 
-PAPERS = {"console": "console-hairer-lubich-2013", "fernandez": "fernandez-pendas-2019", "gonzalez": "gonzalez-schmidt-ortiz-2010", "stern": "stern-grinspun-2009", "tao": "tao-owhadi-2015"}
+PAPERS = {
+    "console": "console-hairer-lubich-2013",
+    "fernandez": "fernandez-pendas-2019",
+    "gonzalez": "gonzalez-schmidt-ortiz-2010",
+    "stern": "stern-grinspun-2009",
+    "tao": "tao-owhadi-2015",
+}
 
 
 def record(experiment, size, outcome):

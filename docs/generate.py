@@ -17,7 +17,9 @@ import geomint as gm
 
 ROOT = Path(__file__).parents[1]
 BEGIN, END = "<!-- methods:begin -->", "<!-- methods:end -->"
-NOTE = "---\nhide: [toc]\n---\n<!-- Written by docs/generate.py from the registry; change the code, not this page. -->\n"
+NOTE = (
+    "---\nhide: [toc]\n---\n<!-- Written by docs/generate.py from the registry; change the code, not this page. -->\n"
+)
 
 
 def yes(x):
@@ -52,7 +54,9 @@ def readme_table():
         )
         for cls, variants in by_class().items()
     ]  # fmt: skip
-    return table(("method", "order", "symplectic", "symmetric", "energy", "momentum maps", "constrained", "variants"), rows)
+    return table(
+        ("method", "order", "symplectic", "symmetric", "energy", "momentum maps", "constrained", "variants"), rows
+    )
 
 
 def methods_page():
@@ -64,7 +68,18 @@ def methods_page():
         )
         for m in gm.methods.all()
     ]  # fmt: skip
-    headings = ("method", "order", "symplectic", "symmetric", "reversible", "energy", "momentum maps", "constrained", "needs", "forces a step")
+    headings = (
+        "method",
+        "order",
+        "symplectic",
+        "symmetric",
+        "reversible",
+        "energy",
+        "momentum maps",
+        "constrained",
+        "needs",
+        "forces a step",
+    )
     schemes = "\n".join(f"- `{name}`: {source}." for name, (*_, source) in gm.methods.TABLES.items())
     return f"""{NOTE}
 # All methods
@@ -84,9 +99,17 @@ Every claim in this table is measured by the property tests. Every property that
 
 def models_page():
     """Every model, its arguments and its formula."""
-    parts = [f"{NOTE}\n# All models\n\nA model is a system with initial data: `model = gm.models.kepler()`, then `model.system`, `model.q0`, `model.v0`, `model.dt`, `model.t_end`.\n"]
+    parts = [
+        f"{NOTE}\n# All models\n\nA model is a system with initial data: `model = gm.models.kepler()`, then `model.system`, `model.q0`, `model.v0`, `model.dt`, `model.t_end`.\n"
+    ]
     rows = [
-        (f"[`{name}`](#{name})", make().description, " × ".join(map(str, make().q0.shape)), f"{make().dt:g}", f"{make().t_end:g}")
+        (
+            f"[`{name}`](#{name})",
+            make().description,
+            " × ".join(map(str, make().q0.shape)),
+            f"{make().dt:g}",
+            f"{make().t_end:g}",
+        )
         for name, make in gm.models.all().items()
     ]
     parts.append(table(("model", "what it is", "shape of q", "dt", "t_end"), rows))

@@ -32,13 +32,18 @@ def at_equal_cost(model, method, force_interval, t_end, saves):
     dt = force_interval * method.traits.forces
     every = max(1, round(t_end / dt / saves))
     blocks = round(t_end / dt / every)
-    return gm.simulate(model.system, model.q0, model.v0, method=method, dt=dt, t_end=blocks * every * dt, save_every=every)
+    return gm.simulate(
+        model.system, model.q0, model.v0, method=method, dt=dt, t_end=blocks * every * dt, save_every=every
+    )
 
 
 def kepler_runs():
     """The planet of eccentricity .6 for 2000 revolutions."""
     model, period = gm.models.kepler(eccentricity=0.6), 2 * np.pi
-    return [(label, at_equal_cost(model, m, period / KEPLER_FORCES, PERIODS * period, 200_000), color) for label, m, color in methods()]
+    return [
+        (label, at_equal_cost(model, m, period / KEPLER_FORCES, PERIODS * period, 200_000), color)
+        for label, m, color in methods()
+    ]
 
 
 def solar_runs():
@@ -93,7 +98,13 @@ def draw_solar(part, runs):
         axes.plot(0, 0, "o", color="#e0a800", ms=5)
         for k, name in enumerate(("Jupiter", "Saturn", "Uranus", "Neptune", "Pluto"), start=1):
             away = np.linalg.norm(x[-1, k])
-            axes.plot(x[:, k, 0], x[:, k, 1], lw=0.8, color=f"C{k}", label=name if away < 100 else f"{name}: thrown out,\n{away:,.0f} au away")
+            axes.plot(
+                x[:, k, 0],
+                x[:, k, 1],
+                lw=0.8,
+                color=f"C{k}",
+                label=name if away < 100 else f"{name}: thrown out,\n{away:,.0f} au away",
+            )
         axes.set_title(f"{label}: the last 1000 of {YEARS:,} years", fontsize=10)
         axes.set(aspect="equal", xlim=(-40, 118), ylim=(-74, 84), xlabel="au")
         axes.legend(frameon=False, fontsize=8, loc="upper right")

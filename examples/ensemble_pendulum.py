@@ -18,7 +18,13 @@ def periods(t, angle):
 def main(members=500):
     """Amplitudes and measured periods."""
     amplitudes = np.linspace(0.05, 3.0, members)
-    run = gm.ensemble(gm.models.pendulum().system, amplitudes[:, None], method=gm.Composition(gm.Verlet(), order=4), dt=0.02, t_end=100.0)
+    run = gm.ensemble(
+        gm.models.pendulum().system,
+        amplitudes[:, None],
+        method=gm.Composition(gm.Verlet(), order=4),
+        dt=0.02,
+        t_end=100.0,
+    )
     return amplitudes, periods(run.t, run.q[..., 0])
 
 

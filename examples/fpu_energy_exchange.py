@@ -13,7 +13,9 @@ def stiff_energies(run, omega):
 def main(omega=50.0):
     """(time when the third spring overtakes the first, smallest and largest sum of the three energies)."""
     model = gm.models.fpu(springs=3, omega=omega)
-    run = gm.simulate(model.system, model.q0, model.v0, method=gm.Splitting("blanes-moan"), dt=0.01, t_end=200.0, save_every=5)
+    run = gm.simulate(
+        model.system, model.q0, model.v0, method=gm.Splitting("blanes-moan"), dt=0.01, t_end=200.0, save_every=5
+    )
     energies = stiff_energies(run, omega)
     total = energies.sum(axis=1)
     overtakes = run.t[np.argmax(energies[:, 2] > energies[:, 0])]
@@ -22,4 +24,6 @@ def main(omega=50.0):
 
 if __name__ == "__main__":
     overtakes, low, high = main()
-    print(f"the third spring overtakes the first at t = {overtakes:.1f}; the sum of the stiff energies stays in [{low:.3f}, {high:.3f}]")
+    print(
+        f"the third spring overtakes the first at t = {overtakes:.1f}; the sum of the stiff energies stays in [{low:.3f}, {high:.3f}]"
+    )

@@ -22,10 +22,20 @@ def main(e=0.6, t_end=2.0):
     target = on_ellipse(t_end, e)
 
     def miss(v0):
-        run = gm.simulate(model.system, model.q0, v0, method=gm.Composition(gm.Verlet(), order=6), dt=0.01, t_end=t_end, save_every=200)
+        run = gm.simulate(
+            model.system,
+            model.q0,
+            v0,
+            method=gm.Composition(gm.Verlet(), order=6),
+            dt=0.01,
+            t_end=t_end,
+            save_every=200,
+        )
         return jnp.sum((run.q[-1] - target) ** 2)
 
-    found = minimize(jax.jit(jax.value_and_grad(miss)), np.array([0.2, 1.8]), jac=True, method="BFGS", options={"gtol": 1e-11})
+    found = minimize(
+        jax.jit(jax.value_and_grad(miss)), np.array([0.2, 1.8]), jac=True, method="BFGS", options={"gtol": 1e-11}
+    )
     return found.x
 
 

@@ -17,7 +17,9 @@ def crossings(t, q, v):
     """(time, y, v_y) where x passes 0 upwards: a cubic through x and v_x at both ends of the interval gives the time."""
     dt = t[1] - t[0]
     k = np.flatnonzero((q[:-1, 0] < 0) & (q[1:, 0] >= 0))
-    hermite = lambda s, a, va, b, vb: (1 + 2 * s) * (1 - s) ** 2 * a + s * (1 - s) ** 2 * dt * va + s**2 * (3 - 2 * s) * b + s**2 * (s - 1) * dt * vb
+    hermite = lambda s, a, va, b, vb: (
+        (1 + 2 * s) * (1 - s) ** 2 * a + s * (1 - s) ** 2 * dt * va + s**2 * (3 - 2 * s) * b + s**2 * (s - 1) * dt * vb
+    )
     force = -np.stack([q[:, 0] + 2 * q[:, 0] * q[:, 1], q[:, 1] + q[:, 0] ** 2 - q[:, 1] ** 2], axis=1)
     low, high = np.zeros(len(k)), np.ones(len(k))
     for _ in range(50):
@@ -32,7 +34,9 @@ def crossings(t, q, v):
 def main(energy=0.12, members=24, t_end=1500.0):
     """One array of section points (time, y, p_y) for each start."""
     q0s, v0s = starts(energy, members)
-    run = gm.ensemble(gm.models.henon_heiles().system, q0s, v0s, method=gm.Composition(gm.Verlet(), order=6), dt=0.05, t_end=t_end)
+    run = gm.ensemble(
+        gm.models.henon_heiles().system, q0s, v0s, method=gm.Composition(gm.Verlet(), order=6), dt=0.05, t_end=t_end
+    )
     return [crossings(run.t, q, v) for q, v in zip(run.q, run.v, strict=True)]
 
 

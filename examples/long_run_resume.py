@@ -16,7 +16,16 @@ STEPS, EVERY = 30_000_000, 30_000
 def run_to(path):
     """FPU, 30 million Verlet steps, a thousand of them kept."""
     model = gm.models.fpu()
-    return gm.simulate(model.system, model.q0, model.v0, method=gm.Verlet(), dt=0.005, t_end=STEPS * 0.005, save_every=EVERY, output=path)
+    return gm.simulate(
+        model.system,
+        model.q0,
+        model.v0,
+        method=gm.Verlet(),
+        dt=0.005,
+        t_end=STEPS * 0.005,
+        save_every=EVERY,
+        output=path,
+    )
 
 
 def main():
@@ -30,7 +39,9 @@ def main():
         child.wait()
         rows = len(gm.load(killed))
         resumed, uninterrupted = gm.resume(killed), run_to(whole)
-        same = all(np.array_equal(getattr(resumed, name), getattr(uninterrupted, name)) for name in ("t", "q", "p", "energy"))
+        same = all(
+            np.array_equal(getattr(resumed, name), getattr(uninterrupted, name)) for name in ("t", "q", "p", "energy")
+        )
         return rows, same
 
 
@@ -39,4 +50,6 @@ if __name__ == "__main__":
         run_to(sys.argv[1])
     else:
         rows, same = main()
-        print(f"killed after {rows} of {STEPS // EVERY + 1} rows; resumed: {'equal in every bit' if same else 'DIFFERENT'}")
+        print(
+            f"killed after {rows} of {STEPS // EVERY + 1} rows; resumed: {'equal in every bit' if same else 'DIFFERENT'}"
+        )

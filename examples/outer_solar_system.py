@@ -34,7 +34,15 @@ def main(years=40_000, dt=200.0):
     """(smallest, largest) resonant argument in degrees, smallest distance Pluto–Neptune, largest relative energy error."""
     model = gm.models.outer_solar_system()
     steps = round(years * YEAR / dt / 20) * 20
-    run = gm.simulate(model.system, model.q0, model.v0, method=gm.Composition(gm.Verlet(), order=8), dt=dt, t_end=steps * dt, save_every=20)
+    run = gm.simulate(
+        model.system,
+        model.q0,
+        model.v0,
+        method=gm.Composition(gm.Verlet(), order=8),
+        dt=dt,
+        t_end=steps * dt,
+        save_every=20,
+    )
     x, v = run.q - run.q[:, :1], run.v - run.v[:, :1]
     mass = np.asarray(model.system.mass)[:, 0]
     neptune, _ = longitudes(x[:, 4], v[:, 4], mass[0] + mass[4])
@@ -46,4 +54,6 @@ def main(years=40_000, dt=200.0):
 
 if __name__ == "__main__":
     low, high, apart, error = main()
-    print(f"the resonant argument stays between {low:.1f}° and {high:.1f}°; Pluto and Neptune stay {apart:.1f} au apart; energy kept to {error:.1e}")
+    print(
+        f"the resonant argument stays between {low:.1f}° and {high:.1f}°; Pluto and Neptune stay {apart:.1f} au apart; energy kept to {error:.1e}"
+    )

@@ -7,8 +7,8 @@ from pathlib import Path
 import jax
 import pytest
 
-from geomint.engines.pallas import engine as kernel
 from geomint.engines.llvm import engine as native
+from geomint.engines.pallas import engine as kernel
 
 MAPS = Path("/proc/self/maps")
 MANY = 25_000  # Linux gives a process 65,530 memory maps, and LLVM crashes without a word beyond

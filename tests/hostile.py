@@ -499,9 +499,8 @@ def loaded(job: dict[str, str]) -> None:
 
 
 def informed(job: dict[str, str]) -> None:
-    from typer.testing import CliRunner
-
     from geomint.cli.app.app import app
+    from typer.testing import CliRunner
 
     result = CliRunner().invoke(app, ["info", job["path"]])
     if result.exit_code == 2 and result.stderr.strip().count("\n") == 0:

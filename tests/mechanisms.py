@@ -89,7 +89,9 @@ def bricard() -> Mechanism:
         turns = jnp.concatenate([axes[:2], q[4:]])
         after, following = jnp.roll(points, -1, axis=0), jnp.roll(turns, -1, axis=0)
         gaps = after - points - signs[:, None] * jnp.cross(turns, following)
-        return jnp.concatenate([gaps[1:].ravel(), jnp.sum(turns[2:] ** 2, axis=1) - 1, jnp.sum(turns * following, axis=1)[1:]])
+        return jnp.concatenate(
+            [gaps[1:].ravel(), jnp.sum(turns[2:] ** 2, axis=1) - 1, jnp.sum(turns * following, axis=1)[1:]]
+        )
 
     mass = np.concatenate([np.ones((4, 1)), np.full((4, 1), 0.1)])
     system = gm.System(lambda q: GRAVITY * jnp.sum(q[:4, 1]), mass=mass, constraint=closed)

@@ -475,8 +475,7 @@ class Sum:
     def __call__(self, q: Any, scales: Any = None) -> Any:
         flat, scales = jnp.ravel(q), self.scales if scales is None or not self.takes_params else scales
         return sum(
-            scales[k] * part(flat[place])
-            for k, (part, place) in enumerate(zip(self.parts, self.places(), strict=True))
+            scales[k] * part(flat[place]) for k, (part, place) in enumerate(zip(self.parts, self.places(), strict=True))
         )
 
     def numbers(self, q: np.ndarray) -> tuple[float, np.ndarray]:

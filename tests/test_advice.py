@@ -140,9 +140,7 @@ def test_a_start_off_the_constraint_is_projected_as_told():
     assert "gm.project(system, q0, v0)" in message(
         lambda: gm.simulate(circle, start, method=gm.Rattle(), dt=0.01, t_end=0.1, engine="xla")
     )
-    gm.simulate(
-        circle, *gm.project(circle, start), method=gm.Rattle(), dt=0.01, t_end=0.1, save_every=10, engine="xla"
-    )
+    gm.simulate(circle, *gm.project(circle, start), method=gm.Rattle(), dt=0.01, t_end=0.1, save_every=10, engine="xla")
 
 
 def test_penalize_and_project_say_which_part_is_missing():
@@ -154,9 +152,7 @@ def test_penalize_and_project_say_which_part_is_missing():
 
 def test_a_large_free_system_is_not_sent_to_a_method_for_constrained_ones():
     large = gm.System(lambda q: jnp.sum(q**4))
-    told = message(
-        lambda: gm.simulate(large, np.ones(400), method=gm.LobattoIIIAB(3), dt=0.1, t_end=0.1, engine="xla")
-    )
+    told = message(lambda: gm.simulate(large, np.ones(400), method=gm.LobattoIIIAB(3), dt=0.1, t_end=0.1, engine="xla"))
     gm.methods.named(re.search(r"use (Composition\(.*\)), which", told)[1]).check(large)
 
 
@@ -214,7 +210,5 @@ def test_an_energy_that_is_not_finite_names_its_part():
 
 
 def test_a_billion_saves_are_refused_before_they_are_allocated():
-    told = message(
-        lambda: gm.simulate(gm.System(), np.ones(1000), method=gm.Verlet(), dt=1.0, t_end=1e9, engine="xla")
-    )
+    told = message(lambda: gm.simulate(gm.System(), np.ones(1000), method=gm.Verlet(), dt=1.0, t_end=1e9, engine="xla"))
     assert re.search(r"1000000001 saved points need 1\.49e\+04 GiB.*save_every.*output=", told)

@@ -67,7 +67,11 @@ def check_kill_and_resume(folder: Path, steps: int, kills: int) -> None:
     growth = int(finished.communicate()[0])
     assert growth < 50e6
     for _ in range(kills):
-        process = start(steps, killed) if not killed.exists() else subprocess.Popen([sys.executable, "-m", "geomint", "resume", str(killed)], stdout=subprocess.DEVNULL)
+        process = (
+            start(steps, killed)
+            if not killed.exists()
+            else subprocess.Popen([sys.executable, "-m", "geomint", "resume", str(killed)], stdout=subprocess.DEVNULL)
+        )
         wait_for_rows(killed, 1, process)
         time.sleep(random.random() * 2)
         process.send_signal(signal.SIGKILL)
@@ -129,16 +133,27 @@ def test_streaming_touches_no_table_of_hdf5(tmp_path):
     path = tmp_path / "run.h5"
     model = gm.models.kepler()
     run = kepler(steps=10)
-    writer = archive.create(path, {"grid": [0.0, 0.01, 600, 1]}, {k: run.columns[k][0] for k in ("q", "p", "energy")}, run.checkpoint.carry, 601)
+    writer = archive.create(
+        path,
+        {"grid": [0.0, 0.01, 600, 1]},
+        {k: run.columns[k][0] for k in ("q", "p", "energy")},
+        run.checkpoint.carry,
+        601,
+    )
     before = path.read_bytes()
     for k in range(1, 6):
-        writer.append_columns({n: np.full((100, *run.columns[n].shape[1:]), float(k)) for n in ("q", "p", "energy")}, np.arange(100.0))
+        writer.append_columns(
+            {n: np.full((100, *run.columns[n].shape[1:]), float(k)) for n in ("q", "p", "energy")}, np.arange(100.0)
+        )
         writer.checkpoint(run.checkpoint.carry, 100 * k, force=True)
     writer.close()
     after = path.read_bytes()
     assert len(before) == len(after)
     spans = [(c.offset, c.offset + 601 * c.row_bytes) for c in writer.columns.values()]
-    spans += [(writer.slot_offset, writer.slot_offset + 2 * writer.slot_bytes), (writer.count_offset, writer.count_offset + 8)]
+    spans += [
+        (writer.slot_offset, writer.slot_offset + 2 * writer.slot_bytes),
+        (writer.count_offset, writer.count_offset + 8),
+    ]
     changed = np.flatnonzero(np.frombuffer(before, np.uint8) != np.frombuffer(after, np.uint8))
     assert changed.size > 1000
     assert all(any(a <= i < b for a, b in spans) for i in changed)
@@ -168,7 +183,11 @@ def test_foreign_files_are_named(tmp_path):
     text.write_text("not an archive")
     with h5py.File(foreign, "w") as file:
         file["x"] = np.arange(3)
-    for path, word in ((text, "no HDF5 file"), (foreign, "not one that geomint wrote"), (tmp_path / "gone.h5", "no file")):
+    for path, word in (
+        (text, "no HDF5 file"),
+        (foreign, "not one that geomint wrote"),
+        (tmp_path / "gone.h5", "no file"),
+    ):
         with pytest.raises(gm.ArchiveError, match=word):
             gm.load(path)
 
@@ -201,7 +220,9 @@ def test_another_process_states_the_same_system(tmp_path):
 def test_ensembles_are_kept_too(tmp_path):
     model = gm.models.kepler()
     q0s, v0s = np.stack([model.q0] * 3), np.stack([model.v0 * s for s in (1.0, 0.9, 0.8)])
-    go = lambda t, **more: gm.ensemble(model.system, q0s, v0s, method=gm.Verlet(), dt=0.01, t_end=t, save_every=10, **more)
+    go = lambda t, **more: gm.ensemble(
+        model.system, q0s, v0s, method=gm.Verlet(), dt=0.01, t_end=t, save_every=10, **more
+    )
     whole = go(4.0)
     go(2.0, output=tmp_path / "streamed.h5")
     go(2.0).save(tmp_path / "saved.h5")
@@ -302,7 +323,13 @@ def interrupted_after(monkeypatch, sink: type, name: str, call: int, run):
 @pytest.mark.parametrize("later", [None, 10.0])
 def test_an_interrupt_between_rows_and_checkpoint_leaves_no_row_too_many(tmp_path, monkeypatch, later):
     path, whole = tmp_path / "run.h5", kepler(steps=1000, save_every=5)
-    run = interrupted_after(monkeypatch, sinks.Disk, "append", 4, lambda: kepler(steps=1000 if later is None else 500, save_every=5, output=path))
+    run = interrupted_after(
+        monkeypatch,
+        sinks.Disk,
+        "append",
+        4,
+        lambda: kepler(steps=1000 if later is None else 500, save_every=5, output=path),
+    )
     assert (len(run), run.checkpoint.step) == (31, 150)
     assert np.array_equal(run.q, whole.q[:31])
     resumed = gm.resume(path, t_end=later)
@@ -440,13 +467,18 @@ def test_an_archive_of_an_engine_that_steps_aside_here(tmp_path, monkeypatch, me
     """The carry of straight-line code has no force in it, that of XLA has: the archive's form is kept. Then it may change back."""
     model, path = gm.models.fpu(10), tmp_path / "run.h5"
     q, v = (np.stack([x] * 3) if members else x for x in (model.q0, model.v0))
-    go = lambda t_end, **more: (gm.ensemble if members else gm.simulate)(model.system, q, v, method=gm.Verlet(), dt=0.001, t_end=t_end, engine="native", **more)
+    go = lambda t_end, **more: (gm.ensemble if members else gm.simulate)(
+        model.system, q, v, method=gm.Verlet(), dt=0.001, t_end=t_end, engine="native", **more
+    )
     assert go(0.01, output=path).engine == "native"
     with monkeypatch.context() as patch:
         patch.setattr(native.Native, "made", lambda *_: (_ for _ in ()).throw(NotCovered("this machine")))
         assert gm.load(path).checkpoint.step == 10
         for t_end in (0.02, 0.03):
-            with pytest.warns(UserWarning, match=r"run by the native engine, which is not to be had here: xla \(.*this machine\) goes on"):
+            with pytest.warns(
+                UserWarning,
+                match=r"run by the native engine, which is not to be had here: xla \(.*this machine\) goes on",
+            ):
                 run = gm.resume(path, t_end=t_end)
         assert run.engine.startswith("xla (")
         run.save(tmp_path / "copy.h5")

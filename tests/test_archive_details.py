@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 import geomint as gm
+from geomint.engines.grid import Grid, grid
 from geomint.io import archive, sinks
 from geomint.io.archive_checks import parsed
 from geomint.io.fingerprint import fingerprint
-from geomint.engines.grid import Grid, grid
 from geomint.io.hdf5_tables import Damaged, Reader, read_tables
 from geomint.run.loop import _chunk
 from geomint.run.reductions import Histogram, Mean, Quantiles
@@ -355,8 +355,12 @@ def test_every_number_and_operation_of_a_system_enters_its_fingerprint():
     ]
     prints = [fingerprint(system, (2, 3)) for system in systems]
     assert len(set(prints)) == len(prints)
-    each = lambda k: gm.System(lambda q, k: k * jnp.sum(q**2), params=np.array(k))  # of three members, of which one is traced
-    own = [fingerprint(each(k), (2, 3), "states and params") for k in ([1.0, 2.0, 3.0], [1.0, 2.0, 3.5], [1.0, 2.0, 3.0])]
+    each = lambda k: gm.System(
+        lambda q, k: k * jnp.sum(q**2), params=np.array(k)
+    )  # of three members, of which one is traced
+    own = [
+        fingerprint(each(k), (2, 3), "states and params") for k in ([1.0, 2.0, 3.0], [1.0, 2.0, 3.5], [1.0, 2.0, 3.0])
+    ]
     assert own[0] == own[2] != own[1]
     assert fingerprint(closed(weights.copy()), (2, 3)) == prints[0]
     assert fingerprint(scanned(weights.copy()), (2, 3)) == prints[3]

@@ -49,7 +49,16 @@ def test_compensated_run_is_not_the_plain_one_and_is_better():
     method = gm.Composition(gm.Verlet(form="drift"), order=8)
     errors = []
     for compensated in (False, True):
-        run = gm.simulate(model.system, model.q0, model.v0, method=method, dt=0.05, t_end=5000.0, save_every=100, compensated=compensated)
+        run = gm.simulate(
+            model.system,
+            model.q0,
+            model.v0,
+            method=method,
+            dt=0.05,
+            t_end=5000.0,
+            save_every=100,
+            compensated=compensated,
+        )
         errors.append(np.std(run.energy_error))
     assert errors[1] < errors[0] / 3
 
@@ -61,7 +70,16 @@ def test_energy_error_of_ten_million_steps_grows_five_times_less():
     method = gm.Composition(gm.Verlet(form="drift"), order=8)
     growth = {}
     for compensated in (False, True):
-        run = gm.simulate(model.system, model.q0, model.v0, method=method, dt=0.05, t_end=0.05 * 10_000_000, save_every=1000, compensated=compensated)
+        run = gm.simulate(
+            model.system,
+            model.q0,
+            model.v0,
+            method=method,
+            dt=0.05,
+            t_end=0.05 * 10_000_000,
+            save_every=1000,
+            compensated=compensated,
+        )
         # The energy computed at a saved point carries its own rounding; growth is what blocks of a thousand points share.
         walk = run.energy_error[1:].reshape(10, 1000).mean(axis=1)
         growth[compensated] = np.max(np.abs(walk))

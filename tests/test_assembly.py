@@ -21,7 +21,14 @@ def done_by_a_kernel(function, *x):
         refs[-1][...] = function(*(r[...] for r in refs[:-1]))
 
     shape = jax.ShapeDtypeStruct(x[0].shape, x[0].dtype)
-    call = pl.pallas_call(kernel, out_shape=shape, grid=(len(x[0]) // 32,), compiler_params=triton.CompilerParams(num_warps=1), in_specs=[blocks] * len(x), out_specs=blocks)
+    call = pl.pallas_call(
+        kernel,
+        out_shape=shape,
+        grid=(len(x[0]) // 32,),
+        compiler_params=triton.CompilerParams(num_warps=1),
+        in_specs=[blocks] * len(x),
+        out_specs=blocks,
+    )
     return np.asarray(call(*x))
 
 
@@ -49,7 +56,11 @@ def test_rough_reciprocals():
 @pytest.mark.parametrize("form", ["xy+z", "z-xy", "xy-z"])
 def test_fused_operations_round_once(form, real):
     x, y, z = (numbers(1024, (-3, 4), seed).astype(real) for seed in (1, 2, 3))
-    z = np.where(np.arange(1024) % 2, z, -x * y if form == "xy+z" else x * y)  # what is left is the rounding of the product
+    z = np.where(
+        np.arange(1024) % 2, z, -x * y if form == "xy+z" else x * y
+    )  # what is left is the rounding of the product
     exactly = lambda a, b, c: {"xy+z": a * b + c, "z-xy": c - a * b, "xy-z": a * b - c}[form]
     expected = [float(exactly(*map(Fraction, map(float, v)))) for v in zip(x, y, z, strict=True)]
-    np.testing.assert_array_equal(done_by_a_kernel(lambda *v: assembly.fused(form, *v), x, y, z), np.array(expected).astype(real))
+    np.testing.assert_array_equal(
+        done_by_a_kernel(lambda *v: assembly.fused(form, *v), x, y, z), np.array(expected).astype(real)
+    )

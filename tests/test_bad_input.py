@@ -58,7 +58,10 @@ def go(system=quartic, q0=(1.0, 0.5), v0=None, method=None, dt=0.1, t_end=1.0, *
         ({"seed": 1.9}, "seed must be an integer, not 1.9"),
         ({"seed": "a"}, "seed must be an integer, not 'a'"),
         ({"seed": None}, "seed must be an integer, not None"),
-        ({"system": gm.System(lambda q: jnp.sum(q**2), constraint=lambda q: q[:1])}, "does not move constrained systems"),
+        (
+            {"system": gm.System(lambda q: jnp.sum(q**2), constraint=lambda q: q[:1])},
+            "does not move constrained systems",
+        ),
     ],
 )
 def test_messages(arguments, words):
@@ -76,12 +79,17 @@ def test_messages(arguments, words):
         ({"keep": [-4]}, "keep must list members by their numbers, 0 to 2"),
         ({"seed": [1, 2]}, "one integer for each of the 3 members"),
         ({"seed": 1.9}, "seed must be an integer"),
-        ({"q0s": [[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0]], "system": gm.System(lambda q: jnp.sum(jnp.log(q)))}, r"the energy at q0 of member 1 is nan: potential"),
+        (
+            {"q0s": [[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0]], "system": gm.System(lambda q: jnp.sum(jnp.log(q)))},
+            r"the energy at q0 of member 1 is nan: potential",
+        ),
     ],
 )
 def test_messages_of_ensembles(arguments, words):
     with pytest.raises(gm.InputError, match=words):
-        gm.ensemble(**{"system": quartic, "q0s": np.ones((3, 2)), "method": gm.Verlet(), "dt": 0.1, "t_end": 1.0, **arguments})
+        gm.ensemble(
+            **{"system": quartic, "q0s": np.ones((3, 2)), "method": gm.Verlet(), "dt": 0.1, "t_end": 1.0, **arguments}
+        )
 
 
 @pytest.mark.parametrize(
@@ -150,7 +158,13 @@ def test_precision_is_the_users_where_they_set_it():
     code = "import geomint as gm, numpy as np; m = gm.models.kepler(); r = gm.simulate(m.system, m.q0, m.v0, method=gm.Verlet(), dt=.02, t_end=10.); " \
            "print(r.q.dtype, abs(r.energy_error).max() < 3e-3)"  # fmt: skip
     for setting, dtype in (("0", "float32"), ("1", "float64")):
-        out = subprocess.run([sys.executable, "-c", code], env={**os.environ, "JAX_ENABLE_X64": setting}, capture_output=True, text=True, check=True)
+        out = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "JAX_ENABLE_X64": setting},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         assert out.stdout.split() == [dtype, "True"]
 
 
@@ -173,8 +187,12 @@ def test_a_slightly_wrong_derivative_by_hand_is_caught():
 
 
 def test_a_wrong_derivative_by_hand_is_caught_where_members_have_their_own_params():
-    make = lambda factor: gm.System(lambda q, k: k * jnp.sum(q**4), params=1.0, overrides={"gradient": lambda q, k: factor * k * q**3})
-    own = lambda system: gm.ensemble(system, np.ones((3, 2)), params=np.array([1.0, 2.0, 3.0]), method=gm.Verlet(), dt=0.1, t_end=1.0)
+    make = lambda factor: gm.System(
+        lambda q, k: k * jnp.sum(q**4), params=1.0, overrides={"gradient": lambda q, k: factor * k * q**3}
+    )
+    own = lambda system: gm.ensemble(
+        system, np.ones((3, 2)), params=np.array([1.0, 2.0, 3.0]), method=gm.Verlet(), dt=0.1, t_end=1.0
+    )
     own(make(4.0))
     with pytest.raises(gm.InputError, match="gradient.*differs from the automatic derivative"):
         own(make(3.0))
@@ -203,7 +221,9 @@ def test_a_run_that_turns_non_finite_keeps_what_it_has(tmp_path):
     assert np.isfinite(error.q).all()
     assert np.array_equal(gm.load(tmp_path / "run.h5").q, error.run.q)
     # The step it names is the first bad one: the step before it can be run, that step can't.
-    good = gm.simulate(escape, [1.0], method=gm.Verlet(), dt=0.01, t_end=(error.step - 1) * 0.01, save_every=error.step - 1)
+    good = gm.simulate(
+        escape, [1.0], method=gm.Verlet(), dt=0.01, t_end=(error.step - 1) * 0.01, save_every=error.step - 1
+    )
     assert np.array_equal(good.q[-1], error.q)
     with pytest.raises(gm.RunStopped):
         gm.simulate(escape, [1.0], method=gm.Verlet(), dt=0.01, t_end=error.step * 0.01)
@@ -250,13 +270,17 @@ def test_nothing_warns_on_good_input():
 
 
 def in_chunks_of(steps, monkeypatch):
-    monkeypatch.setattr("geomint.run.loop._chunk", lambda grid, n, rows, budget: (min(steps, grid.save_every - n % grid.save_every), 1))
+    monkeypatch.setattr(
+        "geomint.run.loop._chunk", lambda grid, n, rows, budget: (min(steps, grid.save_every - n % grid.save_every), 1)
+    )
 
 
 def test_a_watched_quantity_may_be_no_number():
     watching = gm.System(lambda q: jnp.sum(q**2) / 2, watch={"log": lambda q, p: jnp.log(q[0])})
     run = gm.simulate(watching, [1.0], method=gm.Verlet(), dt=0.1, t_end=10.0)
-    assert np.array_equal(run.q, gm.simulate(gm.System(watching.potential), [1.0], method=gm.Verlet(), dt=0.1, t_end=10.0).q)
+    assert np.array_equal(
+        run.q, gm.simulate(gm.System(watching.potential), [1.0], method=gm.Verlet(), dt=0.1, t_end=10.0).q
+    )
     assert np.array_equal(np.isnan(run.watched["log"]), run.q[:, 0] < 0)
     assert run.failed_at == -1
     for reduce in (None, {"energy": gm.Mean("energy"), "log": gm.Mean("log")}):
@@ -276,7 +300,9 @@ def test_the_outcome_does_not_depend_on_the_chunks(monkeypatch, reduce):
         in_chunks_of(steps, monkeypatch)
         with pytest.raises(gm.RunStopped) as stopped:
             gm.ensemble(escape, [[1.0], [1.1]], method=gm.Verlet(), dt=0.01, t_end=10.0, save_every=500, reduce=reduce)
-        run = gm.ensemble(halved, [[1.0], [1.2]], method=gm.Verlet(), dt=0.1, t_end=63 * 0.5, save_every=63, reduce=reduce)
+        run = gm.ensemble(
+            halved, [[1.0], [1.2]], method=gm.Verlet(), dt=0.1, t_end=63 * 0.5, save_every=63, reduce=reduce
+        )
         q = run.q if reduce is None else run.reduced["q"].mean
         seen.append((stopped.value.step, len(stopped.value.run), q.tobytes(), run.failed_at.tolist()))
     assert len(set(map(str, seen))) == 1

@@ -8,12 +8,12 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from geomint.cli.app.app import app
+from geomint.system.system.lagrangian import derive
 from typer.testing import CliRunner
 
 import geomint as gm
 from geomint.analysis import measure
-from geomint.cli.app.app import app
-from geomint.system.system.lagrangian import derive
 from geomint.analysis.measure import Point
 from geomint.methods import Method
 

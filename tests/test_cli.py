@@ -11,14 +11,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from geomint.cli.app.app import app
 from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 import geomint as gm
 from geomint import papers
-from geomint.cli.app.app import app
-from geomint.papers import Check, Information, Outcome, base
 from geomint.io import archive
+from geomint.papers import Check, Information, Outcome, base
 
 
 @pytest.fixture
@@ -76,7 +76,9 @@ def test_list_of_one_kind(shell):
 
 
 def test_traits_are_listed(shell):
-    row = next(line for line in shell("list", "methods").stdout.splitlines() if line.strip().startswith("RungeKutta4()"))
+    row = next(
+        line for line in shell("list", "methods").stdout.splitlines() if line.strip().startswith("RungeKutta4()")
+    )
     assert row.split()[1:8] == ["4", "–", "–", "–", "–", "linear", "free"]
 
 
@@ -88,14 +90,31 @@ def test_run_prints_what_became_of_the_invariants(shell):
     assert result.exit_code == 0
     assert fact(result, "final time") == "10"
     assert fact(result, "saved points") == "501"
-    assert float(fact(result, "max |energy error|").split()[0]) == pytest.approx(np.abs(run.energy_error).max(), rel=1e-3)
+    assert float(fact(result, "max |energy error|").split()[0]) == pytest.approx(
+        np.abs(run.energy_error).max(), rel=1e-3
+    )
     assert float(fact(result, "momentum map rotation[0, 1]").split()[-1]) < 1e-13
     assert fact(result, "engine") == run.engine
     assert re.fullmatch(r"\d+\.\d\d s", fact(result, "wall time"))
 
 
 def test_run_takes_expressions_and_writes_an_archive_and_a_picture(shell, tmp_path):
-    result = shell("run", "fpu(springs=2)", "--method", "Composition(Verlet(), order=8)", "--dt", 0.02, "--t-end", 2, "--save-every", 10, "-o", "run.h5", "--plot", "--compensated")
+    result = shell(
+        "run",
+        "fpu(springs=2)",
+        "--method",
+        "Composition(Verlet(), order=8)",
+        "--dt",
+        0.02,
+        "--t-end",
+        2,
+        "--save-every",
+        10,
+        "-o",
+        "run.h5",
+        "--plot",
+        "--compensated",
+    )
     assert result.exit_code == 0, result.output
     run = gm.load(tmp_path / "run.h5")
     assert run.q.shape == (11, 2, 2)
@@ -161,7 +180,10 @@ def test_a_run_that_stops_says_what_was_kept(shell):
         (["run", "kepler", "-o", "nowhere/k.h5"], "the folder nowhere does not exist"),
         (["info", "missing.h5"], "there is no file missing.h5"),
         (["resume", "missing.h5"], "there is no file missing.h5"),
-        (["reproduce", "stern-grinspun-2010"], "there is no paper 'stern-grinspun-2010'. Did you mean stern-grinspun-2009"),
+        (
+            ["reproduce", "stern-grinspun-2010"],
+            "there is no paper 'stern-grinspun-2010'. Did you mean stern-grinspun-2009",
+        ),
         (["certify", "kepler", "Composition(Verlet(), order=5)"], "order must be 4, 6 or 8"),
         (["bench"], "run this in a checkout of geomint"),
     ],
@@ -186,14 +208,27 @@ def test_a_system_of_ones_own_is_resumed_in_python(shell):
 # --- certify ----------------------------------------------------------------------------------------------------------
 def test_certify_prints_the_certificate(shell, monkeypatch):
     """The command alone: which system, method and step it asks about, and how the answer is printed."""
+
     def measured(system, method, q0, v0, *, dt):
-        content = {"method": method.name, "dt": dt, "order": np.float64(2.0), "drift": float("nan"), "q0": np.asarray(q0)}
+        content = {
+            "method": method.name,
+            "dt": dt,
+            "order": np.float64(2.0),
+            "drift": float("nan"),
+            "q0": np.asarray(q0),
+        }
         return SimpleNamespace(to_dict=lambda: content, ok=True)
 
     # The module by its full name: the public function gm.certify hides it as an attribute of the package.
     monkeypatch.setattr(importlib.import_module("geomint.analysis.certify"), "certify", measured)
     result = shell("certify", "kepler", "verlet", "--json")
-    assert json.loads(result.stdout) == {"method": "Verlet()", "dt": 0.02, "order": 2.0, "drift": None, "q0": [0.4, 0.0]}
+    assert json.loads(result.stdout) == {
+        "method": "Verlet()",
+        "dt": 0.02,
+        "order": 2.0,
+        "drift": None,
+        "q0": [0.4, 0.0],
+    }
     assert json.loads(shell("certify", "kepler", "verlet", "--dt", 0.1, "--json").stdout)["dt"] == 0.1
 
 
@@ -212,7 +247,11 @@ def one_experiment(monkeypatch):
 
     def register(measured):
         papers.experiment("a-paper", "one", "A title", "Fig. 1")(
-            lambda quick: Outcome([Check("a [number]", measured, 1.0, 2.0, "about 1.5")], Figure(), [Information("another", 7.25, "wall time")])
+            lambda quick: Outcome(
+                [Check("a [number]", measured, 1.0, 2.0, "about 1.5")],
+                Figure(),
+                [Information("another", 7.25, "wall time")],
+            )
         )
 
     return register
@@ -224,7 +263,9 @@ def test_reproduce_in_range(shell, one_experiment, tmp_path):
     assert result.exit_code == 0
     row = next(line for line in result.stdout.splitlines() if "a [number]" in line)
     assert re.split(r"  +", row.strip()) == ["a [number]", "1.4375", "about 1.5", "1 … 2", "ok"]
-    row = next(line for line in result.stdout.splitlines() if "another" in line)  # no range, no verdict, and not counted
+    row = next(
+        line for line in result.stdout.splitlines() if "another" in line
+    )  # no range, no verdict, and not counted
     assert re.split(r"  +", row.strip()) == ["another", "7.25", "wall time", "–", "not checked"]
     assert "in range: 1 of 1 (1 checks)" in result.stdout
     assert (tmp_path / "out" / "a-paper-one.png").read_bytes().startswith(b"\x89PNG")
@@ -249,16 +290,25 @@ def test_reproduce_as_json(shell, one_experiment):
     found = json.loads(shell("reproduce", "a-paper/one", "--json", "--quick").stdout)
     [experiment] = found["experiments"]
     assert found["ok"] is True
-    assert (experiment["paper"], experiment["experiment"], experiment["figure"], experiment["quick"]) == ("a-paper", "one", "Fig. 1", True)
+    assert (experiment["paper"], experiment["experiment"], experiment["figure"], experiment["quick"]) == (
+        "a-paper",
+        "one",
+        "Fig. 1",
+        True,
+    )
     assert experiment["picture"] == "out/a-paper-one.png"
-    assert experiment["checks"] == [{"name": "a [number]", "measured": 1.5, "low": 1.0, "high": 2.0, "expected": "about 1.5", "ok": True}]
+    assert experiment["checks"] == [
+        {"name": "a [number]", "measured": 1.5, "low": 1.0, "high": 2.0, "expected": "about 1.5", "ok": True}
+    ]
     assert experiment["information"] == [{"name": "another", "measured": 7.25, "remark": "wall time"}]
 
 
 # --- bench, version and a real process ----------------------------------------------------------------------------------------
 def test_bench_runs_the_benchmarks_of_a_checkout(shell, tmp_path):
     (tmp_path / "benchmarks").mkdir()
-    (tmp_path / "benchmarks" / "__main__.py").write_text("import sys; open('ran', 'w').write(' '.join(sys.argv[1:])); sys.exit(3)")
+    (tmp_path / "benchmarks" / "__main__.py").write_text(
+        "import sys; open('ran', 'w').write(' '.join(sys.argv[1:])); sys.exit(3)"
+    )
     assert shell("bench", "--fast", "fpu").exit_code == 3
     assert (tmp_path / "ran").read_text() == "--fast fpu"
 
@@ -272,7 +322,21 @@ PROCESS = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int
 
 
 def test_ctrl_c_leaves_an_archive_that_resume_continues(shell, tmp_path):
-    command = [sys.executable, "-c", PROCESS, "run", "kepler", "--dt", "0.01", "--t-end", "1e7", "--save-every", "100000", "-o", "long.h5"]
+    command = [
+        sys.executable,
+        "-c",
+        PROCESS,
+        "run",
+        "kepler",
+        "--dt",
+        "0.01",
+        "--t-end",
+        "1e7",
+        "--save-every",
+        "100000",
+        "-o",
+        "long.h5",
+    ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
     try:
         until = time.monotonic() + 30
@@ -286,7 +350,10 @@ def test_ctrl_c_leaves_an_archive_that_resume_continues(shell, tmp_path):
         process.kill()
     assert process.returncode == 2
     assert "Traceback" not in err
-    assert re.fullmatch(r"interrupted at step \d+, t = \S+\. \d+ saved points up to t = \S+ are in long.h5. `geomint resume long.h5` goes on.\n", err)
+    assert re.fullmatch(
+        r"interrupted at step \d+, t = \S+\. \d+ saved points up to t = \S+ are in long.h5. `geomint resume long.h5` goes on.\n",
+        err,
+    )
     assert "saved points" in out
     held = archive.read("long.h5")
     assert fact(shell("info", "long.h5"), "state").startswith("unfinished")

@@ -47,7 +47,9 @@ def test_potential_and_force_are_those_of_the_pairs(text):
     energy, force = by_hand(model)
     assert float(mech.potential(model.q0)) == pytest.approx(energy, rel=1e-13)
     np.testing.assert_allclose(mech.force(model.q0), force, atol=1e-11 * float(model.system.params["epsilon"]) / scale)
-    moved = gm.models.Model(model.system, model.q0 + 0.05 * scale * random.normal(size=model.q0.shape), model.v0, "", "")
+    moved = gm.models.Model(
+        model.system, model.q0 + 0.05 * scale * random.normal(size=model.q0.shape), model.v0, "", ""
+    )
     energy, force = by_hand(moved)
     assert float(mech.potential(moved.q0)) == pytest.approx(energy, rel=1e-12)
     np.testing.assert_allclose(mech.force(moved.q0), force, rtol=1e-11, atol=1e-11 * np.abs(force).max())
@@ -72,7 +74,9 @@ def test_argon_has_the_energy_of_the_paper():
     assert float(mech.energy(model.q0, p)) / epsilon == pytest.approx(-10.519254, abs=1e-6)
     maps = mech.momentum_maps(model.q0, p)
     np.testing.assert_array_equal(maps["translation"], 0.0)
-    assert float(maps["rotation"][0]) == pytest.approx(sum(q[0] * v[1] - q[1] * v[0] for q, v in zip(model.q0, model.v0, strict=True)), rel=1e-13)
+    assert float(maps["rotation"][0]) == pytest.approx(
+        sum(q[0] * v[1] - q[1] * v[0] for q, v in zip(model.q0, model.v0, strict=True)), rel=1e-13
+    )
 
 
 def test_argon_moves_in_femtoseconds():
@@ -90,7 +94,9 @@ def test_a_cluster_starts_at_a_minimum_without_momentum(text):
     epsilon = float(model.system.params["epsilon"])
     scale = np.min([np.linalg.norm(a - b) for a, b in itertools.combinations(model.q0, 2)])
     assert np.abs(mech.force(model.q0)).max() < 1e-5 * epsilon / scale
-    curvatures = np.linalg.eigvalsh(np.asarray(jax.hessian(mech.potential)(jnp.asarray(model.q0))).reshape(model.q0.size, -1))
+    curvatures = np.linalg.eigvalsh(
+        np.asarray(jax.hessian(mech.potential)(jnp.asarray(model.q0))).reshape(model.q0.size, -1)
+    )
     d = model.q0.shape[1]
     rigid = d + d * (d - 1) // 2
     assert np.abs(curvatures[:rigid]).max() < 1e-4 * curvatures[-1]
@@ -125,18 +131,38 @@ def test_a_cluster_is_the_same_every_time_but_for_its_seed():
 
 @pytest.mark.parametrize(
     ("text", "exact"),
-    [("harmonic_oscillator", lambda t: [np.sin(t)]), ("harmonic_trough", lambda t: [np.cos(t), t]), ("harmonic_bowl(speed=0.7)", lambda t: [np.cos(t), 0.7 * np.sin(t)])],
+    [
+        ("harmonic_oscillator", lambda t: [np.sin(t)]),
+        ("harmonic_trough", lambda t: [np.cos(t), t]),
+        ("harmonic_bowl(speed=0.7)", lambda t: [np.cos(t), 0.7 * np.sin(t)]),
+    ],
 )
 def test_harmonic_motions_are_those_of_their_docstrings(text, exact):
     model = gm.models.named(text)
-    run = gm.simulate(model.system, model.q0, model.v0, method=gm.Composition(gm.Verlet(), order=6), dt=0.02, t_end=10.0, save_every=10)
+    run = gm.simulate(
+        model.system,
+        model.q0,
+        model.v0,
+        method=gm.Composition(gm.Verlet(), order=6),
+        dt=0.02,
+        t_end=10.0,
+        save_every=10,
+    )
     np.testing.assert_allclose(run.q, np.stack(exact(np.asarray(run.t)), axis=1), atol=1e-8)
     for momentum in run.momentum_maps.values():
         assert np.ptp(momentum) < 1e-13
     assert len(run.momentum_maps) == len(model.system.symmetries)
 
 
-@pytest.mark.parametrize("text", ["hard_spheres", "hard_spheres(n=1)", "hard_spheres(n=20, dimension=3, radius=0.9)", "hard_spheres(n=100, box=10.01)"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hard_spheres",
+        "hard_spheres(n=1)",
+        "hard_spheres(n=20, dimension=3, radius=0.9)",
+        "hard_spheres(n=100, box=10.01)",
+    ],
+)
 def test_hard_spheres_start_inside(text):
     model, mech, _ = start(text)
     pairs, walls = model.inside

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import geomint as gm
-from geomint.numerics.linalg import machine_code as native
 from geomint.analysis.measure import Point, independent_reference
+from geomint.numerics.linalg import machine_code as native
 
 
 def gravity(q):
@@ -42,17 +42,23 @@ def test_lobatto_with_two_stages_is_rattle():
     np.testing.assert_allclose(lobatto.p, rattle.p, rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("method", [gm.Rattle(), gm.Shake(), gm.SymmetricMultistep(6), gm.LobattoIIIAB(3)], ids=lambda m: m.name)
+@pytest.mark.parametrize(
+    "method", [gm.Rattle(), gm.Shake(), gm.SymmetricMultistep(6), gm.LobattoIIIAB(3)], ids=lambda m: m.name
+)
 def test_multipliers_belong_to_the_saved_positions(method):
     """Against λ of the exact motion by dense algebra at the independent solution."""
     model = gm.models.triple_pendulum()
     seen = run(model, method, 0.001, 200, save_every=50)
     exact = independent_reference(model.system, Point(model.q0, model.v0), seen.t[1:])
     mech = gm.Mechanics(model.system, model.q0.shape)
-    expected = np.array([mech.multipliers(jnp.asarray(q), jnp.asarray(p)) for q, p in zip(exact.q, exact.p, strict=True)])
+    expected = np.array(
+        [mech.multipliers(jnp.asarray(q), jnp.asarray(p)) for q, p in zip(exact.q, exact.p, strict=True)]
+    )
     np.testing.assert_allclose(seen.multipliers[1:], expected, rtol=0, atol=3e-6)
     assert seen.constraint_forces.shape == seen.q.shape
-    pulled = [mech.constraint_force(jnp.asarray(q), jnp.asarray(x)) for q, x in zip(seen.q, seen.multipliers, strict=True)]
+    pulled = [
+        mech.constraint_force(jnp.asarray(q), jnp.asarray(x)) for q, x in zip(seen.q, seen.multipliers, strict=True)
+    ]
     np.testing.assert_allclose(seen.constraint_forces, -np.array(pulled), rtol=0, atol=1e-13)
 
 
@@ -94,7 +100,9 @@ def test_relaxation_saves_sweeps():
     assert counts[1] < counts[0] / 5, counts
 
 
-@pytest.mark.parametrize("model", [gm.models.sphere_bodies(), gm.models.sphere_bodies(n=5), gm.models.heavy_top()], ids=repr)
+@pytest.mark.parametrize(
+    "model", [gm.models.sphere_bodies(), gm.models.sphere_bodies(n=5), gm.models.heavy_top()], ids=repr
+)
 def test_closed_forms_agree_with_newton(model):
     closed, general = (run(model, gm.Rattle(solver=solver), 0.01, 200) for solver in ("auto", "newton"))
     assert closed.solver != general.solver
@@ -109,7 +117,9 @@ def test_structure_is_found():
     assert "band" in run(gm.models.chain(n=40), gm.Rattle(), 0.01, 1).solver
 
 
-@pytest.mark.parametrize(("method", "dt"), [(gm.Rattle(), 0.01), (gm.Composition(gm.Rattle(), order=8), 0.05)], ids=["Rattle", "Composition"])
+@pytest.mark.parametrize(
+    ("method", "dt"), [(gm.Rattle(), 0.01), (gm.Composition(gm.Rattle(), order=8), 0.05)], ids=["Rattle", "Composition"]
+)
 def test_a_light_particle_does_not_disturb_the_heavy_ones(method, dt):
     """What counts as rounding is measured in positions, whatever the masses are."""
     mass, q0 = np.array([[1.0], [1.0], [1e-14]]), np.array([[0.6, -0.8], [1.4, -1.4], [0.5, -0.5]])
@@ -136,8 +146,12 @@ def test_gradients_pass_through_a_constrained_run():
     model = gm.models.chain(n=8)
 
     def end(push):
-        v0 = jnp.zeros_like(model.q0).at[:, 0].set(0.0) + push * jnp.asarray(np.cross([0, 0, 1], np.pad(model.q0, ((0, 0), (0, 1))))[:, :2])
-        return jnp.sum(gm.simulate(model.system, model.q0, v0, method=gm.Rattle(), dt=0.01, t_end=0.2, save_every=20).q[-1] ** 3)
+        v0 = jnp.zeros_like(model.q0).at[:, 0].set(0.0) + push * jnp.asarray(
+            np.cross([0, 0, 1], np.pad(model.q0, ((0, 0), (0, 1))))[:, :2]
+        )
+        return jnp.sum(
+            gm.simulate(model.system, model.q0, v0, method=gm.Rattle(), dt=0.01, t_end=0.2, save_every=20).q[-1] ** 3
+        )
 
     difference = (end(0.1 + 1e-6) - end(0.1 - 1e-6)) / 2e-6
     np.testing.assert_allclose(jax.grad(end)(0.1), difference, rtol=1e-7)
@@ -202,7 +216,9 @@ def test_more_constraints_than_coordinates():
 
 
 # --- bad use --------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("method", [gm.Rattle(), gm.Shake(), gm.SymmetricMultistep(8), gm.LobattoIIIAB(3)], ids=lambda m: m.name)
+@pytest.mark.parametrize(
+    "method", [gm.Rattle(), gm.Shake(), gm.SymmetricMultistep(8), gm.LobattoIIIAB(3)], ids=lambda m: m.name
+)
 def test_a_start_off_the_constraint(method):
     system = gm.System(gravity, constraint=circle)
     with pytest.raises(gm.InputError, match=r"\|g\(q0\)\| = 0.21.*gm.project"):

@@ -76,7 +76,9 @@ def test_stated_symmetries_leave_energy_and_constraint_alone(text):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("text", [text for text in MODELS if not any(part in text for part in ("1.3", "n=7", "n=8", "rod=1"))])
+@pytest.mark.parametrize(
+    "text", [text for text in MODELS if not any(part in text for part in ("1.3", "n=7", "n=8", "rod=1"))]
+)
 def test_the_motion_keeps_energy_momenta_and_constraint(text):
     model, mech, p = start(text)
     spans = {"rigid_water": 10.0, "slider_crank": 5.0}  # a tenth of a picosecond, and once round
@@ -101,7 +103,12 @@ def test_chain_in_the_plane_is_what_it_was():
     model = gm.models.chain(4)
     np.testing.assert_array_equal(model.q0, [[1, -2], [2, -4], [3, -6], [4, -8]])
     np.testing.assert_array_equal(model.v0, np.zeros((4, 2)))
-    assert (model.name, model.description, model.system.origin, model.system.symmetries) == ("chain", "a rope of 4 links", "chain(n=4)", ())
+    assert (model.name, model.description, model.system.origin, model.system.symmetries) == (
+        "chain",
+        "a rope of 4 links",
+        "chain(n=4)",
+        (),
+    )
     assert energy("chain") == -110
 
 
@@ -196,7 +203,9 @@ def test_heavy_top():
     np.testing.assert_allclose(mech.momentum_maps(model.q0, p)["generator"], -0.9, rtol=1e-14)
     # Anywhere else: the vertical component of Q m.
     q = Turn.from_rotvec([0.4, -0.8, 1.5]).as_matrix()
-    np.testing.assert_allclose(mech.momentum_maps(q, mech.momentum(q @ model.v0))["generator"], (q @ MOMENTUM)[2], rtol=1e-13)
+    np.testing.assert_allclose(
+        mech.momentum_maps(q, mech.momentum(q @ model.v0))["generator"], (q @ MOMENTUM)[2], rtol=1e-13
+    )
     assert mech.energy(q, mech.momentum(q @ model.v0)) == pytest.approx(0.5 * MOMENTUM @ omega + q[2, 2], abs=1e-14)
     # Space may be turned about the vertical, not about another axis.
     turned = lambda axis: float(mech.potential(Turn.from_rotvec(axis).as_matrix() @ q))
@@ -208,8 +217,12 @@ def test_the_top_moves_by_the_equations_of_euler_and_poisson():
     model, _, p = start("heavy_top")
     path = independent_reference(model.system, Point(model.q0, p), np.array([1.0, 2.0]))
     # ṁ = m × Ω + γ × e₃ and γ̇ = γ × Ω, with γ = Qᵀe₃ the vertical seen from the body.
-    right = lambda t, y: np.concatenate([np.cross(y[:3], y[:3] / INERTIA) + np.cross(y[3:], [0, 0, 1]), np.cross(y[3:], y[:3] / INERTIA)])
-    body = solve_ivp(right, (0, 2), [*MOMENTUM, 0, 0, 1], method="DOP853", t_eval=[1.0, 2.0], rtol=1e-13, atol=1e-14).y.T
+    right = lambda t, y: np.concatenate(
+        [np.cross(y[:3], y[:3] / INERTIA) + np.cross(y[3:], [0, 0, 1]), np.cross(y[3:], y[:3] / INERTIA)]
+    )
+    body = solve_ivp(
+        right, (0, 2), [*MOMENTUM, 0, 0, 1], method="DOP853", t_eval=[1.0, 2.0], rtol=1e-13, atol=1e-14
+    ).y.T
     skew = np.einsum("tki,tkj->tij", path.q, path.p / model.system.mass)
     omega = np.stack([skew[:, 2, 1], skew[:, 0, 2], skew[:, 1, 0]], axis=1)
     np.testing.assert_allclose(INERTIA * omega, body[:, :3], atol=1e-10)
@@ -248,7 +261,9 @@ def test_one_molecule_is_a_free_rigid_body():
     model, mech, p = start("rigid_water")
     centre, drift, omega, inertia = rigid_motion(model.q0, model.v0)
     total = rigid.MASSES.sum()
-    assert energy("rigid_water") == pytest.approx(0.5 * total * drift @ drift + 0.5 * omega @ inertia @ omega, rel=1e-13)
+    assert energy("rigid_water") == pytest.approx(
+        0.5 * total * drift @ drift + 0.5 * omega @ inertia @ omega, rel=1e-13
+    )
     maps = mech.momentum_maps(model.q0, p)
     np.testing.assert_allclose(maps["translation"], total * drift, rtol=1e-13)
     np.testing.assert_allclose(maps["rotation"], np.cross(centre, total * drift) + inertia @ omega, rtol=1e-12)
@@ -267,7 +282,11 @@ def test_the_interaction_of_water_pair_by_pair():
     for a in range(n):
         for b in range(a):
             r = lambda i, j: np.linalg.norm(model.q0[3 * a + i] - model.q0[3 * b + j])  # noqa: B023
-            total += sum(332.064 * [-0.834, 0.417, 0.417][i] * [-0.834, 0.417, 0.417][j] / r(i, j) for i in range(3) for j in range(3))
+            total += sum(
+                332.064 * [-0.834, 0.417, 0.417][i] * [-0.834, 0.417, 0.417][j] / r(i, j)
+                for i in range(3)
+                for j in range(3)
+            )
             total += 582e3 / r(0, 0) ** 12 - 595 / r(0, 0) ** 6
     assert mech.potential(model.q0) == pytest.approx(total / 23.0605478, rel=1e-8)  # 1 eV = 23.06 kcal/mol
     assert total / n < -4  # the cluster is bound
@@ -283,10 +302,14 @@ def test_the_dimer_of_tip3p():
     directions = lambda angle: 0.9572 * np.stack([np.cos(angle), np.sin(angle), np.zeros(2)], 1)
     donor = np.concatenate([np.zeros((1, 3)), directions(np.array([0.0, 2 * half]))])
     across = 0.9572 * np.array([[0, 0, 0], [np.cos(half), 0, np.sin(half)], [np.cos(half), 0, -np.sin(half)]])
-    lean = lambda tilt: across @ np.array([[np.cos(tilt), np.sin(tilt), 0], [-np.sin(tilt), np.cos(tilt), 0], [0, 0, 1]])
+    lean = lambda tilt: (
+        across @ np.array([[np.cos(tilt), np.sin(tilt), 0], [-np.sin(tilt), np.cos(tilt), 0], [0, 0, 1]])
+    )
     potential = jax.jit(rigid.tip3p(2))
     dimer = lambda x: np.concatenate([donor, lean(x[1]) + np.array([x[0], 0, 0])])
-    best = minimize(lambda x: float(potential(dimer(x))), [2.9, -0.5], method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-12})
+    best = minimize(
+        lambda x: float(potential(dimer(x))), [2.9, -0.5], method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-12}
+    )
     assert best.fun * 23.0605478 == pytest.approx(-6.5, abs=0.1)
     assert best.x[0] == pytest.approx(2.74, abs=0.03)
 
@@ -316,7 +339,9 @@ def test_slider_crank():
     slope = -np.sin(angle) - np.sin(angle) * np.cos(angle) / np.sqrt(4 - np.sin(angle) ** 2)
     rate = np.einsum("ti,ti->t", path.p[:, 0], np.stack([-np.sin(angle), np.cos(angle)], 1))
     np.testing.assert_allclose(0.5 * (1 + slope**2) * rate**2 + np.sin(angle), 2, atol=1e-10)
-    np.testing.assert_allclose(path.q[:, 1], np.stack([np.cos(angle) + np.sqrt(4 - np.sin(angle) ** 2), 0 * angle], 1), atol=1e-10)
+    np.testing.assert_allclose(
+        path.q[:, 1], np.stack([np.cos(angle) + np.sqrt(4 - np.sin(angle) ** 2), 0 * angle], 1), atol=1e-10
+    )
     assert angle[-1] > 2 * np.pi  # once round, over the top
 
 

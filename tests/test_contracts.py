@@ -20,11 +20,22 @@ from zoo import PROBLEMS, first_of_its_class, fitting
 
 # Variants of a class differ by numbers; beyond the first of each they wait for the slow tests, but for those that differ by more.
 QUICK = lambda m: first_of_its_class(m) or "Rattle" in m.name
-METHODS = pytest.mark.parametrize("method", [pytest.param(m, id=m.name, marks=[] if QUICK(m) else pytest.mark.slow) for m in gm.methods.all()])
+METHODS = pytest.mark.parametrize(
+    "method", [pytest.param(m, id=m.name, marks=[] if QUICK(m) else pytest.mark.slow) for m in gm.methods.all()]
+)
 
 
 def run(method, problem, steps=60, save_every=3, **more):
-    return gm.simulate(problem.system, problem.at.q, p0=problem.at.p, method=method, dt=problem.dt, t_end=steps * problem.dt, save_every=save_every, **more)
+    return gm.simulate(
+        problem.system,
+        problem.at.q,
+        p0=problem.at.p,
+        method=method,
+        dt=problem.dt,
+        t_end=steps * problem.dt,
+        save_every=save_every,
+        **more,
+    )
 
 
 def same(a, b) -> bool:
@@ -37,7 +48,9 @@ def same(a, b) -> bool:
 def test_a_step_keeps_structure_and_dtype(method):
     for problem in fitting(method):
         mech = gm.Mechanics(problem.system, problem.at.q.shape)
-        state = gm.methods.State(jnp.asarray(problem.at.q), jnp.asarray(problem.at.p), jnp.zeros(()), jnp.zeros(2, jnp.uint32))
+        state = gm.methods.State(
+            jnp.asarray(problem.at.q), jnp.asarray(problem.at.p), jnp.zeros(()), jnp.zeros(2, jnp.uint32)
+        )
         dt = jnp.asarray(problem.dt)
         carry = jax.eval_shape(lambda s, m=mech, h=dt: method.init(m, s, h), state)
         moved = jax.eval_shape(lambda c, m=mech, h=dt: method.step(m, c, h), carry)
@@ -55,8 +68,12 @@ def test_a_sweep_traces_once(method):
         traces.append(1)
         return problem.system.call(problem.system.potential, q)
 
-    system = gm.System(potential, mass=problem.system.mass, fast=problem.system.fast, constraint=problem.system.constraint)
-    go = lambda dt, n: gm.simulate(system, problem.at.q, p0=problem.at.p, method=method, dt=dt, t_end=n * dt, save_every=2)
+    system = gm.System(
+        potential, mass=problem.system.mass, fast=problem.system.fast, constraint=problem.system.constraint
+    )
+    go = lambda dt, n: gm.simulate(
+        system, problem.at.q, p0=problem.at.p, method=method, dt=dt, t_end=n * dt, save_every=2
+    )
     go(problem.dt, 10)
     once = len(traces)
     for k in range(20):
@@ -82,7 +99,9 @@ def test_members_of_an_ensemble_equal_single_runs(method):
 def test_chunked_equals_unchunked(method, monkeypatch):
     problem = fitting(method)[-1]
     whole = run(method, problem)
-    monkeypatch.setattr(loop, "_chunk", lambda grid, n, rows, budget: (min(2, grid.save_every - n % grid.save_every), 1))
+    monkeypatch.setattr(
+        loop, "_chunk", lambda grid, n, rows, budget: (min(2, grid.save_every - n % grid.save_every), 1)
+    )
     assert same(run(method, problem), whole)
     monkeypatch.undo()
     monkeypatch.setattr(xla, "BUFFER_ROWS", 4)

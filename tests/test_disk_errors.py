@@ -12,10 +12,10 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from geomint.cli.app.app import app
 from typer.testing import CliRunner
 
 import geomint as gm
-from geomint.cli.app.app import app
 from geomint.io import archive
 from geomint.run import loop
 

@@ -50,7 +50,9 @@ def test_no_python_block_escapes():
 
 
 def test_tables_are_fresh():
-    check = subprocess.run([sys.executable, ROOT / "docs/generate.py", "--check"], capture_output=True, text=True, check=False)
+    check = subprocess.run(
+        [sys.executable, ROOT / "docs/generate.py", "--check"], capture_output=True, text=True, check=False
+    )
     assert check.returncode == 0, check.stdout + check.stderr + "run `python docs/generate.py`"
 
 

@@ -11,13 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from geomint.system.system.mechanics import Mechanics
 
 import geomint as gm
 from geomint.analysis import measure
 from geomint.engines import xla
-from geomint.system.system.mechanics import Mechanics
-from geomint.methods import State
 from geomint.io import archive
+from geomint.methods import State
 
 E0 = 10.519254 * 24932.594
 ARGON = gm.models.argon_cluster()
@@ -26,7 +26,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:EnergyStepping was trapped")
 
 def argon(parts=60, t_end=0.05, dt=1e-4, q0=None, v0=None, **more):
     q0, v0 = (ARGON.q0 if q0 is None else q0), (ARGON.v0 if v0 is None else v0)
-    return gm.simulate(ARGON.system, q0, v0, method=gm.EnergyStepping(E0 / parts, more.pop("offset", None)), dt=dt, t_end=t_end, **more)
+    return gm.simulate(
+        ARGON.system, q0, v0, method=gm.EnergyStepping(E0 / parts, more.pop("offset", None)), dt=dt, t_end=t_end, **more
+    )
 
 
 def argon_potential(q):
@@ -60,7 +62,9 @@ def least_gauge(method, system, base, q, v, level, a):
         for gauge in (above, lambda s: 1 - above(s)):
             w = jax.vmap(gauge)(grid)
             at = grid[jnp.argmin(w)]
-            yield jnp.minimum(jnp.min(w), jnp.min(jax.vmap(gauge)(jnp.clip(at + a * jnp.linspace(-0.006, 0.006, 50), 0, a))))
+            yield jnp.minimum(
+                jnp.min(w), jnp.min(jax.vmap(gauge)(jnp.clip(at + a * jnp.linspace(-0.006, 0.006, 50), 0, a)))
+            )
 
     return jax.lax.map(lambda f: jnp.min(jnp.stack(list(one(f)))), (q, v, level, a), batch_size=64)
 
@@ -96,7 +100,13 @@ def test_no_exit_is_missed_in_a_million_events_of_argon(parts):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("text", "height"), [("kepler(eccentricity=0.3)", 0.01), ("fpu", 0.05), ("morse_cluster(temperature=0.3)", 0.2), ("lennard_jones_cluster(temperature=0.3)", 0.3)]
+    ("text", "height"),
+    [
+        ("kepler(eccentricity=0.3)", 0.01),
+        ("fpu", 0.05),
+        ("morse_cluster(temperature=0.3)", 0.2),
+        ("lennard_jones_cluster(temperature=0.3)", 0.3),
+    ],
 )
 def test_no_exit_is_missed_elsewhere(text, height):
     model = gm.models.named(text)
@@ -145,7 +155,11 @@ def by_hand(potential, square, slope, q, v, height, offset, count):
             if not r2 > 0 or b * b - a * c < 0:
                 continue
             root = np.sqrt(b * b - a * c)
-            both = [-2 * b / a] if edge == on else ([c / (-b - root), (-b - root) / a] if b < 0 else [(-b - root) / a, c / (-b - root)])
+            both = (
+                [-2 * b / a]
+                if edge == on
+                else ([c / (-b - root), (-b - root) / a] if b < 0 else [(-b - root) / a, c / (-b - root)])
+            )
             best = min([best, *((s, edge) for s in both if s > 1e-14)])
         s, edge = best
         q, t = q + s * v, t + s
@@ -162,15 +176,24 @@ def by_hand(potential, square, slope, q, v, height, offset, count):
 
 @pytest.mark.parametrize(
     ("field", "q0", "v0", "height", "offset"),
-    [("bowl", [1.0, 0.2], [0.1, 0.7], 0.037, -0.01), ("bowl", [0.3, 0.0], [1.0, 0.0], 0.11, -0.03), ("kepler", [1.0, 0.1], [0.2, 0.8], 0.031, -0.015)],
+    [
+        ("bowl", [1.0, 0.2], [0.1, 0.7], 0.037, -0.01),
+        ("bowl", [0.3, 0.0], [1.0, 0.0], 0.11, -0.03),
+        ("kepler", [1.0, 0.1], [0.2, 0.8], 0.031, -0.015),
+    ],
 )
 def test_events_agree_with_exact_roots(field, q0, v0, height, offset):
     if field == "bowl":
         system, hand = gm.System(lambda q: 0.5 * jnp.sum(q**2)), (lambda r2: 0.5 * r2, lambda x: 2 * x, lambda r2: 0.5)
     else:
-        system, hand = gm.System(lambda q: -1 / jnp.sqrt(jnp.sum(q**2))), (lambda r2: -(r2**-0.5), lambda x: x**-2 if x < 0 else -1.0, lambda r2: 0.5 * r2**-1.5)
+        system, hand = (
+            gm.System(lambda q: -1 / jnp.sqrt(jnp.sum(q**2))),
+            (lambda r2: -(r2**-0.5), lambda x: x**-2 if x < 0 else -1.0, lambda r2: 0.5 * r2**-1.5),
+        )
     exact = by_hand(*hand, q0, v0, height, offset, 100)
-    run = gm.simulate(system, q0, v0, method=gm.EnergyStepping(height, offset), dt=0.5, t_end=0.5 * np.ceil(2 * exact[-1, 0] + 1))
+    run = gm.simulate(
+        system, q0, v0, method=gm.EnergyStepping(height, offset), dt=0.5, t_end=0.5 * np.ceil(2 * exact[-1, 0] + 1)
+    )
     assert len(np.unique(exact[:, 2])) >= 2
     assert np.array_equal(run.events.levels[:100], exact[:, 1])
     assert np.array_equal(run.events.codes[:100], exact[:, 2])
@@ -182,7 +205,9 @@ def test_the_papers_examples():
     """4.1: the speed on the highest terrace; 4.2: along the edge for ever; 4.3: reflected along the circle if γ²(1 − θ) ≤ 1 + 2h(1 − θ),
     which the paper has without its last term, for h → 0: (v·n)² = 2h(1 − θ)γ², nᵀM⁻¹n = 2V there."""
     h = 0.12
-    run = gm.simulate(gm.models.harmonic_oscillator().system, [0.0], [1.0], method=gm.EnergyStepping(h, 0.0), dt=0.01, t_end=20.0)
+    run = gm.simulate(
+        gm.models.harmonic_oscillator().system, [0.0], [1.0], method=gm.EnergyStepping(h, 0.0), dt=0.01, t_end=20.0
+    )
     k = int(0.5 / h)
     assert run.level.max() == k
     np.testing.assert_allclose(np.abs(run.p[run.level == k]), np.sqrt(1 - 2 * k * h), rtol=1e-13)
@@ -217,7 +242,12 @@ def jacobian_of_the_appendix(hessian, n, v, tau, rest, impulse):
     n, lam = n / steep, impulse * steep
     a, one, nn = v @ n, np.eye(len(n)), np.outer(n, n)
     s, hv = a + lam, hessian @ v
-    p_q = lam / steep * hessian - lam**2 / (steep * s) * nn @ hessian - lam / (steep * s) * np.outer(n, hv) - lam / (steep * a) * np.outer(hv, n)
+    p_q = (
+        lam / steep * hessian
+        - lam**2 / (steep * s) * nn @ hessian
+        - lam / (steep * s) * np.outer(n, hv)
+        - lam / (steep * a) * np.outer(hv, n)
+    )
     p_q += lam * ((v + lam * n) @ hv) / (s * steep * a) * nn
     bracket = one + lam / a * nn
     p_p = one - lam / s * nn + tau * p_q
@@ -227,12 +257,16 @@ def jacobian_of_the_appendix(hessian, n, v, tau, rest, impulse):
 
 
 POTENTIALS = {
-    "quartic": lambda q: jnp.sum(0.5 * q**2) + 0.1 * jnp.sum(q**4) + 0.3 * jnp.sin(q[0] * q[1]) + 0.2 * q[0] * q[2] * q[3],
+    "quartic": lambda q: (
+        jnp.sum(0.5 * q**2) + 0.1 * jnp.sum(q**4) + 0.3 * jnp.sin(q[0] * q[1]) + 0.2 * q[0] * q[2] * q[3]
+    ),
     "exponentials": lambda q: jnp.sum(jnp.exp(jnp.diff(q))) + jnp.sum(q**2),
 }
 
 
-@pytest.mark.parametrize(("name", "heavy"), [("quartic", True), pytest.param("exponentials", False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("name", "heavy"), [("quartic", True), pytest.param("exponentials", False, marks=pytest.mark.slow)]
+)
 def test_the_jacobian_of_an_event(name, heavy):
     rng = np.random.default_rng(3)
     root = rng.normal(size=(4, 4))
@@ -261,7 +295,10 @@ def test_the_jacobian_of_an_event(name, heavy):
             size = np.max(np.abs(exact))
             assert np.max(np.abs(found - exact)) < 1e-10 * size**2
             if not heavy:
-                assert np.max(np.abs(found - jacobian_of_the_appendix(hessian, n, v, tau, t - tau, impulse))) < 1e-10 * size**2
+                assert (
+                    np.max(np.abs(found - jacobian_of_the_appendix(hessian, n, v, tau, t - tau, impulse)))
+                    < 1e-10 * size**2
+                )
             omega = np.kron([[0, 1], [-1, 0]], np.eye(4))
             assert np.max(np.abs(found.T @ omega @ found - omega)) < 1e-13 * max(1, size**2)
     assert set(kinds) == {"up", "down", "reflected"}
@@ -286,7 +323,11 @@ def test_the_certificate():
 
 # --- saving, stopping, resuming ---------------------------------------------------------------------------------------
 def same(a, b):
-    return np.array_equal(a.q[-1], b.q[-1]) and np.array_equal(a.events.records, b.events.records) and a.events.counts == b.events.counts
+    return (
+        np.array_equal(a.q[-1], b.q[-1])
+        and np.array_equal(a.events.records, b.events.records)
+        and a.events.counts == b.events.counts
+    )
 
 
 def test_looking_more_often_changes_nothing():
@@ -374,7 +415,14 @@ def test_an_ensemble_counts_for_each_member():
 @pytest.mark.slow
 def test_an_ensemble_of_a_thousand_clusters():
     rng = np.random.default_rng(1)
-    run = gm.ensemble(ARGON.system, ARGON.q0 + 2e-3 * rng.normal(size=(1000, 7, 2)), np.stack([ARGON.v0] * 1000), method=gm.EnergyStepping(E0 / 60), dt=1e-2, t_end=0.1)
+    run = gm.ensemble(
+        ARGON.system,
+        ARGON.q0 + 2e-3 * rng.normal(size=(1000, 7, 2)),
+        np.stack([ARGON.v0] * 1000),
+        method=gm.EnergyStepping(E0 / 60),
+        dt=1e-2,
+        t_end=0.1,
+    )
     assert np.max(np.abs(run.energy_error)) <= 1e-13 * E0
     assert (run.failed_at == -1).all()
     mean = 0.1 / run.events.counts["events"] * 1e6

@@ -24,7 +24,9 @@ def test_heights_that_are_no_numbers(bad):
 
 
 def test_systems_and_starts_that_do_not_fit():
-    go = lambda system, q0, v0=None, **more: gm.simulate(system, q0, v0, method=gm.EnergyStepping(0.1, **more), dt=0.1, t_end=1.0)
+    go = lambda system, q0, v0=None, **more: gm.simulate(
+        system, q0, v0, method=gm.EnergyStepping(0.1, **more), dt=0.1, t_end=1.0
+    )
     square, pendulum = gm.System(lambda q: 0.5 * jnp.sum(q**2)), gm.models.double_pendulum()
     with pytest.raises(gm.InputError, match="v0 = 0.*stays at rest"):
         go(square, [1.0])
@@ -43,7 +45,11 @@ def test_methods_without_events_say_so():
         gm.simulate(gm.System(), [1.0], method=gm.Verlet(), dt=0.1, t_end=1.0).events  # noqa: B018
 
 
-@pytest.mark.parametrize("potential", [lambda q: jnp.sum(jnp.where(q > 1, 10.0, 0.0) + 0.1 * q**2), lambda q: jnp.sum(jnp.sqrt(1 - q))], ids=["jump", "nan"])
+@pytest.mark.parametrize(
+    "potential",
+    [lambda q: jnp.sum(jnp.where(q > 1, 10.0, 0.0) + 0.1 * q**2), lambda q: jnp.sum(jnp.sqrt(1 - q))],
+    ids=["jump", "nan"],
+)
 def test_a_potential_that_is_not_smooth_stops_the_run_and_keeps_what_was(potential):
     with pytest.raises(gm.RunStopped, match="first exit.*not finite.*inside") as stopped:
         gm.simulate(gm.System(potential), [0.0], [1.5], method=gm.EnergyStepping(0.1), dt=0.01, t_end=5.0)

@@ -17,12 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax._src.lib.mlir import ir
-from jax._src.pallas.triton.lowering import _new_ir_context as new_context  # there is no public way to check a kernel without a GPU
+from jax._src.pallas.triton.lowering import (
+    _new_ir_context as new_context,  # there is no public way to check a kernel without a GPU
+)
 
 import geomint as gm
 from geomint.engines import Clock, Xla
+from geomint.engines.llvm import code as machine
+from geomint.engines.llvm import engine as native
 from geomint.engines.pallas import engine as kernel
-from geomint.engines.llvm import code as machine, engine as native
 from geomint.engines.scalar.program import KEPT, Plan
 from geomint.methods.base import Method, Traits
 from geomint.run import loop
@@ -31,14 +34,34 @@ from geomint.run.inputs import initial_state
 sys.path.insert(0, str(Path(__file__).parent / "properties"))
 from zoo import first_of_its_class, fitting
 
-FAMILIES = (gm.Verlet, gm.Rattle, gm.Shake, gm.SymmetricMultistep, gm.ZhangSkeel, gm.IMEX, gm.EnergyStepping, gm.Gauss)  # others wait for the slow tests
+FAMILIES = (
+    gm.Verlet,
+    gm.Rattle,
+    gm.Shake,
+    gm.SymmetricMultistep,
+    gm.ZhangSkeel,
+    gm.IMEX,
+    gm.EnergyStepping,
+    gm.Gauss,
+)  # others wait for the slow tests
 MANY = (gm.Gauss, gm.LobattoIIIAB)  # with many stages they eliminate in matrices too large for straight-line code
 QUICK = lambda m: first_of_its_class(m) and isinstance(m, FAMILIES)
-METHODS = pytest.mark.parametrize("method", [pytest.param(m, id=m.name, marks=[] if QUICK(m) else pytest.mark.slow) for m in gm.methods.all()])
+METHODS = pytest.mark.parametrize(
+    "method", [pytest.param(m, id=m.name, marks=[] if QUICK(m) else pytest.mark.slow) for m in gm.methods.all()]
+)
 
 
 def run(method, problem, steps=30, **more):
-    return gm.simulate(problem.system, problem.at.q, p0=problem.at.p, method=method, dt=problem.dt, t_end=steps * problem.dt, save_every=3, **more)
+    return gm.simulate(
+        problem.system,
+        problem.at.q,
+        p0=problem.at.p,
+        method=method,
+        dt=problem.dt,
+        t_end=steps * problem.dt,
+        save_every=3,
+        **more,
+    )
 
 
 def same(a, b) -> bool:
@@ -55,19 +78,25 @@ def close(expected, got, what=1e-12):
 def members(problem, count=5):
     """Slightly different momenta, tangent where there is a constraint."""
     sizes = 1 + 0.01 * np.arange(count)
-    return np.repeat(problem.at.q[None], count, axis=0), sizes.reshape(-1, *[1] * np.ndim(problem.at.p)) * problem.at.p[None]
+    return np.repeat(problem.at.q[None], count, axis=0), sizes.reshape(-1, *[1] * np.ndim(problem.at.p)) * problem.at.p[
+        None
+    ]
 
 
 def many(method, problem, count=5, steps=12, **more):
     q, p = members(problem, count)
-    return gm.ensemble(problem.system, q, p0s=p, method=method, dt=problem.dt, t_end=steps * problem.dt, save_every=3, **more)
+    return gm.ensemble(
+        problem.system, q, p0s=p, method=method, dt=problem.dt, t_end=steps * problem.dt, save_every=3, **more
+    )
 
 
 @METHODS
 def test_native_equals_the_reference(method):
     for problem in {p.name: p for p in (fitting(method)[0], fitting(method)[-1])}.values():
         expected, got = run(method, problem, engine="xla"), run(method, problem, engine="native")
-        assert got.engine == "native" or (isinstance(method, MANY) and got.engine.endswith(f"more than {machine.LONGEST} operations a step)"))
+        assert got.engine == "native" or (
+            isinstance(method, MANY) and got.engine.endswith(f"more than {machine.LONGEST} operations a step)")
+        )
         close(expected, got)
 
 
@@ -75,7 +104,9 @@ def test_native_equals_the_reference(method):
 def test_native_ensembles_equal_the_reference(method):
     problem = fitting(method)[-1]
     expected, got = many(method, problem, engine="xla"), many(method, problem, engine="native")
-    assert got.engine == "native" or (isinstance(method, MANY) and got.engine.endswith(f"more than {machine.LONGEST} operations a step)"))
+    assert got.engine == "native" or (
+        isinstance(method, MANY) and got.engine.endswith(f"more than {machine.LONGEST} operations a step)")
+    )
     close(expected, got)
 
 
@@ -84,7 +115,9 @@ def test_no_member_feels_its_neighbours(method):
     """In another lane, beside others, or where the last lanes are empty: bit for bit the same."""
     problem = fitting(method)[-1]
     q, p = members(problem, 11)
-    engine = native.Native(method.prepare([(problem.system, q[0])]), problem.system, Clock.of(0.0, problem.dt), "states")
+    engine = native.Native(
+        method.prepare([(problem.system, q[0])]), problem.system, Clock.of(0.0, problem.dt), "states"
+    )
     carry, _ = engine.begin(initial_state(q, p, 0.0, 0, False, 11))
     assert engine.described == "native"
     together, _ = engine.advance(carry, 0, 20, 1, engine.buffer())
@@ -101,7 +134,9 @@ def test_an_interrupted_ensemble_leaves_no_one_at_work():
     """What still ran would write into memory that is freed."""
     problem, method = fitting(gm.Verlet())[0], gm.Verlet()
     q, p = members(problem, 200)
-    engine = native.Native(method.prepare([(problem.system, q[0])]), problem.system, Clock.of(0.0, problem.dt), "states")
+    engine = native.Native(
+        method.prepare([(problem.system, q[0])]), problem.system, Clock.of(0.0, problem.dt), "states"
+    )
     carry, _ = engine.begin(initial_state(q, p, 0.0, 0, False, 200))
     at_work, begun, ended = threading.Event(), [], []
 
@@ -113,7 +148,11 @@ def test_an_interrupted_ensemble_leaves_no_one_at_work():
         return 0
 
     engine.program = dataclasses.replace(engine.program, run=slow)
-    ctrl_c = lambda: (at_work.wait(), time.sleep(0.1), signal.pthread_kill(threading.main_thread().ident, signal.SIGINT))
+    ctrl_c = lambda: (
+        at_work.wait(),
+        time.sleep(0.1),
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT),
+    )
     threading.Thread(target=ctrl_c).start()
     with pytest.raises(KeyboardInterrupt):
         engine.advance(carry, 0, 1, 1, engine.buffer())
@@ -123,7 +162,15 @@ def test_an_interrupted_ensemble_leaves_no_one_at_work():
 KERNEL_QUICK = (gm.Verlet, gm.Rattle)  # without a GPU a kernel is slow to make
 
 
-@pytest.mark.parametrize("method", [pytest.param(m, id=m.name, marks=[] if first_of_its_class(m) and isinstance(m, KERNEL_QUICK) else pytest.mark.slow) for m in gm.methods.all()])
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param(
+            m, id=m.name, marks=[] if first_of_its_class(m) and isinstance(m, KERNEL_QUICK) else pytest.mark.slow
+        )
+        for m in gm.methods.all()
+    ],
+)
 def test_kernels_equal_the_reference(method, monkeypatch):
     """On this machine the kernel is interpreted; benchmarks/gpu.py checks the numbers of a GPU."""
     monkeypatch.setattr(kernel, "INTERPRET", True)
@@ -145,7 +192,9 @@ def test_kernels_are_written_for_a_gpu(method):
     method = method.prepare([(system, q[0])]).for_straight_code(many=True)
     engine = kernel.Kernel(method, system, clock, "states")
     carry, _ = Xla.begin(engine, initial_state(q, p, 0.0, 0, False, len(q)))
-    program = kernel.compiled(Plan(method, system, carry, "states"), kernel.Shape(engine.layout.width, 2, len(q), 32, 1, interpret=False))
+    program = kernel.compiled(
+        Plan(method, system, carry, "states"), kernel.Shape(engine.layout.width, 2, len(q), 32, 1, interpret=False)
+    )
     lowered = program.trace(method, system, carry, *engine.told(0, 1, 1)).lower(lowering_platforms=("cuda",))
     kernels = list(triton_programs(lowered.compiler_ir("stablehlo").operation))
     assert kernels
@@ -162,20 +211,41 @@ def triton_programs(operation):
         yield from triton_programs(inner.operation)
 
 
-@pytest.mark.parametrize("system", [gm.System(lambda q: jnp.sum(q**4) / 4 + q[0] * q[1] ** 2), gm.System(lambda q: jnp.sum(jnp.cos(q)))], ids=["quartic", "pendula"])
-@pytest.mark.parametrize("method", [gm.Verlet(), gm.Composition(gm.Verlet(form="drift"), order=8)], ids=lambda m: m.name)
+@pytest.mark.parametrize(
+    "system",
+    [gm.System(lambda q: jnp.sum(q**4) / 4 + q[0] * q[1] ** 2), gm.System(lambda q: jnp.sum(jnp.cos(q)))],
+    ids=["quartic", "pendula"],
+)
+@pytest.mark.parametrize(
+    "method", [gm.Verlet(), gm.Composition(gm.Verlet(form="drift"), order=8)], ids=lambda m: m.name
+)
 def test_chunks_may_end_anywhere(system, method, monkeypatch):
     """LLVM copies the body of a loop; where it may contract products and sums at will, the copies differ in their last bits."""
-    one = lambda: gm.simulate(system, [0.3, 0.5], [0.1, 0.7], method=method, dt=0.1, t_end=6.0, save_every=20, engine="native")
-    some = lambda: gm.ensemble(system, [[0.3, 0.5], [0.2, 0.5], [0.3, 0.4]], [[0.1, 0.7]] * 3, method=method, dt=0.1, t_end=6.0, save_every=20, engine="native")
+    one = lambda: gm.simulate(
+        system, [0.3, 0.5], [0.1, 0.7], method=method, dt=0.1, t_end=6.0, save_every=20, engine="native"
+    )
+    some = lambda: gm.ensemble(
+        system,
+        [[0.3, 0.5], [0.2, 0.5], [0.3, 0.4]],
+        [[0.1, 0.7]] * 3,
+        method=method,
+        dt=0.1,
+        t_end=6.0,
+        save_every=20,
+        engine="native",
+    )
     whole, all_of_them = one(), some()
     assert whole.engine == all_of_them.engine == "native"
-    monkeypatch.setattr(loop, "_chunk", lambda grid, n, rows, budget: (min(7, grid.save_every - n % grid.save_every), 1))
+    monkeypatch.setattr(
+        loop, "_chunk", lambda grid, n, rows, budget: (min(7, grid.save_every - n % grid.save_every), 1)
+    )
     assert same(one(), whole)
     assert same(some(), all_of_them)
 
 
-@pytest.mark.parametrize("method", [gm.Rattle(), gm.EnergyStepping(0.05), gm.SymmetricMultistep(6), gm.ZhangSkeel()], ids=lambda m: m.name)
+@pytest.mark.parametrize(
+    "method", [gm.Rattle(), gm.EnergyStepping(0.05), gm.SymmetricMultistep(6), gm.ZhangSkeel()], ids=lambda m: m.name
+)
 def test_chunked_and_resumed_runs_are_the_same(method, tmp_path, monkeypatch):
     problem = fitting(method)[-1]
     whole = run(method, problem, steps=60, engine="native")
@@ -183,7 +253,9 @@ def test_chunked_and_resumed_runs_are_the_same(method, tmp_path, monkeypatch):
     resumed = gm.resume(tmp_path / "half.h5", system=problem.system, t_end=60 * problem.dt)
     assert resumed.engine == "native"
     assert same(resumed, whole)
-    monkeypatch.setattr(loop, "_chunk", lambda grid, n, rows, budget: (min(2, grid.save_every - n % grid.save_every), 1))
+    monkeypatch.setattr(
+        loop, "_chunk", lambda grid, n, rows, budget: (min(2, grid.save_every - n % grid.save_every), 1)
+    )
     assert same(run(method, problem, steps=60, engine="native"), whole)
 
 
@@ -195,7 +267,9 @@ def test_chunked_and_resumed_ensembles_are_the_same(method, tmp_path, monkeypatc
     resumed = gm.resume(tmp_path / "half.h5", system=problem.system, t_end=24 * problem.dt)
     assert resumed.engine == "native"
     assert same(resumed, whole)
-    monkeypatch.setattr(loop, "_chunk", lambda grid, n, rows, budget: (min(2, grid.save_every - n % grid.save_every), 1))
+    monkeypatch.setattr(
+        loop, "_chunk", lambda grid, n, rows, budget: (min(2, grid.save_every - n % grid.save_every), 1)
+    )
     assert same(many(method, problem, count=11, steps=24, engine="native"), whole)
 
 
@@ -203,11 +277,20 @@ def test_members_with_their_own_params():
     system = gm.System(lambda q, k: jnp.sum(k["a"] * jnp.cos(q)) + k["b"] @ q**2, params={"a": 1.0, "b": np.ones(2)})
     rng = np.random.default_rng(1)
     own = {"a": rng.uniform(1, 2, 13), "b": rng.uniform(1, 2, (13, 2))}
-    go = lambda engine: gm.ensemble(system, np.full((13, 2), 0.3), params=own, method=gm.Verlet(), dt=0.1, t_end=5.0, save_every=5, engine=engine)
+    go = lambda engine: gm.ensemble(
+        system, np.full((13, 2), 0.3), params=own, method=gm.Verlet(), dt=0.1, t_end=5.0, save_every=5, engine=engine
+    )
     expected, got = go("xla"), go("native")
     assert got.engine == "native"
     close(expected, got)
-    alone = gm.simulate(system.with_params({"a": own["a"][7], "b": own["b"][7]}), [0.3, 0.3], method=gm.Verlet(), dt=0.1, t_end=5.0, save_every=5)
+    alone = gm.simulate(
+        system.with_params({"a": own["a"][7], "b": own["b"][7]}),
+        [0.3, 0.3],
+        method=gm.Verlet(),
+        dt=0.1,
+        t_end=5.0,
+        save_every=5,
+    )
     np.testing.assert_allclose(got.q[7], alone.q, rtol=1e-13)
 
 
@@ -216,7 +299,9 @@ def test_members_that_fail_do_not_disturb_the_others():
     v = np.stack([model.v0, model.v0, model.v0])
     q = np.stack([model.q0] * 3)
     v[1] = gm.project(model.system, model.q0, 400 * (1 + np.arange(6.0).reshape(3, 2)))[1]  # too fast for the step
-    go = lambda engine: gm.ensemble(model.system, q, v, method=gm.Rattle(), dt=0.02, t_end=2.0, save_every=10, engine=engine)
+    go = lambda engine: gm.ensemble(
+        model.system, q, v, method=gm.Rattle(), dt=0.02, t_end=2.0, save_every=10, engine=engine
+    )
     expected, got = go("xla"), go("native")
     assert expected.failed_at[1] >= 0
     assert got.failed_at.tolist() == expected.failed_at.tolist()
@@ -236,33 +321,55 @@ class Kicked(Method):
     def step(self, mech, carry, dt):
         q, p, key, n = carry
         first, second = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(key), n))
-        p = p + dt * mech.force(q) + 0.1 * jnp.sqrt(dt) * jax.random.normal(first, p.shape) + 0.01 * jax.random.uniform(second, p.shape)
+        p = (
+            p
+            + dt * mech.force(q)
+            + 0.1 * jnp.sqrt(dt) * jax.random.normal(first, p.shape)
+            + 0.01 * jax.random.uniform(second, p.shape)
+        )
         return q + dt * mech.velocity(p), p, key, n + 1
 
 
-@pytest.mark.parametrize("area", [lambda q: q[0] * q[3] - q[1] * q[2], lambda q: q[0] * q[3]], ids=["two products", "one"])
+@pytest.mark.parametrize(
+    "area", [lambda q: q[0] * q[3] - q[1] * q[2], lambda q: q[0] * q[3]], ids=["two products", "one"]
+)
 def test_what_is_compared_is_what_is_subtracted(area):
     """(x − min(x, 2))^1.5 is 0 below 2, and never a root of less: x is rounded in the difference as it is in the minimum."""
     system = gm.System(lambda q: 0.5 * jnp.sum(q**2) + (area(q) - jnp.minimum(area(q), 2.0)) ** 1.5)
-    go = lambda engine: gm.simulate(system, [1.0, 0.3, 0.2, 0.9], [0.1, 0.2, -0.3, 0.4], method=gm.Verlet(), dt=0.01, t_end=5.0, engine=engine)
+    go = lambda engine: gm.simulate(
+        system, [1.0, 0.3, 0.2, 0.9], [0.1, 0.2, -0.3, 0.4], method=gm.Verlet(), dt=0.01, t_end=5.0, engine=engine
+    )
     close(go("xla"), go("native"))
 
 
 def test_random_numbers_are_the_same():
     system = gm.System(lambda q: jnp.sum(q**2) / 2)
-    expected, got = (gm.simulate(system, [0.1, 0.2, 0.3], method=Kicked(), dt=0.01, t_end=5.0, save_every=10, engine=e) for e in ("xla", "native"))
+    expected, got = (
+        gm.simulate(system, [0.1, 0.2, 0.3], method=Kicked(), dt=0.01, t_end=5.0, save_every=10, engine=e)
+        for e in ("xla", "native")
+    )
     assert got.engine == "native"
     close(expected, got)
 
 
 def test_one_program_serves_a_sweep():
     system = gm.System(lambda q, k: jnp.sum(k["a"] * jnp.cos(q)), params={"a": 1.0})
-    go = lambda dt, a: gm.simulate(system.with_params({"a": a}), [0.3, 0.4], [1.0, 0.2], method=gm.Verlet(), dt=dt, t_end=10 * dt, engine="native")
+    go = lambda dt, a: gm.simulate(
+        system.with_params({"a": a}), [0.3, 0.4], [1.0, 0.2], method=gm.Verlet(), dt=dt, t_end=10 * dt, engine="native"
+    )
     go(0.1, 1.0)
     programs = native._program.cache_info().misses
     for k in range(1, 6):
         native_run = go(0.1 / k, 1.0 + k)
-        other = gm.simulate(system.with_params({"a": 1.0 + k}), [0.3, 0.4], [1.0, 0.2], method=gm.Verlet(), dt=0.1 / k, t_end=1.0 / k, engine="xla")
+        other = gm.simulate(
+            system.with_params({"a": 1.0 + k}),
+            [0.3, 0.4],
+            [1.0, 0.2],
+            method=gm.Verlet(),
+            dt=0.1 / k,
+            t_end=1.0 / k,
+            engine="xla",
+        )
         np.testing.assert_allclose(native_run.q, other.q, rtol=1e-14, atol=1e-15)
     assert native._program.cache_info().misses == programs
 
@@ -315,11 +422,19 @@ def test_it_steps_aside():
     run = gm.simulate(sorting, [0.3, 0.4], [1.0, 0.2], method=method, dt=0.1, t_end=1.0, engine="native")
     assert "xla (the native engine does not cover the operation sort)" in run.engine
     long = gm.models.fpu(200)
-    auto, insisting = (gm.simulate(long.system, long.q0, long.v0, method=gm.Verlet(), dt=0.001, t_end=0.002, engine=e).engine for e in ("auto", "native"))
-    assert auto == "xla (the native engine does not cover a step of long arrays, which XLA does faster; engine='native' insists)"
+    auto, insisting = (
+        gm.simulate(long.system, long.q0, long.v0, method=gm.Verlet(), dt=0.001, t_end=0.002, engine=e).engine
+        for e in ("auto", "native")
+    )
+    assert (
+        auto
+        == "xla (the native engine does not cover a step of long arrays, which XLA does faster; engine='native' insists)"
+    )
     assert insisting == "native"
     big = gm.models.chain(1000)
-    assert gm.simulate(big.system, big.q0, big.v0, method=gm.Rattle(), dt=0.01, t_end=0.02, engine="native").engine.startswith("xla (")
+    assert gm.simulate(
+        big.system, big.q0, big.v0, method=gm.Rattle(), dt=0.01, t_end=0.02, engine="native"
+    ).engine.startswith("xla (")
 
 
 def _strange(q, k):
@@ -331,10 +446,27 @@ def _strange(q, k):
     iterated = jax.lax.fori_loop(0, 5, lambda i, y: y - 0.1 * (y**3 + x[i]), 0.3)
     picked = jax.lax.dynamic_slice(x, (jnp.argmax(jnp.abs(q)),), (2,))
     put = jnp.zeros(4).at[jnp.array([0, 2, 2])].add(q).at[1].set(q[0])
-    spread = jnp.maximum(q[0], k["floor"]) + jnp.minimum(q[1], 0.4) + jnp.where(q[2] < 0, jnp.abs(q[2]), jnp.arctan2(q[2], 1.3)) + jnp.log1p(q[0] ** 2) + (1.2 + q[1]) ** 1.7
+    spread = (
+        jnp.maximum(q[0], k["floor"])
+        + jnp.minimum(q[1], 0.4)
+        + jnp.where(q[2] < 0, jnp.abs(q[2]), jnp.arctan2(q[2], 1.3))
+        + jnp.log1p(q[0] ** 2)
+        + (1.2 + q[1]) ** 1.7
+    )
     matrix = jnp.eye(3) + 0.1 * jnp.outer(q, q)
     solved = q @ jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(matrix), jnp.flip(q))
-    parts = (jnp.sum(rotated), branch, summed, jnp.sum(each**2), iterated, jnp.sum(picked**2), jnp.sum(put**2), spread, solved, jnp.sum(jnp.cumsum(q) ** 2))
+    parts = (
+        jnp.sum(rotated),
+        branch,
+        summed,
+        jnp.sum(each**2),
+        iterated,
+        jnp.sum(picked**2),
+        jnp.sum(put**2),
+        spread,
+        solved,
+        jnp.sum(jnp.cumsum(q) ** 2),
+    )
     return 0.05 * sum(parts) + jnp.sum(q**2)
 
 
@@ -381,7 +513,10 @@ def test_edges(name):
     rng = np.random.default_rng(3)
     for _ in range(3):
         q, p = rng.uniform(-1, 1, (2, 3))
-        expected, got = (gm.simulate(system, q, p0=p, method=gm.Verlet(), dt=0.02, t_end=0.4, save_every=4, engine=e) for e in ("xla", "native"))
+        expected, got = (
+            gm.simulate(system, q, p0=p, method=gm.Verlet(), dt=0.02, t_end=0.4, save_every=4, engine=e)
+            for e in ("xla", "native")
+        )
         assert got.engine == _engine_for(name, "native")
         np.testing.assert_allclose(got.q, expected.q, rtol=1e-11, atol=1e-12)
         np.testing.assert_allclose(got.energy, expected.energy, rtol=1e-11, atol=1e-12)
@@ -395,7 +530,9 @@ def test_edges_in_lanes(name, monkeypatch):
     monkeypatch.setattr(kernel, "LANES", 4)
     system = gm.System(lambda q: 0.5 * jnp.sum(q**2) + EDGES[name](q))
     q, p = np.random.default_rng(3).uniform(-1, 1, (2, 11, 3))
-    go = lambda engine: gm.ensemble(system, q, p0s=p, method=gm.Verlet(), dt=0.02, t_end=0.4, save_every=4, engine=engine)
+    go = lambda engine: gm.ensemble(
+        system, q, p0s=p, method=gm.Verlet(), dt=0.02, t_end=0.4, save_every=4, engine=engine
+    )
     expected = go("xla")
     for engine in ("native", "kernel"):
         got = go(engine)
@@ -410,7 +547,10 @@ def test_operations():
     rng = np.random.default_rng(0)
     for _ in range(8):
         q, p = rng.uniform(-1, 1, (2, 3))
-        expected, got = (gm.simulate(system, q, p0=p, method=gm.Verlet(), dt=0.01, t_end=1.0, save_every=10, engine=e) for e in ("xla", "native"))
+        expected, got = (
+            gm.simulate(system, q, p0=p, method=gm.Verlet(), dt=0.01, t_end=1.0, save_every=10, engine=e)
+            for e in ("xla", "native")
+        )
         assert got.engine == "native"
         np.testing.assert_allclose(got.q, expected.q, rtol=1e-11, atol=1e-12)
         np.testing.assert_allclose(got.energy, expected.energy, rtol=1e-11, atol=1e-12)

@@ -70,7 +70,15 @@ def test_fpu_energy_exchange(example):
         return np.concatenate([vx, ve, cubed[1:] - cubed[:-1], cubed[:-1] + cubed[1:] - omega**2 * e])
 
     times = np.linspace(0, 200, 4001)
-    y = solve_ivp(right, (0, 200), np.concatenate([model.q0.ravel(), model.v0.ravel()]), method="DOP853", rtol=1e-7, atol=1e-9, t_eval=times).y
+    y = solve_ivp(
+        right,
+        (0, 200),
+        np.concatenate([model.q0.ravel(), model.v0.ravel()]),
+        method="DOP853",
+        rtol=1e-7,
+        atol=1e-9,
+        t_eval=times,
+    ).y
     energies = 0.5 * (y[9:] ** 2 + omega**2 * y[3:6] ** 2)
     total = energies.sum(axis=0)
     assert overtakes == pytest.approx(times[np.argmax(energies[2] > energies[0])], abs=0.5)

@@ -34,7 +34,9 @@ def test_oscillatory_energies_are_watched():
 
 
 def test_watched_quantities_are_archived(tmp_path):
-    system = gm.System(lambda q: jnp.sum(q**4), watch={"size": lambda q, p: jnp.sum(q**2), "virial": lambda q, p: q * p})
+    system = gm.System(
+        lambda q: jnp.sum(q**4), watch={"size": lambda q, p: jnp.sum(q**2), "virial": lambda q, p: q * p}
+    )
     go = lambda t_end, **more: gm.simulate(system, [1.0, 2.0], method=gm.Verlet(), dt=0.1, t_end=t_end, **more)
     whole = go(2.0)
     np.testing.assert_allclose(whole.watched["virial"], whole.q * whole.p)
@@ -75,7 +77,11 @@ def test_adaptive_splitting_is_the_best_of_its_family(stages, dt):
     method = gm.adaptive_splitting(OSCILLATOR, np.ones(2), dt, stages=stages)
     grid = np.linspace(dt / 400, dt, 400)
     found = expected_energy_error(method.stages, grid).max()
-    names = ["two-stage", "two-stage-minimum-error", "two-stage-linear"] if stages == 2 else ["three-stage", "three-stage-minimum-error"]
+    names = (
+        ["two-stage", "two-stage-minimum-error", "two-stage-linear"]
+        if stages == 2
+        else ["three-stage", "three-stage-minimum-error"]
+    )
     assert all(found <= 1.001 * expected_energy_error(gm.Splitting(name).stages, grid).max() for name in names)
     assert found < expected_energy_error(gm.Verlet().stages, grid / stages).max()
 

@@ -17,7 +17,9 @@ STIFF = gm.penalize(PENDULUM.system, 20.0)
 
 def coupled_quartic():
     potential = lambda q: 0.25 * jnp.sum(q**4) + 0.5 * jnp.sum(q**2) + 0.4 * q[0] * q[1] ** 2 + 0.3 * q[0] * q[1] * q[2]
-    return gm.System(potential, mass=np.array([1.0, 2.0, 0.5])), Point(np.array([0.7, -0.4, 0.5]), np.array([0.3, 0.5, -0.2]))
+    return gm.System(potential, mass=np.array([1.0, 2.0, 0.5])), Point(
+        np.array([0.7, -0.4, 0.5]), np.array([0.3, 0.5, -0.2])
+    )
 
 
 def moving_pendulum():
@@ -64,7 +66,9 @@ def test_newmark_is_its_textbook_formula():
     mech, h, beta = gm.Mechanics(system, (3,)), 0.2, 0.3
     run = gm.simulate(system, at.q, p0=at.p, method=gm.Newmark(beta), dt=h, t_end=10 * h)
     a = np.asarray(jax.vmap(lambda q: mech.velocity(mech.force(q)))(jnp.asarray(run.q)))
-    np.testing.assert_allclose(run.q[1:], run.q[:-1] + h * run.v[:-1] + h**2 * ((0.5 - beta) * a[:-1] + beta * a[1:]), atol=1e-14)
+    np.testing.assert_allclose(
+        run.q[1:], run.q[:-1] + h * run.v[:-1] + h**2 * ((0.5 - beta) * a[:-1] + beta * a[1:]), atol=1e-14
+    )
     np.testing.assert_allclose(run.v[1:], run.v[:-1] + 0.5 * h * (a[:-1] + a[1:]), atol=1e-14)
 
 
@@ -78,7 +82,9 @@ def test_without_beta_it_is_verlet():
 def test_linear_stability_limit(beta):
     """On V = ½q² the step is stable up to h = 2/√(1−4β)."""
     system = gm.System(lambda q: 0.5 * jnp.sum(q**2))
-    trace = lambda h: np.trace(np.asarray(measure.step_jacobian(gm.ZhangSkeel(beta), system, jnp.ones(1), jnp.ones(1), jnp.asarray(h))))
+    trace = lambda h: np.trace(
+        np.asarray(measure.step_jacobian(gm.ZhangSkeel(beta), system, jnp.ones(1), jnp.ones(1), jnp.asarray(h)))
+    )
     stable, unstable = 1.0, 20.0
     for _ in range(40):
         middle = 0.5 * (stable + unstable)
@@ -90,14 +96,32 @@ def test_linear_stability_limit(beta):
 def test_no_linear_limit_from_a_quarter_on(beta):
     system = gm.System(lambda q: 0.5 * jnp.sum(q**2))
     for h in np.geomspace(0.1, 1e4, 60):
-        assert abs(np.trace(np.asarray(measure.step_jacobian(gm.ZhangSkeel(beta), system, jnp.ones(1), jnp.ones(1), jnp.asarray(h))))) <= 2 + 1e-9
+        assert (
+            abs(
+                np.trace(
+                    np.asarray(
+                        measure.step_jacobian(gm.ZhangSkeel(beta), system, jnp.ones(1), jnp.ones(1), jnp.asarray(h))
+                    )
+                )
+            )
+            <= 2 + 1e-9
+        )
 
 
 def test_structure_is_found_and_reported():
     chain = gm.models.chain(30)
-    run = gm.simulate(gm.penalize(chain.system, 20.0), chain.q0, chain.v0, method=gm.ZhangSkeel(0.4), dt=0.01, t_end=0.1)
+    run = gm.simulate(
+        gm.penalize(chain.system, 20.0), chain.q0, chain.v0, method=gm.ZhangSkeel(0.4), dt=0.01, t_end=0.1
+    )
     assert "band" in run.solver
-    forced = gm.simulate(gm.penalize(chain.system, 20.0), chain.q0, chain.v0, method=gm.ZhangSkeel(0.4, solver="dense"), dt=0.01, t_end=0.1)
+    forced = gm.simulate(
+        gm.penalize(chain.system, 20.0),
+        chain.q0,
+        chain.v0,
+        method=gm.ZhangSkeel(0.4, solver="dense"),
+        dt=0.01,
+        t_end=0.1,
+    )
     assert "dense" in forced.solver
     np.testing.assert_allclose(run.q, forced.q, rtol=1e-11)
 
@@ -106,7 +130,14 @@ def test_a_hessian_that_changes_its_pattern_is_noticed():
     """Two particles that feel each other only when near: at the start their Hessian has two independent blocks."""
     near = lambda q: jnp.where(q[1, 0] - q[0, 0] < 1, (1 - q[1, 0] + q[0, 0]) ** 3, 0.0)
     system = gm.System(lambda q: near(q) + 0.1 * jnp.sum(q**2) + 0.05 * jnp.sum(q**4))
-    go = lambda solver: gm.simulate(system, [[-2.0, 0.0], [2.0, 0.0]], [[1.0, 0.1], [-1.0, 0.0]], method=gm.ZhangSkeel(0.3, solver=solver), dt=0.05, t_end=5.0)
+    go = lambda solver: gm.simulate(
+        system,
+        [[-2.0, 0.0], [2.0, 0.0]],
+        [[1.0, 0.1], [-1.0, 0.0]],
+        method=gm.ZhangSkeel(0.3, solver=solver),
+        dt=0.05,
+        t_end=5.0,
+    )
     with pytest.raises(gm.RunStopped, match="sparsity of the Hessian is no longer"):
         go("blocks")
     assert np.isfinite(go("dense").q).all()
@@ -172,7 +203,9 @@ def test_gradients_run_through_a_filtered_run():
     for i in np.ndindex(2, 2):
         shift = np.zeros((2, 2))
         shift[i] = step
-        assert exact[i] == pytest.approx((final(PENDULUM.q0 + shift) - final(PENDULUM.q0 - shift)) / (2 * step), rel=1e-5, abs=1e-6)
+        assert exact[i] == pytest.approx(
+            (final(PENDULUM.q0 + shift) - final(PENDULUM.q0 - shift)) / (2 * step), rel=1e-5, abs=1e-6
+        )
 
 
 @pytest.mark.slow
@@ -180,7 +213,10 @@ def test_conjugate_gradients_stay_symplectic_on_a_large_network():
     """10,000 particles joined at random: dq₁·dp₂ − dp₁·dq₂ of two sampled tangents is kept to 1e-10."""
     random = np.random.default_rng(0)
     n = 10_000
-    i, j = np.concatenate([np.arange(n - 1), random.integers(0, n, 2 * n)]), np.concatenate([np.arange(1, n), random.integers(0, n, 2 * n)])
+    i, j = (
+        np.concatenate([np.arange(n - 1), random.integers(0, n, 2 * n)]),
+        np.concatenate([np.arange(1, n), random.integers(0, n, 2 * n)]),
+    )
     q = random.normal(size=(n, 3))
     apart = np.linalg.norm(q[i] - q[j], axis=1) > 0.5  # a spring pushed through a point would make M + cH indefinite
     i, j = i[apart], j[apart]

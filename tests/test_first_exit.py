@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from geomint.system.system.mechanics import Mechanics
 
 import geomint as gm
-from geomint.system.system.mechanics import Mechanics
 from geomint.methods import State
 
 DEPTHS = 10.0 ** -np.arange(2, 13)  # of a graze, in terraces
@@ -48,7 +48,13 @@ def ray(rng, name):
     degree = rng.integers(3, 9)
     c = np.where(np.arange(9) <= degree, rng.normal(size=9) * 3.0 ** -np.arange(9) * 4, 0.0)
     few = name == "sums"
-    return {"c": c * (0.3 if few else 1), "a": rng.normal(size=3) * (0.3 if few else 1), "w": rng.uniform(0.5, 4, 3), "phase": rng.uniform(0, 6.3, 3), "b": rng.uniform(0.85, 1.6)}
+    return {
+        "c": c * (0.3 if few else 1),
+        "a": rng.normal(size=3) * (0.3 if few else 1),
+        "w": rng.uniform(0.5, 4, 3),
+        "phase": rng.uniform(0, 6.3, 3),
+        "b": rng.uniform(0.85, 1.6),
+    }
 
 
 # --- the oracle: monotone pieces between extrema, and bisection, in 64 bits of mantissa --------------------------------
@@ -185,7 +191,9 @@ def atoms(q):
 
 def head_on(search, far, aside, **more):
     q0, v0 = [[0.0, 0.0], [far, aside]], [[1.0, 0.0], [-1.0, 0.0]]
-    return gm.simulate(gm.System(atoms), q0, v0, method=gm.EnergyStepping(0.2, search=search, **more), dt=far / 50, t_end=far)
+    return gm.simulate(
+        gm.System(atoms), q0, v0, method=gm.EnergyStepping(0.2, search=search, **more), dt=far / 50, t_end=far
+    )
 
 
 @pytest.mark.parametrize("aside", [0.0, 0.3])
@@ -211,7 +219,9 @@ PARABOLAS = {  # V along y at x = 1, on an edge, moving along y: (φ', φ'') dec
 @pytest.mark.parametrize("name", PARABOLAS)
 def test_starts_on_an_edge(name):
     potential, level = PARABOLAS[name]
-    run = gm.simulate(gm.System(potential), [1.0, 0.0], [0.0, 1.0], method=gm.EnergyStepping(0.5, 0.0), dt=0.125, t_end=0.5)
+    run = gm.simulate(
+        gm.System(potential), [1.0, 0.0], [0.0, 1.0], method=gm.EnergyStepping(0.5, 0.0), dt=0.125, t_end=0.5
+    )
     assert run.level[0] == level
     assert len(run.events.times) == 0 or run.events.times[0] > 0.2  # no event at the start itself
     assert run.energy[0] == 0.5 + 0.5 * level
@@ -239,7 +249,14 @@ def test_only_a_turning_point_lies_on_an_edge():
 def test_a_tie_is_reflected():
     """V = 2x and v = 2: a² = 16 = 2hk, k = 4, for h = 2 exactly."""
     for height, kind in ((2.0, "reflected"), (1.9999, "up"), (2.0001, "reflected")):
-        run = gm.simulate(gm.System(lambda q: 2 * jnp.sum(q)), [0.0], [2.0], method=gm.EnergyStepping(height, -0.5), dt=0.25, t_end=1.0)
+        run = gm.simulate(
+            gm.System(lambda q: 2 * jnp.sum(q)),
+            [0.0],
+            [2.0],
+            method=gm.EnergyStepping(height, -0.5),
+            dt=0.25,
+            t_end=1.0,
+        )
         assert run.events.kinds[0] == kind
         assert run.energy[-1] == pytest.approx(run.energy[0], rel=1e-15)
 
@@ -254,7 +271,9 @@ def test_no_force_no_event():
 def test_a_constant_in_the_potential_changes_nothing_but_digits():
     """The rounding of V is up to 1e-6 of a terrace here; the search must not lose its way in it."""
     system = lambda c: gm.System(lambda q, k: k + 0.5 * jnp.sum(q**2), params=c)
-    go = lambda c: gm.simulate(system(c), [0.3, 0.1], [1.0, 0.4], method=gm.EnergyStepping(0.01, c - 0.003), dt=0.1, t_end=3.0)
+    go = lambda c: gm.simulate(
+        system(c), [0.3, 0.1], [1.0, 0.4], method=gm.EnergyStepping(0.01, c - 0.003), dt=0.1, t_end=3.0
+    )
     plain = go(0.0)
     assert len(plain.events) > 100
     for shift in (1e3, 1e6, 1e8):

@@ -2,10 +2,21 @@
 
 import numpy as np
 import pytest
+from geomint.papers.gonzalez_schmidt_ortiz_2010.experiments.force_stepping import (
+    Grid,
+    Orbit,
+    Swing,
+    Terraces,
+    energy_error,
+    force_stepping,
+    kepler_grid,
+    planet,
+    rate,
+    symplecticity,
+)
 from scipy.integrate import solve_ivp
 
 import geomint as gm
-from geomint.papers.gonzalez_schmidt_ortiz_2010.experiments.force_stepping import Grid, Orbit, Swing, Terraces, energy_error, force_stepping, kepler_grid, planet, rate, symplecticity
 
 ROUGH = gm.System(lambda q: (q[0] ** 2 - 1) ** 2 + 0.3 * q[0])
 ISLANDS = gm.models.henon_heiles()
@@ -20,7 +31,9 @@ def test_the_interpolant_agrees_at_nodes_and_is_linear_between():
     grid = Grid.of(ISLANDS.system, [-1.0, -0.9], [1.0, 1.1], 0.25)
     for node in ([-1.0, -0.9], [0.25, 0.1], [-0.5, 0.35]):
         assert float(grid.potential(node)) == pytest.approx(value(ISLANDS.system, node), rel=1e-13)
-    corner, right, top, opposite = (value(ISLANDS.system, [x, y]) for x, y in ((0.25, 0.1), (0.5, 0.1), (0.25, 0.35), (0.5, 0.35)))
+    corner, right, top, opposite = (
+        value(ISLANDS.system, [x, y]) for x, y in ((0.25, 0.1), (0.5, 0.1), (0.25, 0.35), (0.5, 0.35))
+    )
     below, above = [0.25 + 0.25 * 0.7, 0.1 + 0.25 * 0.2], [0.25 + 0.25 * 0.2, 0.1 + 0.25 * 0.7]
     assert float(grid.potential(below)) == pytest.approx(0.3 * corner + 0.5 * right + 0.2 * opposite, rel=1e-12)
     assert float(grid.potential(above)) == pytest.approx(0.3 * corner + 0.5 * top + 0.2 * opposite, rel=1e-12)
@@ -33,13 +46,21 @@ def test_a_linear_potential_is_a_throw():
     t = np.linspace(0, 2, 9)
     flight = force_stepping(grid, [0.1, 0.2], [4.0, 1.0], t, mass=0.5)
     force = np.array([-3.0, 2.0])
-    np.testing.assert_allclose(flight.q, [0.1, 0.2] + t[:, None] * np.array([8.0, 2.0]) + t[:, None] ** 2 * force, atol=1e-12)
+    np.testing.assert_allclose(
+        flight.q, [0.1, 0.2] + t[:, None] * np.array([8.0, 2.0]) + t[:, None] ** 2 * force, atol=1e-12
+    )
     np.testing.assert_allclose(flight.p, [4.0, 1.0] + t[:, None] * force, atol=1e-12)
     assert flight.events > 50
 
 
 @pytest.mark.parametrize(
-    ("system", "box", "q0", "p0"), [(ROUGH, 2.0, [-1.1], [1.6]), (ISLANDS.system, 1.2, ISLANDS.q0, ISLANDS.v0), (SPACE, 3.0, [1.0, 0.3, -0.2], [0.1, 0.7, -0.9])], ids=["line", "plane", "space"]
+    ("system", "box", "q0", "p0"),
+    [
+        (ROUGH, 2.0, [-1.1], [1.6]),
+        (ISLANDS.system, 1.2, ISLANDS.q0, ISLANDS.v0),
+        (SPACE, 3.0, [1.0, 0.3, -0.2], [0.1, 0.7, -0.9]),
+    ],
+    ids=["line", "plane", "space"],
 )
 def test_energy_reversal_and_agreement_with_small_steps(system, box, q0, p0):
     """On a coarse grid; the reference moves in V_h by an integrator that finds the faces only as places where it needs small steps."""
@@ -56,7 +77,9 @@ def test_energy_reversal_and_agreement_with_small_steps(system, box, q0, p0):
         step = 1e-7 * np.eye(d)
         return np.concatenate([z[d:], -(grid.potential(z[:d] + step) - grid.potential(z[:d] - step)) / 2e-7])
 
-    reference = solve_ivp(motion, (0, 2), np.concatenate([q0, p0]), max_step=0.02, rtol=1e-9, atol=1e-10, t_eval=t[:21]).y.T
+    reference = solve_ivp(
+        motion, (0, 2), np.concatenate([q0, p0]), max_step=0.02, rtol=1e-9, atol=1e-10, t_eval=t[:21]
+    ).y.T
     np.testing.assert_allclose(flight.q[:21], reference[:, :d], atol=1e-5)
 
 

@@ -37,12 +37,23 @@ def apart(a, b):
 
 def both_ways(system, q, p, method, *grid, **settings):
     """How far a gradient run backwards is from a stored one."""
-    there = lambda way: jax.jit(jax.grad(lambda q, p: seen(system, q, p, method, *grid, gradient=way, **settings), (0, 1)))(jnp.asarray(q, float), jnp.asarray(p, float))
+    there = lambda way: jax.jit(
+        jax.grad(lambda q, p: seen(system, q, p, method, *grid, gradient=way, **settings), (0, 1))
+    )(jnp.asarray(q, float), jnp.asarray(p, float))
     return apart(there("backwards"), there("stored"))
 
 
 def momentum(model):
-    return np.asarray(gm.simulate(model.system, model.q0, model.v0, method=gm.Verlet() if model.system.constraint is None else gm.Rattle(), dt=1.0, t_end=0.0).p[0])
+    return np.asarray(
+        gm.simulate(
+            model.system,
+            model.q0,
+            model.v0,
+            method=gm.Verlet() if model.system.constraint is None else gm.Rattle(),
+            dt=1.0,
+            t_end=0.0,
+        ).p[0]
+    )
 
 
 # --- the way back is the way there ----------------------------------------------------------------------------------
@@ -62,7 +73,9 @@ def test_backwards_is_stored(model, method, dt, steps, settings):
     assert both_ways(model.system, model.q0, momentum(model), method, dt, steps, 100, **settings) < 1e-9
 
 
-@pytest.mark.parametrize("method", [gm.Rattle(), gm.Shake(), pytest.param(gm.SymmetricMultistep(4), marks=pytest.mark.slow)], ids=repr)
+@pytest.mark.parametrize(
+    "method", [gm.Rattle(), gm.Shake(), pytest.param(gm.SymmetricMultistep(4), marks=pytest.mark.slow)], ids=repr
+)
 def test_backwards_is_stored_on_a_manifold(method):
     """The derivative knows the part of a carried momentum that is normal to the manifold, and the motion does not."""
     assert both_ways(CIRCLE, *ON_CIRCLE, method, 0.02, 1000, 50) < 1e-9
@@ -94,7 +107,16 @@ def test_params_mass_method_and_what_a_potential_refers_to(gradient):
     def final(x):
         inner, params, mass, beta, start = x
         system = gm.System(lambda q, k: k * jnp.sum(q**4) / 4 + inner * q[0] * q[1], mass=mass, params=params)
-        return seen(system, jnp.array([start, 0.5]), jnp.array([0.2, -0.3]), gm.ZhangSkeel(beta=beta), 0.1, 40, 10, gradient=gradient)
+        return seen(
+            system,
+            jnp.array([start, 0.5]),
+            jnp.array([0.2, -0.3]),
+            gm.ZhangSkeel(beta=beta),
+            0.1,
+            40,
+            10,
+            gradient=gradient,
+        )
 
     at = np.array([0.4, 0.8, 1.3, 0.3, 0.7])
     value, gradient_of = jax.jit(final), jax.jit(jax.grad(final))
@@ -102,7 +124,14 @@ def test_params_mass_method_and_what_a_potential_refers_to(gradient):
 
 
 def test_the_whole_carry_at_the_end():
-    end = lambda q, way: sum(jnp.sum(x**2) for x in jax.tree.leaves(gm.simulate(HENON.system, q, method=gm.Verlet(), dt=0.1, t_end=5.0, save_every=50, gradient=way).checkpoint.carry))
+    end = lambda q, way: sum(
+        jnp.sum(x**2)
+        for x in jax.tree.leaves(
+            gm.simulate(
+                HENON.system, q, method=gm.Verlet(), dt=0.1, t_end=5.0, save_every=50, gradient=way
+            ).checkpoint.carry
+        )
+    )
     assert apart(*(jax.grad(end)(jnp.array([0.3, 0.1]), way) for way in ("backwards", "stored"))) < 1e-13
 
 
@@ -123,7 +152,10 @@ def test_forward_mode_and_second_derivatives():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("second", [lambda f: jax.jacrev(jax.jacrev(f)), lambda f: jax.jacrev(jax.jacfwd(f)), lambda f: jax.jacfwd(jax.jacfwd(f))])
+@pytest.mark.parametrize(
+    "second",
+    [lambda f: jax.jacrev(jax.jacrev(f)), lambda f: jax.jacrev(jax.jacfwd(f)), lambda f: jax.jacfwd(jax.jacfwd(f))],
+)
 def test_second_derivatives_in_any_order(second):
     exact = jax.jit(jax.hessian(lambda q: energetic(q, "stored")))(AT)
     assert apart(jax.jit(second(energetic))(AT), exact) < 1e-11
@@ -149,7 +181,12 @@ def test_vmap_inside_and_outside():
 
 # --- memory ---------------------------------------------------------------------------------------------------------
 def memory(gradient, method, steps):
-    final = lambda q: jnp.sum(gm.simulate(FPU.system, q, FPU.v0, method=method, dt=1e-3, t_end=steps * 1e-3, save_every=steps, gradient=gradient).q[-1] ** 2)
+    final = lambda q: jnp.sum(
+        gm.simulate(
+            FPU.system, q, FPU.v0, method=method, dt=1e-3, t_end=steps * 1e-3, save_every=steps, gradient=gradient
+        ).q[-1]
+        ** 2
+    )
     return jax.jit(jax.grad(final)).lower(jnp.asarray(FPU.q0, float)).compile().memory_analysis().temp_size_in_bytes
 
 
@@ -195,7 +232,9 @@ def test_a_small_miss_is_told():
     saddle = gm.System(lambda q: -0.5 * jnp.sum(q**2))
 
     def go(steps):
-        end = lambda q: gm.simulate(saddle, q, method=gm.Verlet(), dt=0.05, t_end=0.05 * steps, save_every=steps).q[-1, 0]
+        end = lambda q: gm.simulate(saddle, q, method=gm.Verlet(), dt=0.05, t_end=0.05 * steps, save_every=steps).q[
+            -1, 0
+        ]
         jax.block_until_ready(jax.jit(jax.grad(end))(jnp.ones(1)))
         jax.effects_barrier()
 
@@ -208,8 +247,12 @@ def test_a_small_miss_is_told():
 
 def test_damped_motions_are_stored():
     """Backwards, damping drives: the rounding of q near its rest position 1 would grow by e²⁵ here."""
-    damped = gm.LagrangianSystem(lambda q, v: 0.5 * jnp.sum(v**2) - jnp.sum(jnp.cosh(q - 1)), force=lambda q, v, t: -0.5 * v)
-    final = lambda q: 1e4 * gm.simulate(damped, q, method=gm.Variational(), dt=0.1, t_end=100.0, save_every=1000).q[-1, 0]
+    damped = gm.LagrangianSystem(
+        lambda q, v: 0.5 * jnp.sum(v**2) - jnp.sum(jnp.cosh(q - 1)), force=lambda q, v, t: -0.5 * v
+    )
+    final = lambda q: (
+        1e4 * gm.simulate(damped, q, method=gm.Variational(), dt=0.1, t_end=100.0, save_every=1000).q[-1, 0]
+    )
     assert apart(jax.jit(jax.grad(final))(jnp.array([0.8])), jax.jit(jax.jacfwd(final))(jnp.array([0.8]))) < 1e-11
 
 
@@ -221,7 +264,9 @@ def test_what_is_not_symmetric_is_not_run_backwards():
 
 
 def test_events_have_forward_derivatives_only():
-    final = lambda v: gm.simulate(PENDULUM.system, PENDULUM.q0, v, method=gm.EnergyStepping(height=0.05), dt=0.1, t_end=1.0).q[-1, 0]
+    final = lambda v: gm.simulate(
+        PENDULUM.system, PENDULUM.q0, v, method=gm.EnergyStepping(height=0.05), dt=0.1, t_end=1.0
+    ).q[-1, 0]
     there = jax.jit(lambda v: jax.jvp(final, (v,), (jnp.ones(1),)))
     at = jnp.array([0.3])
     assert apart(there(at)[1], (there(at + 1e-6)[0] - there(at - 1e-6)[0]) / 2e-6) < 1e-6
@@ -242,7 +287,9 @@ def test_a_run_that_fails_is_not_a_number_from_there_on(gradient):
     """Gauss(2) finds no solution near the pole, and then some number; it must not look like a result."""
     method = gm.Gauss(2)
     with pytest.raises(gm.RunStopped) as stopped:
-        gm.simulate(ESCAPE, np.ones(1), method=method, dt=0.05, t_end=2.0, save_every=4, engine="xla")  # whose rounding it is that the pole amplifies
+        gm.simulate(
+            ESCAPE, np.ones(1), method=method, dt=0.05, t_end=2.0, save_every=4, engine="xla"
+        )  # whose rounding it is that the pole amplifies
     kept = stopped.value.run
     traced = jax.jit(lambda q: (lambda run: (run.q, run.energy, run.status))(escaped(q, method, gradient)))
     q, energy, status = traced(jnp.ones(1))

@@ -51,7 +51,11 @@ def test_only_walls_change_the_total_momentum():
     assert (np.count_nonzero(walls, axis=(1, 2)) == 1).all()
     before = run.p[at - 1][alone][moved == 1]
     np.testing.assert_allclose(walls[walls != 0], -2 * before[walls != 0], rtol=1e-14)
-    np.testing.assert_allclose(run.p[-1].sum(axis=0) - run.p[0].sum(axis=0), (run.p[at] - run.p[at - 1])[np.unique(at, return_index=True)[1]].sum(axis=(0, 1)), atol=1e-11)
+    np.testing.assert_allclose(
+        run.p[-1].sum(axis=0) - run.p[0].sum(axis=0),
+        (run.p[at] - run.p[at - 1])[np.unique(at, return_index=True)[1]].sum(axis=(0, 1)),
+        atol=1e-11,
+    )
 
 
 def test_a_pair_as_in_textbooks():
@@ -67,7 +71,11 @@ def test_a_pair_as_in_textbooks():
 
 
 def test_at_the_same_time():
-    pairs = go([[0.0, 0.0], [3.0, 0.0], [0.0, 5.0], [3.0, 5.0]], [[1.0, 0.0], [-1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]], apart(4, 1.0))
+    pairs = go(
+        [[0.0, 0.0], [3.0, 0.0], [0.0, 5.0], [3.0, 5.0]],
+        [[1.0, 0.0], [-1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]],
+        apart(4, 1.0),
+    )
     np.testing.assert_allclose(pairs.events.times, [1, 1], atol=1e-15)
     np.testing.assert_allclose(pairs.q[-1], [[-1, 0], [4, 0], [-1, 5], [4, 5]], atol=1e-13)
     cradle = go([[0.0, 0.0], [3.0, 0.0], [4.0, 0.0]], [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]], apart(3, 1.0), 5.0)
@@ -92,7 +100,14 @@ def test_sliding_along_a_wall():
 
 
 def test_walls_and_a_potential():
-    run = go([[1.0, 2.0]], [[0.3, 0.1]], between_walls(4.0, 0.5), 50.0, system=gm.System(lambda q: jnp.sum(q[:, 1])), height=0.05)
+    run = go(
+        [[1.0, 2.0]],
+        [[0.3, 0.1]],
+        between_walls(4.0, 0.5),
+        50.0,
+        system=gm.System(lambda q: jnp.sum(q[:, 1])),
+        height=0.05,
+    )
     assert all(run.events.counts[kind] > 0 for kind in ("up", "down", "reflected", "wall"))
     assert np.max(np.abs(run.energy_error)) < 1e-13
     assert run.q.min() > 0.5 - 1e-12
@@ -108,7 +123,10 @@ def test_a_run_with_walls_is_resumed_with_its_method_only(tmp_path):
         gm.resume(path, t_end=10.0)
     with pytest.raises(gm.InputError, match="was run with"):
         gm.resume(path, t_end=10.0, method=gm.EnergyStepping(2.0, inside=model.inside))
-    resumed, whole = gm.resume(path, t_end=10.0, method=method), go(model.q0, model.v0, model.inside, 10.0, system=model.system)
+    resumed, whole = (
+        gm.resume(path, t_end=10.0, method=method),
+        go(model.q0, model.v0, model.inside, 10.0, system=model.system),
+    )
     assert np.array_equal(resumed.q, whole.q)
     assert np.array_equal(resumed.events.records, whole.events.records)
 
@@ -122,7 +140,14 @@ def pressure(n, side, radius, members, t_end, seed):
     # The virial theorem for the walls: over long times  Σ wall impulses = 2 K t + …; measured here from the momenta themselves, by
     # watching how often and how hard: between looks so short that hardly two events fall into one.
     dt = 0.1 * side / (n * 40)
-    run = gm.ensemble(model.system, np.stack([model.q0] * members), v0, method=gm.EnergyStepping(1.0, inside=model.inside), dt=dt, t_end=np.ceil(t_end / dt) * dt)
+    run = gm.ensemble(
+        model.system,
+        np.stack([model.q0] * members),
+        v0,
+        method=gm.EnergyStepping(1.0, inside=model.inside),
+        dt=dt,
+        t_end=np.ceil(t_end / dt) * dt,
+    )
     change = np.diff(run.p, axis=1)
     mirrored = np.isclose(run.p[:, 1:], -run.p[:, :-1], rtol=0, atol=1e-12) & (change != 0)
     given = np.sum(np.abs(change) * mirrored, axis=(1, 2, 3)) / (run.t[-1] * 4 * (side - 2 * radius))
@@ -134,7 +159,9 @@ def test_pressure_of_a_dilute_gas():
     measured, error, run = pressure(4, 10.0, 0.02, 64, 60.0, 0)
     assert np.max(np.abs(run.energy_error)) < 1e-13 * run.energy.max()
     assert error < 0.02
-    assert abs(measured - 1) < 4 * error + 0.01  # first virial correction, n b / A = 4·2π r²/100 ≈ 1e-4, and two events in one look
+    assert (
+        abs(measured - 1) < 4 * error + 0.01
+    )  # first virial correction, n b / A = 4·2π r²/100 ≈ 1e-4, and two events in one look
 
 
 @pytest.mark.slow

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from geomint.system.system.system import check_mass
 
 import geomint as gm
-from geomint.system.system.system import check_mass
 
 Q = np.array([[1.0, 0.5], [2.0, 0.25], [3.0, 0.125]])
 PAIR = np.array([0, 5])

@@ -72,9 +72,7 @@ def test_kepler_with_a_step_of_five():
 
 
 def test_members_are_counted():
-    v0s = np.stack(
-        [KEPLER.v0, 0.2 * KEPLER.v0, KEPLER.v0, 0.3 * KEPLER.v0]
-    )  # two of them fall almost into the centre
+    v0s = np.stack([KEPLER.v0, 0.2 * KEPLER.v0, KEPLER.v0, 0.3 * KEPLER.v0])  # two of them fall almost into the centre
     settings = {"method": gm.Verlet(), "dt": 0.1, "t_end": 20.0}
     go = lambda **more: gm.ensemble(KEPLER.system, np.stack([KEPLER.q0] * 4), v0s, **settings, **more)
     for more in ({}, {"reduce": {"energy": gm.Mean("energy")}}):

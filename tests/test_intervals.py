@@ -81,7 +81,10 @@ def test_range_of_a_function_of_two_numbers(name):
     x, y = some_intervals(-3, 3, 200), some_intervals(-2, 2, 200)
     found = jax.jit(lambda *xy: evaluate(TWO[name], *xy))(x, y)
     s, t = RANDOM.random((2, 500, 200))
-    s, t = np.vstack([s, [[0] * 200, [0] * 200, [1] * 200, [1] * 200]]), np.vstack([t, [[0] * 200, [1] * 200, [0] * 200, [1] * 200]])
+    s, t = (
+        np.vstack([s, [[0] * 200, [0] * 200, [1] * 200, [1] * 200]]),
+        np.vstack([t, [[0] * 200, [1] * 200, [0] * 200, [1] * 200]]),
+    )
     values = np.asarray(TWO[name](np.clip(x.low + s * (x.high - x.low), *x), np.clip(y.low + t * (y.high - y.low), *y)))
     assert inside(values, found)
     if name in ("add", "sub", "mul", "max", "min"):
@@ -91,7 +94,15 @@ def test_range_of_a_function_of_two_numbers(name):
 @pytest.mark.parametrize("n", [-3, -2, -1, 1, 2, 3, 4])
 def test_powers_of_an_interval_around_zero(n):
     found = evaluate(lambda x: x**n, Interval(jnp.array(-2.0), jnp.array(0.5)))
-    exact = {-3: (-np.inf, np.inf), -2: (0.25, np.inf), -1: (-np.inf, np.inf), 1: (-2, 0.5), 2: (0, 4), 3: (-8, 0.125), 4: (0, 16)}[n]
+    exact = {
+        -3: (-np.inf, np.inf),
+        -2: (0.25, np.inf),
+        -1: (-np.inf, np.inf),
+        1: (-2, 0.5),
+        2: (0, 4),
+        3: (-8, 0.125),
+        4: (0, 16),
+    }[n]
     assert found.low == pytest.approx(exact[0], abs=1e-12)
     assert found.high == pytest.approx(exact[1], abs=1e-12)
     assert found.low <= exact[0] <= exact[1] <= found.high
@@ -136,7 +147,12 @@ def test_range_of_what_moves_numbers_about(name, half):
     box, function = Interval(x - half, x + half), STRUCTURE[name]
     found = jax.jit(lambda b: evaluate(function, b))(box)
     values = jax.vmap(function)(np.clip(x + half * RANDOM.uniform(-1, 1, (1000, 6)), *box))
-    jax.tree.map(lambda f, y: pytest.fail(f"{y} is not in {f}") if not inside(y, f) or f.low.shape != y.shape[1:] else None, found, values, is_leaf=lambda f: isinstance(f, Interval))
+    jax.tree.map(
+        lambda f, y: pytest.fail(f"{y} is not in {f}") if not inside(y, f) or f.low.shape != y.shape[1:] else None,
+        found,
+        values,
+        is_leaf=lambda f: isinstance(f, Interval),
+    )
     if half == 0 and name != "float32":
         widths = jax.tree.map(lambda f: float(np.max(f.high - f.low)), found, is_leaf=lambda f: isinstance(f, Interval))
         assert max(jax.tree.leaves(widths)) < 1e-12
@@ -146,20 +162,56 @@ def test_range_of_what_moves_numbers_about(name, half):
 def test_sums_with_cancellation_contain_the_exact_sum():
     x = jnp.asarray(np.concatenate([10.0 ** RANDOM.uniform(-5, 16, 300), [1.0]]))
     x = jnp.concatenate([x, -x[:-1]])
-    for function in (jnp.sum, lambda y: jnp.cumsum(y)[-1], lambda y: y @ jnp.ones_like(y), lambda y: jnp.zeros(1).at[jnp.zeros(y.size, int)].add(y)[0]):
+    for function in (
+        jnp.sum,
+        lambda y: jnp.cumsum(y)[-1],
+        lambda y: y @ jnp.ones_like(y),
+        lambda y: jnp.zeros(1).at[jnp.zeros(y.size, int)].add(y)[0],
+    ):
         found = evaluate(function, x)
         assert found.low <= 1 <= found.high
 
 
 def test_every_operation_contains_the_exact_result():
     a, b = RANDOM.normal(size=(2, 300))
-    for function in (lambda x, y: x + y, lambda x, y: x - y, lambda x, y: x * y, lambda x, y: x / y, lambda x, y: x**3 * y, lambda x, y: x * x - y / 3):
+    for function in (
+        lambda x, y: x + y,
+        lambda x, y: x - y,
+        lambda x, y: x * y,
+        lambda x, y: x / y,
+        lambda x, y: x**3 * y,
+        lambda x, y: x * x - y / 3,
+    ):
         found = jax.jit(lambda x, y: evaluate(function, x, y))(a, b)  # noqa: B023
         for low, high, x, y in zip(*found, a.tolist(), b.tolist(), strict=True):
             assert Fraction(float(low)) <= function(Fraction(x), Fraction(y)) <= Fraction(float(high))
 
 
-@pytest.mark.parametrize(("name", "least", "most"), [("exp", -700, 700), ("exp2", -1000, 1000), ("expm1", -1, 1), ("log", 0.5, 2), ("log1p", -0.43, -0.38), ("log1p", -0.9, 9), ("sin", -1e3, 1e3), ("cos", -1e3, 1e3), ("tan", -50, 50), ("tanh", -20, 20), ("sinh", -700, 700), ("cosh", -700, 700), ("arctan", -9, 9), ("arcsin", -1, 1), ("arccos", -1, 1), ("arcsinh", -9, 9), ("arccosh", 1, 9), ("arctanh", -0.99, 0.99), ("sqrt", 0, 9), ("cbrt", -9, 9)])
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [
+        ("exp", -700, 700),
+        ("exp2", -1000, 1000),
+        ("expm1", -1, 1),
+        ("log", 0.5, 2),
+        ("log1p", -0.43, -0.38),
+        ("log1p", -0.9, 9),
+        ("sin", -1e3, 1e3),
+        ("cos", -1e3, 1e3),
+        ("tan", -50, 50),
+        ("tanh", -20, 20),
+        ("sinh", -700, 700),
+        ("cosh", -700, 700),
+        ("arctan", -9, 9),
+        ("arcsin", -1, 1),
+        ("arccos", -1, 1),
+        ("arcsinh", -9, 9),
+        ("arccosh", 1, 9),
+        ("arctanh", -0.99, 0.99),
+        ("sqrt", 0, 9),
+        ("cbrt", -9, 9),
+    ],
+)
 def test_xla_is_as_accurate_as_the_rules_say(name, least, most):
     """log1p of XLA is off by 120 eps near −.41, sinh and exp2 by hundreds for large arguments: against the long doubles of numpy."""
     x = RANDOM.uniform(least, most, 20_000)
@@ -169,9 +221,28 @@ def test_xla_is_as_accurate_as_the_rules_say(name, least, most):
 
 
 # --- expressions ------------------------------------------------------------------------------------------------------------
-BINARY = [lambda a, b: a + b, lambda a, b: a - b, lambda a, b: a * b, lambda a, b: a / (1 + b * b), jnp.maximum, lambda a, b: jnp.where(a < b, a * a, b)]
-UNARY = [jnp.sin, jnp.tanh, lambda a: jnp.exp(-a * a), lambda a: jnp.sqrt(1 + a**2), lambda a: a**3, lambda a: (2 + jnp.cos(a)) ** -6, jnp.arctan, jnp.abs, lambda a: jnp.log(2 + a * jnp.tanh(a))]
-leaves = st.one_of(st.sampled_from([0, 1]).map(lambda i: lambda x: x[i]), st.floats(-2, 2).map(lambda c: lambda x: c + 0 * x[0]))
+BINARY = [
+    lambda a, b: a + b,
+    lambda a, b: a - b,
+    lambda a, b: a * b,
+    lambda a, b: a / (1 + b * b),
+    jnp.maximum,
+    lambda a, b: jnp.where(a < b, a * a, b),
+]
+UNARY = [
+    jnp.sin,
+    jnp.tanh,
+    lambda a: jnp.exp(-a * a),
+    lambda a: jnp.sqrt(1 + a**2),
+    lambda a: a**3,
+    lambda a: (2 + jnp.cos(a)) ** -6,
+    jnp.arctan,
+    jnp.abs,
+    lambda a: jnp.log(2 + a * jnp.tanh(a)),
+]
+leaves = st.one_of(
+    st.sampled_from([0, 1]).map(lambda i: lambda x: x[i]), st.floats(-2, 2).map(lambda c: lambda x: c + 0 * x[0])
+)
 expressions = st.recursive(leaves, lambda inner: st.one_of(
     st.tuples(st.sampled_from(UNARY), inner).map(lambda p: lambda x: p[0](p[1](x))),
     st.tuples(st.sampled_from(BINARY), inner, inner).map(lambda p: lambda x: p[0](p[1](x), p[2](x)))), max_leaves=8)  # fmt: skip
@@ -201,7 +272,15 @@ def energies():
         parts = [f for f in (getattr(m.system, "potential", None), getattr(m.system, "fast", None)) if f is not None]
         if parts:
             v = m.v0 if np.any(m.v0) else np.random.default_rng(1).normal(size=m.q0.shape)
-            found.append(pytest.param(lambda q, s=m.system, parts=parts: sum(s.call(f, q) for f in parts), jnp.asarray(m.q0), jnp.asarray(v), m.dt, id=name))
+            found.append(
+                pytest.param(
+                    lambda q, s=m.system, parts=parts: sum(s.call(f, q) for f in parts),
+                    jnp.asarray(m.q0),
+                    jnp.asarray(v),
+                    m.dt,
+                    id=name,
+                )
+            )
     return found
 
 
@@ -225,7 +304,10 @@ SMOOTH = ["argon_cluster", "kepler", "fpu", "pendulum", "stiff_double_pendulum",
 @pytest.mark.parametrize(("potential", "q", "v", "dt"), [p for p in energies() if p.id in SMOOTH])
 def test_curvature_converges(potential, q, v, dt):
     """Its width is that of the range of φ'' and O(h²), and so O(h); at a point it is φ'' up to rounding."""
-    bound, along = jax.jit(lambda a, b: curvature(potential, q, v, a, b)), jax.jit(jax.vmap(derivatives(potential, q, v)))
+    bound, along = (
+        jax.jit(lambda a, b: curvature(potential, q, v, a, b)),
+        jax.jit(jax.vmap(derivatives(potential, q, v))),
+    )
     start = 0.3 * dt
     rates, excess = [], []
     for h in dt * 2.0 ** -np.arange(0, 8):
@@ -243,7 +325,11 @@ def test_curvature_converges(potential, q, v, dt):
 
 def test_a_jump_of_the_second_derivative_is_seen():
     """Here φ''' = 0 on both sides, and the mean value theorem does not hold across."""
-    for contact in (lambda q: jnp.sum(jnp.maximum(q, 0.0) ** 2), lambda q: jnp.sum(jnp.where(q > 0, q**2, 0.0)), lambda q: 0.5 * jnp.sum(q**2 + q * jnp.abs(q))):
+    for contact in (
+        lambda q: jnp.sum(jnp.maximum(q, 0.0) ** 2),
+        lambda q: jnp.sum(jnp.where(q > 0, q**2, 0.0)),
+        lambda q: 0.5 * jnp.sum(q**2 + q * jnp.abs(q)),
+    ):
         bound = lambda a, b, f=contact: curvature(f, jnp.zeros(1), jnp.ones(1), a, b)
         assert inside([0.0, 2.0], bound(-1.0, 1.0))
         assert bound(0.1, 1.0) == pytest.approx((2, 2))
@@ -287,7 +373,11 @@ def test_in_compiled_loops_mapped_and_differentiated_arguments():
 
 
 def test_trees_and_points():
-    result = evaluate(lambda p, n: {"energy": p["k"] * p["x"] ** n["power"], "n": n["power"]}, {"k": 2.0, "x": Interval(jnp.array([1.0]), jnp.array([2.0]))}, {"power": 2})
+    result = evaluate(
+        lambda p, n: {"energy": p["k"] * p["x"] ** n["power"], "n": n["power"]},
+        {"k": 2.0, "x": Interval(jnp.array([1.0]), jnp.array([2.0]))},
+        {"power": 2},
+    )
     assert inside([2.0, 8.0], result["energy"])
     assert result["n"] == (2, 2)
     assert evaluate(jnp.add, Interval(1.0, 2.0), 1) == pytest.approx((2, 3))
@@ -302,7 +392,9 @@ def test_what_has_no_rule_is_named():
     assert "gather" in str(supported(lambda x: x[x.astype(int)], jnp.ones(3)))
     assert "while" in str(supported(lambda x: jax.lax.while_loop(lambda y: y < 1, lambda y: 2 * y, x), 1.0))
     assert supported(lambda x: x[:2] * jnp.sort(x)[0], jnp.ones(3)) is not None
-    assert supported(lambda x: x @ jnp.linalg.inv(matrix), jnp.ones(3)) is None, "constants are taken as they are computed"
+    assert supported(lambda x: x @ jnp.linalg.inv(matrix), jnp.ones(3)) is None, (
+        "constants are taken as they are computed"
+    )
     for call in (evaluate, lambda f, x: curvature(lambda q: jnp.sum(f(q) ** 3), x.low, x.high, 0.0, 1.0)):
         with pytest.raises(InputError, match="sort"):
             call(jnp.sort, Interval(jnp.zeros(3), jnp.ones(3)))

@@ -136,7 +136,12 @@ def test_small_systems_by_triangles(size, rough):
 
 def test_rough_reciprocals_are_exact_where_nobody_knows_better():
     x = random.normal(size=(5, 7))
-    for way in (rough_reciprocal, jax.jit(rough_reciprocal), jax.vmap(rough_reciprocal), jax.jit(jax.vmap(jax.vmap(rough_reciprocal)))):
+    for way in (
+        rough_reciprocal,
+        jax.jit(rough_reciprocal),
+        jax.vmap(rough_reciprocal),
+        jax.jit(jax.vmap(jax.vmap(rough_reciprocal))),
+    ):
         np.testing.assert_allclose(way(jnp.asarray(x)), 1 / x, rtol=1e-15)
 
 

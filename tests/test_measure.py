@@ -19,7 +19,9 @@ def series(terms: dict[int, float], rounding: float = 1e-15) -> list[np.ndarray]
     """Errors Σ c_j hʲ e_j in random directions e_j of size one, with rounding."""
     random = np.random.default_rng(1)
     directions = {power: random.standard_normal(128) for power in terms}
-    return [sum(c * h**j * directions[j] for j, c in terms.items()) + rounding * random.standard_normal(128) for h in STEPS]
+    return [
+        sum(c * h**j * directions[j] for j, c in terms.items()) + rounding * random.standard_normal(128) for h in STEPS
+    ]
 
 
 @pytest.mark.parametrize("order", [2, 4, 6, 8])
@@ -52,7 +54,8 @@ class Spoilt(gm.SymmetricMultistep):
 @pytest.mark.parametrize(("order", "least", "most"), [(4, 1.9, 2.1), (8, 5.5, 7.5)])
 def test_a_wrong_coefficient_is_found_out(order, least, most):
     system = gm.System(
-        lambda q: 0.25 * (q[0] ** 4 + q[1] ** 4) + 0.5 * q[0] * q[1] ** 2 + 0.5 * (q[0] ** 2 + q[1] ** 2), mass=np.array([1.0, 0.6])
+        lambda q: 0.25 * (q[0] ** 4 + q[1] ** 4) + 0.5 * q[0] * q[1] ** 2 + 0.5 * (q[0] ** 2 + q[1] ** 2),
+        mass=np.array([1.0, 0.6]),
     )
     found = measure.order(Spoilt(order), system, Point(np.array([0.7, -0.4]), np.array([0.2, 0.9])), 0.025 * order)
     assert all(least < slope < most for slope in found.slopes), found

@@ -51,7 +51,9 @@ def test_constraints():
     np.testing.assert_allclose(mech.constraint_jacobian(Q), jacobian, rtol=1e-14)
     np.testing.assert_allclose(mech.constraint_rate(Q, A), jacobian @ A, rtol=1e-13)
     np.testing.assert_allclose(mech.constraint_force(Q, jnp.array([1.0, -2.0])), jacobian.T @ [1, -2], rtol=1e-13)
-    np.testing.assert_allclose(mech.constraint_curvature(Q, A), [2 * A[0] ** 2 + 2 * A[1] ** 2, 2 * A[2] * A[3]], rtol=1e-13)
+    np.testing.assert_allclose(
+        mech.constraint_curvature(Q, A), [2 * A[0] ** 2 + 2 * A[1] ** 2, 2 * A[2] * A[3]], rtol=1e-13
+    )
     # The acceleration keeps the second derivative of g at zero: G q̈ + g''(v, v) = 0.
     acceleration = mech.acceleration(Q, A)
     np.testing.assert_allclose(jacobian @ acceleration + mech.constraint_curvature(Q, A), 0, atol=1e-12)
@@ -62,7 +64,16 @@ def test_momentum_maps():
     skew = random.normal(size=(3, 3))
     skew = skew - skew.T
     big = np.kron(np.eye(5), skew)
-    system = gm.System(symmetries=(gm.Translation(), gm.Rotation(), gm.Rotation((0, 2)), gm.Rotation(axis=(0, 0, 2)), gm.Generator(skew), gm.Generator(big)))
+    system = gm.System(
+        symmetries=(
+            gm.Translation(),
+            gm.Rotation(),
+            gm.Rotation((0, 2)),
+            gm.Rotation(axis=(0, 0, 2)),
+            gm.Generator(skew),
+            gm.Generator(big),
+        )
+    )
     maps = gm.Mechanics(system).momentum_maps(q, p)
     angular = np.cross(q, p).sum(0)
     np.testing.assert_allclose(maps["translation"], p.sum(0), rtol=1e-13)
@@ -80,7 +91,9 @@ def test_translation_along_a_vector():
     np.testing.assert_allclose(maps["translation[3.0, 4.0]"], [3 * p[:, 0].sum() + 4 * p[:, 1].sum()], rtol=1e-13)
 
 
-@pytest.mark.parametrize("name", [name for name in gm.models.all() if isinstance(gm.models.named(name).system, gm.System)])
+@pytest.mark.parametrize(
+    "name", [name for name in gm.models.all() if isinstance(gm.models.named(name).system, gm.System)]
+)
 def test_overrides_of_models_agree_with_automatic_differentiation(name):
     model = gm.models.named(name)
     check_overrides(model.system, model.q0)
@@ -97,7 +110,9 @@ def test_models_remember_how_they_were_made(name):
 def test_outer_solar_system_is_the_real_one():
     """Jupiter's period from a run is 4331 to 4333 days; the energy of the table is that of the data, −3.2154e-8."""
     model = gm.models.outer_solar_system()
-    run = gm.simulate(model.system, model.q0, model.v0, method=gm.Composition(gm.Verlet(), order=6), dt=20.0, t_end=20_000.0)
+    run = gm.simulate(
+        model.system, model.q0, model.v0, method=gm.Composition(gm.Verlet(), order=6), dt=20.0, t_end=20_000.0
+    )
     jupiter = run.q[:, 1] - run.q[:, 0]
     angle = np.unwrap(np.arctan2(jupiter[:, 1], jupiter[:, 0]))
     period = np.interp(2 * np.pi, angle - angle[0], run.t)

@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 
 from geomint.errors import InputError
-from geomint.methods.multistep_coefficients import RECOMMENDED, construct, defects, interval_of_periodicity, order, smallest_gap
+from geomint.methods.multistep_coefficients import (
+    RECOMMENDED,
+    construct,
+    defects,
+    interval_of_periodicity,
+    order,
+    smallest_gap,
+)
 
 PARAMETERS = [Fraction(x) for x in ("-9/10", "-7/10", "-1/3", "0", "2/7", "4/10", "17/19")]
 
@@ -96,7 +103,8 @@ def test_order_is_exact(steps):
     assert method.order == order(method.rho, method.sigma) == steps == len(method.rho) - 1
     # what (8) means: tᵐ solves q'' = m(m−1)tᵐ⁻² with no defect up to m = r + 1, and with one at m = r + 2
     defect = lambda m: (
-        sum(r * j**m for j, r in enumerate(method.rho)) - m * (m - 1) * sum(s * j ** (m - 2) for j, s in enumerate(method.sigma) if m > 1)
+        sum(r * j**m for j, r in enumerate(method.rho))
+        - m * (m - 1) * sum(s * j ** (m - 2) for j, s in enumerate(method.sigma) if m > 1)
     )
     assert not any(defect(m) for m in range(steps + 2))
     assert defect(steps + 2)
@@ -221,7 +229,9 @@ def test_periodicity_of_order_4(a):
     assert interval_of_periodicity(construct((a,))) == pytest.approx(math.sqrt(6 * (1 - a) / (2 - a)), rel=1e-14)
 
 
-@pytest.mark.parametrize(("a", "omega", "digits"), [((-0.7, 0.4), 0.7218, 4), ((0.66, -0.26), 1.0503, 4), ((-0.8, -0.4, 0.7), 0.938, 3)])
+@pytest.mark.parametrize(
+    ("a", "omega", "digits"), [((-0.7, 0.4), 0.7218, 4), ((0.66, -0.26), 1.0503, 4), ((-0.8, -0.4, 0.7), 0.938, 3)]
+)
 def test_periodicity_of_known_methods(a, omega, digits):
     assert round(interval_of_periodicity(construct(a)), digits) == omega
 

@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from geomint.papers.stern_grinspun_2009.experiments.experiments import apart, dense_oscillator, heavier
 from scipy.linalg import expm
 
 import geomint as gm
 from geomint.analysis import measure
 from geomint.analysis.measure import Point
-from geomint.papers.stern_grinspun_2009.experiments.experiments import apart, dense_oscillator, heavier
 
 CHAIN = gm.models.elastic_chain(100)
 PENDULUM = gm.models.stiff_double_pendulum()
@@ -20,7 +20,9 @@ PENDULUM = gm.models.stiff_double_pendulum()
 def quartic_fast():
     """Three coordinates, W quartic and coupled."""
     fast = lambda q: 50.0 * jnp.sum(q**2) + 20.0 * jnp.sum(q**4) + 10.0 * q[0] ** 2 * q[1] * q[2]
-    system = gm.System(lambda q: 0.5 * jnp.sum((q[1:] - q[:-1]) ** 2) + jnp.cos(q[0]), mass=np.array([1.0, 2.0, 0.5]), fast=fast)
+    system = gm.System(
+        lambda q: 0.5 * jnp.sum((q[1:] - q[:-1]) ** 2) + jnp.cos(q[0]), mass=np.array([1.0, 2.0, 0.5]), fast=fast
+    )
     return system, Point(np.array([0.4, -0.3, 0.5]), np.array([1.0, 0.5, -0.7]))
 
 
@@ -38,7 +40,11 @@ def test_quadratic_or_not(fast, quadratic):
     assert gm.IMEX().prepare([(only_fast(fast), np.array([0.5, 0.2]))]).quadratic is quadratic
 
 
-@pytest.mark.parametrize(("model", "quadratic"), [(gm.models.fpu(), True), (gm.models.fast_slow_oscillator(), True), (CHAIN, True), (PENDULUM, False)], ids=lambda x: getattr(x, "name", ""))
+@pytest.mark.parametrize(
+    ("model", "quadratic"),
+    [(gm.models.fpu(), True), (gm.models.fast_slow_oscillator(), True), (CHAIN, True), (PENDULUM, False)],
+    ids=lambda x: getattr(x, "name", ""),
+)
 def test_the_models_fast_parts(model, quadratic):
     assert gm.IMEX().prepare([(model.system, model.q0)]).quadratic is quadratic
 
@@ -77,13 +83,18 @@ def test_imex_is_its_formula_where_the_fast_part_is_quartic():
     h, mech = 0.1, gm.Mechanics(system, (3,))
     run = gm.simulate(system, at.q, p0=at.p, method=gm.IMEX(), dt=h, t_end=2.0)
     assert not run.method.quadratic
-    slow, fast = jax.vmap(mech.slow_force)(jnp.asarray(run.q)), jax.vmap(mech.fast_gradient)(jnp.asarray(0.5 * (run.q[1:] + run.q[:-1])))
+    slow, fast = (
+        jax.vmap(mech.slow_force)(jnp.asarray(run.q)),
+        jax.vmap(mech.fast_gradient)(jnp.asarray(0.5 * (run.q[1:] + run.q[:-1]))),
+    )
     moved = system.mass * np.diff(run.q, axis=0) / h  # the discrete Legendre transforms
     np.testing.assert_allclose(run.p[:-1], moved - 0.5 * h * slow[:-1] + 0.5 * h * fast, atol=1e-12)
     np.testing.assert_allclose(run.p[1:], moved + 0.5 * h * slow[1:] - 0.5 * h * fast, atol=1e-12)
 
 
-@pytest.mark.parametrize("problem", [quartic_fast, lambda: (PENDULUM.system, Point(PENDULUM.q0 * 1.003, PENDULUM.q0[::-1] * 0.3))])
+@pytest.mark.parametrize(
+    "problem", [quartic_fast, lambda: (PENDULUM.system, Point(PENDULUM.q0 * 1.003, PENDULUM.q0[::-1] * 0.3))]
+)
 def test_imex_with_newtons_method_is_symplectic_and_reversible(problem):
     system, at = problem()
     ready = gm.IMEX().prepare([(system, at.q)])
@@ -112,7 +123,9 @@ def test_imex_is_stable_as_long_as_the_slow_spring_alone_would_be(omega):
     """½ trace of a step is 1 − h²(1 + ω²)/(2m), m = 1 + (hω/2)², which passes −1 at h = 2 for every ω."""
     system = gm.models.fast_slow_oscillator(omega).system
     ready, zero = gm.IMEX().prepare([(system, np.ones(1))]), jnp.zeros(1)
-    beyond = lambda h: float(-1 - 0.5 * jnp.trace(measure.step_jacobian(ready, system, zero, zero, h))) * (1 + (0.5 * h * omega) ** 2)
+    beyond = lambda h: (
+        float(-1 - 0.5 * jnp.trace(measure.step_jacobian(ready, system, zero, zero, h))) * (1 + (0.5 * h * omega) ** 2)
+    )
     assert beyond(2.0) == pytest.approx(0.0, abs=1e-6)
     assert beyond(1.99) == pytest.approx(2 * (0.995**2 - 1), rel=1e-4)  # stable
     assert beyond(2.01) == pytest.approx(2 * (1.005**2 - 1), rel=1e-4)  # unstable
@@ -142,7 +155,9 @@ def test_gradients_run_through_imex(power):
 
 
 def test_a_resumed_chain_is_the_same_to_the_last_bit(tmp_path):
-    go = lambda t_end, **more: gm.simulate(CHAIN.system, CHAIN.q0, CHAIN.v0, method=gm.IMEX(), dt=0.1, t_end=t_end, **more)
+    go = lambda t_end, **more: gm.simulate(
+        CHAIN.system, CHAIN.q0, CHAIN.v0, method=gm.IMEX(), dt=0.1, t_end=t_end, **more
+    )
     go(3.0, output=tmp_path / "run.h5")
     resumed, whole = gm.resume(tmp_path / "run.h5", CHAIN.system, t_end=8.0), go(8.0)
     assert "tridiagonal" in whole.solver
@@ -156,12 +171,24 @@ def test_respa_without_a_fast_force_is_verlet():
     at = np.array([0.8, -0.3]), np.array([0.2, 0.5])
     go = lambda system, method: gm.simulate(system, *at, method=method, dt=0.1, t_end=5.0)
     for inner in (1, 3):
-        np.testing.assert_allclose(go(gm.System(slow, fast=lambda q: 0.0 * jnp.sum(q)), gm.RESPA(inner)).q, go(gm.System(slow), gm.Verlet()).q, atol=1e-13)
+        np.testing.assert_allclose(
+            go(gm.System(slow, fast=lambda q: 0.0 * jnp.sum(q)), gm.RESPA(inner)).q,
+            go(gm.System(slow), gm.Verlet()).q,
+            atol=1e-13,
+        )
 
 
 def test_respa_without_a_slow_force_is_a_sequence_of_smaller_steps():
     fast = lambda q: 10.0 * jnp.sum(q**2) + jnp.sum(q**4)
-    go = lambda inner, dt: gm.simulate(only_fast(fast), np.array([0.8, -0.3]), np.array([0.2, 0.5]), method=gm.RESPA(inner), dt=dt, t_end=5.0, save_every=round(0.1 / dt))
+    go = lambda inner, dt: gm.simulate(
+        only_fast(fast),
+        np.array([0.8, -0.3]),
+        np.array([0.2, 0.5]),
+        method=gm.RESPA(inner),
+        dt=dt,
+        t_end=5.0,
+        save_every=round(0.1 / dt),
+    )
     np.testing.assert_allclose(go(4, 0.1).q, go(1, 0.025).q, atol=1e-12)
 
 
@@ -199,7 +226,11 @@ def springs(kind):
 
 
 @pytest.mark.parametrize("kind", ["diagonal", "full", "with a free motion"])
-@pytest.mark.parametrize("method", [gm.Impulse(), gm.Gautschi(), gm.MollifiedImpulse(), gm.Trigonometric("hochbruck-lubich")], ids=lambda m: m.name)
+@pytest.mark.parametrize(
+    "method",
+    [gm.Impulse(), gm.Gautschi(), gm.MollifiedImpulse(), gm.Trigonometric("hochbruck-lubich")],
+    ids=lambda m: m.name,
+)
 def test_exact_where_there_is_no_slow_force(method, kind):
     fast, mass, matrix, rest = springs(kind)
     q0, v0, h = np.array([1.0, 0.3, -0.5]), np.array([0.4, -2.0, 1.0]), 0.7
@@ -232,7 +263,11 @@ def test_a_misspelt_filter():
         gm.Trigonometric("hairer-lubisch")
 
 
-@pytest.mark.parametrize(("named", "filter"), [(gm.Impulse(), "deuflhard"), (gm.MollifiedImpulse(), "garcia-archilla"), (gm.Gautschi(), "gautschi")], ids=lambda x: getattr(x, "name", x))
+@pytest.mark.parametrize(
+    ("named", "filter"),
+    [(gm.Impulse(), "deuflhard"), (gm.MollifiedImpulse(), "garcia-archilla"), (gm.Gautschi(), "gautschi")],
+    ids=lambda x: getattr(x, "name", x),
+)
 def test_the_named_methods_are_members_of_the_family(named, filter):
     model = gm.models.fpu()
     go = lambda method: gm.simulate(model.system, model.q0, model.v0, method=method, dt=0.1, t_end=5.0)

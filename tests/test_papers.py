@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from geomint.papers.stern_grinspun_2009.experiments.experiments import OscillatoryEnergies
 from matplotlib.figure import Figure
 
 import geomint as gm
 from geomint import papers
 from geomint.papers import Check, Information, Outcome, base
-from geomint.papers.stern_grinspun_2009.experiments.experiments import OscillatoryEnergies
 
 RESULTS = json.loads((Path(__file__).parents[1] / "docs/results.json").read_text())
 

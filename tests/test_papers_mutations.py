@@ -12,23 +12,20 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import pytest
+from geomint.papers.console_hairer_lubich_2013.experiments.experiments import WIDEST
 
 import geomint as gm
 from geomint import papers
 from geomint.papers.console_hairer_lubich_2013.experiments import sphere
 from geomint.papers.console_hairer_lubich_2013.experiments import systems as console
 from geomint.papers.fernandez_pendas_2019.experiments import experiments as fernandez
+from geomint.papers.gonzalez_schmidt_ortiz_2010.experiments import argon, argon_steps, force_stepping
 from geomint.papers.gonzalez_schmidt_ortiz_2010.experiments import experiments as gonzalez
-from geomint.papers.gonzalez_schmidt_ortiz_2010.experiments import argon
-from geomint.papers.gonzalez_schmidt_ortiz_2010.experiments import argon_steps
-from geomint.papers.gonzalez_schmidt_ortiz_2010.experiments import force_stepping
 from geomint.papers.stern_grinspun_2009.experiments import experiments as stern
 from geomint.papers.stern_grinspun_2009.experiments import limits
+from geomint.papers.tao_owhadi_2015.experiments import dna, penalty
 from geomint.papers.tao_owhadi_2015.experiments import experiments as tao
-from geomint.papers.tao_owhadi_2015.experiments import dna
-from geomint.papers.tao_owhadi_2015.experiments import penalty
 from geomint.papers.tao_owhadi_2015.experiments import systems as tao_systems
-from geomint.papers.console_hairer_lubich_2013.experiments.experiments import WIDEST
 
 
 class Mutation(NamedTuple):

@@ -10,8 +10,8 @@ import pytest
 from matplotlib._pylab_helpers import Gcf
 
 import geomint as gm
-from geomint.plots.figures import figures as plots
 from geomint.io.labelled import clean
+from geomint.plots.figures import figures as plots
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,10 @@ def test_the_plane_the_energy_and_the_momentum_map(kepler, tmp_path):
     x, y = shown["Paths (dots: start)"].lines[0].get_data()
     np.testing.assert_array_equal(np.stack([x, y], 1), kepler.q)
     np.testing.assert_array_equal(shown["Energy error"].lines[0].get_ydata(), kepler.energy_error)
-    np.testing.assert_array_equal(shown["Momentum map: rotation[0, 1]"].lines[0].get_ydata(), kepler.momentum_maps["rotation[0, 1]"][:, 0] - kepler.momentum_maps["rotation[0, 1]"][0, 0])
+    np.testing.assert_array_equal(
+        shown["Momentum map: rotation[0, 1]"].lines[0].get_ydata(),
+        kepler.momentum_maps["rotation[0, 1]"][:, 0] - kepler.momentum_maps["rotation[0, 1]"][0, 0],
+    )
     title = figure.get_suptitle()
     assert "kepler()" in title
     assert "Verlet()" in title
@@ -59,7 +62,9 @@ def test_space_is_projected_and_said_so(bodies):
     paths = [line for line in axes.lines if len(line.get_xdata()) > 1]
     assert [line.get_label() for line in paths] == ["particle 0", "particle 1", "particle 2"]
     np.testing.assert_array_equal(paths[2].get_ydata(), bodies.q[:, 2, 1])
-    assert {line.get_label() for line in shown["Momentum maps"].lines} == {f"{kind} {axis}" for kind in ("translation", "rotation") for axis in "xyz"}
+    assert {line.get_label() for line in shown["Momentum maps"].lines} == {
+        f"{kind} {axis}" for kind in ("translation", "rotation") for axis in "xyz"
+    }
 
 
 def test_modes_are_not_taken_for_particles():
@@ -90,7 +95,9 @@ def test_an_ensemble_is_drawn_as_thin_lines_of_some_members(pendulums):
 
 def test_the_constraint_residual_has_its_panel(kepler):
     residual = np.linspace(-2e-9, 1e-9, len(kepler))[:, None] * [1.0, 0.5]
-    run = gm.Trajectory(kepler.system, kepler.method, kepler.grid, kepler.t, {**kepler.columns, "constraint_residual": residual})
+    run = gm.Trajectory(
+        kepler.system, kepler.method, kepler.grid, kepler.t, {**kepler.columns, "constraint_residual": residual}
+    )
     drawn = panels(plots.overview(run))["Constraint residual"].lines[0].get_ydata()
     np.testing.assert_array_equal(drawn, np.abs(residual[:, 0]))
 
@@ -163,7 +170,14 @@ def test_an_archive_without_its_system_has_no_velocities(tmp_path):
     assert "v" in gm.load(tmp_path / "run.h5", system).to_xarray()
 
 
-@pytest.mark.parametrize(("name", "key"), [("rotation[0, 1]", "rotation_0_1"), ("translation[-1.0, 0.5]", "translation_minus1_0p5"), ("rotation 2", "rotation_2")])
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("rotation[0, 1]", "rotation_0_1"),
+        ("translation[-1.0, 0.5]", "translation_minus1_0p5"),
+        ("rotation 2", "rotation_2"),
+    ],
+)
 def test_names_become_identifiers(name, key):
     assert clean(name) == key
 

@@ -25,13 +25,13 @@ import jax
 import numpy as np
 import psutil
 import pytest
+from geomint.cli.app.app import app
 from typer.testing import CliRunner
 
 import geomint as gm
-from geomint.cli.app.app import app
 from geomint.engines.tiles import shares, tile_size
-from geomint.manifold.projection import perturbed
 from geomint.io import archive
+from geomint.manifold.projection import perturbed
 from geomint.run.processes import Alone, _join
 from geomint.run.shared import _checksum
 
@@ -61,9 +61,20 @@ def free_port() -> int:
 
 def start(code: str, processes: int, *arguments: object, **environment: str) -> list[subprocess.Popen]:
     """Copies of a program that joins by jax.distributed, as a user would write it."""
-    head = "import sys, jax\nindex, processes, port = map(int, sys.argv[1:4])\njax.distributed.initialize(f'127.0.0.1:{port}', processes, index)\n" if processes > 1 else "import sys, jax\n"
+    head = (
+        "import sys, jax\nindex, processes, port = map(int, sys.argv[1:4])\njax.distributed.initialize(f'127.0.0.1:{port}', processes, index)\n"
+        if processes > 1
+        else "import sys, jax\n"
+    )
     port, said = free_port(), dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    return [subprocess.Popen([sys.executable, "-c", head + code, str(k), str(processes), str(port), *map(str, arguments)], env=os.environ | environment, **said) for k in range(processes)]
+    return [
+        subprocess.Popen(
+            [sys.executable, "-c", head + code, str(k), str(processes), str(port), *map(str, arguments)],
+            env=os.environ | environment,
+            **said,
+        )
+        for k in range(processes)
+    ]
 
 
 def ends(copies: list[subprocess.Popen], timeout: float = 100) -> list[str]:
@@ -78,7 +89,9 @@ def ends(copies: list[subprocess.Popen], timeout: float = 100) -> list[str]:
 
 
 def geomint(*arguments: object) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "-c", COMMAND, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", COMMAND, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def wait_for_rows(path: Path, rows: int, process: subprocess.Popen) -> None:
@@ -115,16 +128,37 @@ MODELS = {
 def ensemble(name: str, members: int, **more: object) -> gm.Trajectory:
     model, method, dt = MODELS[name]
     v0s = model.v0 * (1 + 0.01 * np.random.default_rng(1).normal(size=(members, *[1] * model.v0.ndim)))
-    return gm.ensemble(model.system, np.stack([model.q0] * members), v0s, method=method, dt=dt, t_end=50 * dt, save_every=10, **{"engine": "xla"} | more)
+    return gm.ensemble(
+        model.system,
+        np.stack([model.q0] * members),
+        v0s,
+        method=method,
+        dt=dt,
+        t_end=50 * dt,
+        save_every=10,
+        **{"engine": "xla"} | more,
+    )
 
 
 @pytest.mark.parametrize("engine", ["xla", "native"])
-@pytest.mark.parametrize(("name", "members"), [("fpu", 7), ("argon", 7), ("argon", 33), ("Henon-Heiles", 7), ("double pendulum", 33), pytest.param("fpu", 1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("name", "members"),
+    [
+        ("fpu", 7),
+        ("argon", 7),
+        ("argon", 33),
+        ("Henon-Heiles", 7),
+        ("double pendulum", 33),
+        pytest.param("fpu", 1000, marks=pytest.mark.slow),
+    ],
+)
 def test_a_member_does_not_feel_how_the_others_are_shared(name, members, engine, monkeypatch):
     """Three devices of one process (the same one thrice) against one."""
     whole = ensemble(name, members, engine=engine)
     # The module by its full name: the public function hides it as an attribute of the package.
-    monkeypatch.setattr(importlib.import_module("geomint.run.ensemble"), "chosen", lambda mesh: (jax.devices() * 3, Alone()))
+    monkeypatch.setattr(
+        importlib.import_module("geomint.run.ensemble"), "chosen", lambda mesh: (jax.devices() * 3, Alone())
+    )
     parts = ensemble(name, members, engine=engine)
     for column in ("q", "p", "energy"):
         assert np.asarray(getattr(whole, column)).tobytes() == np.asarray(getattr(parts, column)).tobytes()
@@ -133,7 +167,18 @@ def test_a_member_does_not_feel_how_the_others_are_shared(name, members, engine,
 def test_the_numbers_of_members_do_not_depend_on_how_many_there_are_while_tiles_are_alike():
     """Tiles of one size run one program, wherever they stand."""
     model = gm.models.fpu()
-    go = lambda v0s: gm.ensemble(model.system, np.stack([model.q0] * len(v0s)), v0s, method=gm.Verlet(), dt=0.01, t_end=0.5, save_every=10, engine="xla").q
+    go = lambda v0s: (
+        gm.ensemble(
+            model.system,
+            np.stack([model.q0] * len(v0s)),
+            v0s,
+            method=gm.Verlet(),
+            dt=0.01,
+            t_end=0.5,
+            save_every=10,
+            engine="xla",
+        ).q
+    )
     v0s = model.v0 * np.linspace(0.5, 1.5, 2048)[:, None, None]
     assert tile_size(2048, "cpu") == tile_size(1024, "cpu") == 256
     assert np.array_equal(go(v0s)[1024:], go(v0s[1024:]))
@@ -178,7 +223,10 @@ print("same")
 
 
 def test_two_local_devices(tmp_path):
-    assert "same" in ends(start(LOCAL_DEVICES, 1, tmp_path / "run.h5", XLA_FLAGS="--xla_force_host_platform_device_count=2"))[0]
+    assert (
+        "same"
+        in ends(start(LOCAL_DEVICES, 1, tmp_path / "run.h5", XLA_FLAGS="--xla_force_host_platform_device_count=2"))[0]
+    )
 
 
 # --- processes --------------------------------------------------------------------------------------------------------------------------
@@ -245,7 +293,13 @@ def test_groups_of_processes_meet_whatever_else_each_has_shared():
     assert [len(lines) for lines in told] == [3, 3, 3]
 
 
-@pytest.mark.parametrize(("error", "words"), [(TimeoutError("timed out"), "did not join this run within 300 s"), (OSError("no route"), r"could not be joined for this run \(no route\)")])
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (TimeoutError("timed out"), "did not join this run within 300 s"),
+        (OSError("no route"), r"could not be joined for this run \(no route\)"),
+    ],
+)
 def test_only_a_wait_is_called_one(monkeypatch, error, words):
     def refuse(*_):
         raise error
@@ -280,7 +334,10 @@ def test_the_others_say_which_process_was_killed_and_where_the_run_stands(tmp_pa
         for copy in copies:
             copy.kill()
     for out, copy in zip(said, (copies[0], copies[2]), strict=True):
-        assert re.search(r"process 1 of 3 ended without a word.*run\.h5 is whole up to step \d+, t = .*gm\.resume\('.*run\.h5', \.\.\.\) continues it, on any number of processes", out), out
+        assert re.search(
+            r"process 1 of 3 ended without a word.*run\.h5 is whole up to step \d+, t = .*gm\.resume\('.*run\.h5', \.\.\.\) continues it, on any number of processes",
+            out,
+        ), out
         assert copy.returncode == 1
     assert archive.read(path).step > 0
 
@@ -299,7 +356,12 @@ def here(*arguments: object, code: int = 0) -> Any:
 
 def copies_of(launcher: subprocess.Popen) -> list[psutil.Process]:
     """The processes that it started, in order."""
-    named = {k: p for p in psutil.Process(launcher.pid).children() for k in [p.environ().get("GEOMINT_WORKER", "").split("/")[0]] if k}
+    named = {
+        k: p
+        for p in psutil.Process(launcher.pid).children()
+        for k in [p.environ().get("GEOMINT_WORKER", "").split("/")[0]]
+        if k
+    }
     return [named[k] for k in sorted(named)]
 
 
@@ -331,7 +393,10 @@ def killed(path: Path, processes: int, victim: int) -> str:
 def test_a_killed_process_loses_nothing_and_the_run_goes_on_with_any_number(tmp_path, whole, victim, go_on_with):
     path = tmp_path / "run.h5"
     said = killed(path, 2, victim)
-    assert re.fullmatch(rf"process {victim} of 2 was ended by SIGKILL\. \S+run\.h5 is whole up to step \d+: `geomint resume \S+run\.h5` goes on, on any number of processes\.\n", said), said
+    assert re.fullmatch(
+        rf"process {victim} of 2 was ended by SIGKILL\. \S+run\.h5 is whole up to step \d+: `geomint resume \S+run\.h5` goes on, on any number of processes\.\n",
+        said,
+    ), said
     reached = archive.read(path)
     assert 0 < reached.step < LONG / 0.002
     left = path.read_bytes()

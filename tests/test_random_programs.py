@@ -187,7 +187,9 @@ class Case:
 
     def __repr__(self) -> str:
         name, mass = self.kind.method.name, np.shape(self.system.mass)
-        return f"seed {self.seed}, {name}, q {self.shape}, mass {mass}, members {self.members}, {self.motion.slow.parts}"
+        return (
+            f"seed {self.seed}, {name}, q {self.shape}, mass {mass}, members {self.members}, {self.motion.slow.parts}"
+        )
 
 
 def check_all(cases: list[Case], wanted: int) -> None:

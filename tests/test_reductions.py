@@ -10,14 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from geomint.cli.app.app import app
 from test_processes import ends, same, start
 from typer.testing import CliRunner
 
 import geomint as gm
-from geomint.cli.app.app import app
 from geomint.engines.tiles import tile_size
-from geomint.methods.base import Carry, Method, State, Traits
 from geomint.io import archive
+from geomint.methods.base import Carry, Method, State, Traits
 from geomint.run.processes import Alone
 from geomint.run.reductions import _picked, _sorted_and_picked
 
@@ -29,7 +29,9 @@ ANGLES = np.linspace(0.1, 3.0, MEMBERS)[:, None]
 PARAMS = {"length": np.ones(MEMBERS), "gravity": np.linspace(0.5, 2.0, MEMBERS)}
 GRID: dict[str, Any] = dict(method=gm.Verlet(), dt=0.05, t_end=10.0, save_every=10)
 # V = −x⁴: the faster members leave for infinity, one after another.
-ESCAPE = gm.System(lambda q: -jnp.sum(q**4), watch={"size": lambda q, p: jnp.sum(q**2), "nothing": lambda q, p: jnp.zeros(0)})
+ESCAPE = gm.System(
+    lambda q: -jnp.sum(q**4), watch={"size": lambda q, p: jnp.sum(q**2), "nothing": lambda q, p: jnp.zeros(0)}
+)
 STARTS = np.stack([np.linspace(0.01, 1.2, MEMBERS), np.linspace(0.02, 0.1, MEMBERS)], axis=1)
 ESCAPING: dict[str, Any] = dict(method=gm.Verlet(), dt=0.01, t_end=3.0, save_every=10)
 
@@ -44,13 +46,22 @@ REDUCE = {
     "angle": gm.Histogram(lambda q, p, params: q[0], bins=EDGES),
     "above": gm.Mean(lambda q, p, params: q[0] > 0),
 }
-BY_NAME = {"q": gm.Mean("q"), "size": gm.Quantiles("size", LEVELS), "p": gm.Histogram("p", bins=20, range=(-3, 3)), "nothing": gm.Mean("nothing")}
+BY_NAME = {
+    "q": gm.Mean("q"),
+    "size": gm.Quantiles("size", LEVELS),
+    "p": gm.Histogram("p", bins=20, range=(-3, 3)),
+    "nothing": gm.Mean("nothing"),
+}
 
 
 def tables(run: gm.Trajectory) -> dict[str, bytes]:
     """Every number that a reduced run shows."""
     shown = {(name, key): x for name, held in run.reduced.items() for key, x in held.results.items()}
-    return {k: np.asarray(x).tobytes() for k, x in {**shown, "left": run.members_left, "failed": run.failed_at, **run.columns}.items() if not isinstance(x, dict)}
+    return {
+        k: np.asarray(x).tobytes()
+        for k, x in {**shown, "left": run.members_left, "failed": run.failed_at, **run.columns}.items()
+        if not isinstance(x, dict)
+    }
 
 
 def save_by_save(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +109,9 @@ def test_values_on_the_edges_of_a_histogram():
 @pytest.mark.parametrize("engine", ["xla", "native"])
 def test_members_that_fail_are_left_out(engine):
     full = gm.ensemble(ESCAPE, STARTS, engine=engine, **ESCAPING)
-    run = gm.ensemble(ESCAPE, STARTS, engine=engine, reduce=BY_NAME | {"log": gm.Mean(lambda q, p: jnp.log(q[0] - 0.5))}, **ESCAPING)
+    run = gm.ensemble(
+        ESCAPE, STARTS, engine=engine, reduce=BY_NAME | {"log": gm.Mean(lambda q, p: jnp.log(q[0] - 0.5))}, **ESCAPING
+    )
     assert np.array_equal(run.failed_at, full.failed_at)
     assert 5 < np.sum(run.failed_at > 0) < MEMBERS - 5
     saves = np.arange(len(full))
@@ -111,7 +124,9 @@ def test_members_that_fail_are_left_out(engine):
         assert np.allclose(run.reduced["q"].standard_deviation[i], q.std(axis=0), rtol=1e-13)
         assert np.array_equal(run.reduced["size"].quantiles[i], np.quantile(size, LEVELS))
         edges = run.reduced["p"].edges
-        assert np.array_equal(run.reduced["p"].counts[i], np.stack([np.histogram(p[:, k], edges)[0] for k in (0, 1)], axis=1))
+        assert np.array_equal(
+            run.reduced["p"].counts[i], np.stack([np.histogram(p[:, k], edges)[0] for k in (0, 1)], axis=1)
+        )
         counted = q[:, 0] > 0.5  # elsewhere the logarithm is no number
         assert run.reduced["log"].members[i] == counted.sum() < run.members_left[i]
         assert np.allclose(run.reduced["log"].mean[i], np.log(q[counted, 0] - 0.5).mean(), rtol=1e-13)
@@ -134,11 +149,16 @@ def test_when_all_have_failed_the_run_stops_where_it_would_without_reductions():
 def test_the_status_of_each_member():
     """A method with a status: pendula whose rod would have to pass through the pivot in one step."""
     model = gm.models.double_pendulum()
-    v0s = model.v0 + np.array([0.0, 1e3])[:, None, None] * np.array([[1.0, 0.0], [1.0, 0.0]]) * (np.abs(model.q0).max(axis=1, keepdims=True) > 0)
+    v0s = model.v0 + np.array([0.0, 1e3])[:, None, None] * np.array([[1.0, 0.0], [1.0, 0.0]]) * (
+        np.abs(model.q0).max(axis=1, keepdims=True) > 0
+    )
     q0s = np.stack([model.q0] * 2)
     v0s = np.stack([gm.project(model.system, q, v)[1] for q, v in zip(q0s, v0s, strict=True)])
     grid = dict(method=gm.Rattle(), dt=0.05, t_end=1.0)
-    full, run = gm.ensemble(model.system, q0s, v0s, **grid), gm.ensemble(model.system, q0s, v0s, **grid, reduce={"energy": gm.Mean("energy")})
+    full, run = (
+        gm.ensemble(model.system, q0s, v0s, **grid),
+        gm.ensemble(model.system, q0s, v0s, **grid, reduce={"energy": gm.Mean("energy")}),
+    )
     assert run.failed_at[0] == -1
     assert run.failed_at[1] > 0
     assert np.array_equal(run.failed_at, full.failed_at)
@@ -150,13 +170,17 @@ def test_the_status_of_each_member():
 @pytest.mark.parametrize("engine", ["xla", "native"])
 def test_no_number_depends_on_devices_or_chunks(engine, monkeypatch):
     """Three devices of one process (the same one thrice), and chunks of a single save, against one device."""
-    go = lambda: tables(gm.ensemble(ESCAPE, STARTS, engine=engine, reduce=BY_NAME, keep=range(0, MEMBERS, 7), **ESCAPING))
+    go = lambda: tables(
+        gm.ensemble(ESCAPE, STARTS, engine=engine, reduce=BY_NAME, keep=range(0, MEMBERS, 7), **ESCAPING)
+    )
     assert tile_size(MEMBERS, "cpu") * 3 < MEMBERS
     whole = go()
     save_by_save(monkeypatch)
     chunked = go()
     # The module by its full name: the public function hides it as an attribute of the package.
-    monkeypatch.setattr(importlib.import_module("geomint.run.ensemble"), "chosen", lambda mesh: (jax.devices() * 3, Alone()))
+    monkeypatch.setattr(
+        importlib.import_module("geomint.run.ensemble"), "chosen", lambda mesh: (jax.devices() * 3, Alone())
+    )
     assert whole == chunked == go()
 
 
@@ -176,14 +200,21 @@ def test_streamed_and_resumed(tmp_path, monkeypatch):
     assert tables(whole) == tables(gm.ensemble(system, ANGLES, **GRID, **more))
     save_by_save(monkeypatch)
     gm.ensemble(system, ANGLES, output=tmp_path / "parts.h5", **GRID | {"t_end": 4.0}, **more)
-    with pytest.raises(gm.InputError, match=r"above, angle, weight are of functions.*gm\.resume\(\.\.\., reduce=reduce\)"):
+    with pytest.raises(
+        gm.InputError, match=r"above, angle, weight are of functions.*gm\.resume\(\.\.\., reduce=reduce\)"
+    ):
         gm.resume(tmp_path / "parts.h5", system, t_end=10.0)
     with pytest.raises(gm.ArchiveError, match="energy: Quantiles of energy"):
         gm.resume(tmp_path / "parts.h5", system, t_end=10.0, reduce=REDUCE | {"energy": gm.Quantiles("energy")})
     with pytest.raises(gm.ArchiveError, match="the levels of reduce"):
         gm.resume(tmp_path / "parts.h5", system, t_end=10.0, reduce=REDUCE | {"weight": gm.Quantiles(weight, (0.5,))})
     with pytest.raises(gm.ArchiveError, match="the function of reduce.'weight'. is not the one"):
-        gm.resume(tmp_path / "parts.h5", system, t_end=10.0, reduce=REDUCE | {"weight": gm.Quantiles(lambda q, p, k: k["gravity"] * p, LEVELS)})
+        gm.resume(
+            tmp_path / "parts.h5",
+            system,
+            t_end=10.0,
+            reduce=REDUCE | {"weight": gm.Quantiles(lambda q, p, k: k["gravity"] * p, LEVELS)},
+        )
     resumed = gm.resume(tmp_path / "parts.h5", system, t_end=10.0, reduce=REDUCE)
     assert tables(resumed) == tables(whole)
     assert same(tmp_path / "parts.h5", tmp_path / "whole.h5")
@@ -301,7 +332,10 @@ def test_mistakes_in_a_reduction_are_named():
 def test_a_kernel_is_reduced_as_well(monkeypatch):
     """Without a graphics card: the kernel as JAX interprets it, and the sort that a card would do."""
     monkeypatch.setattr("geomint.engines.pallas.engine.INTERPRET", True)
-    kernel, xla = (gm.ensemble(ESCAPE, STARTS[:9], engine=engine, reduce=BY_NAME, **ESCAPING | {"t_end": 0.2}) for engine in ("kernel", "xla"))
+    kernel, xla = (
+        gm.ensemble(ESCAPE, STARTS[:9], engine=engine, reduce=BY_NAME, **ESCAPING | {"t_end": 0.2})
+        for engine in ("kernel", "xla")
+    )
     assert kernel.engine == "kernel"
     for name, held in kernel.reduced.items():
         assert all(np.allclose(x, xla.reduced[name].results[key], rtol=1e-12) for key, x in held.results.items())
@@ -314,7 +348,13 @@ def test_a_kernel_is_reduced_as_well(monkeypatch):
 
 def test_what_is_shown_of_a_reduced_run(tmp_path):
     """A picture, labelled arrays, and a line on the command line."""
-    run = gm.ensemble(PENDULUM.system, ANGLES, output=tmp_path / "run.h5", **GRID, reduce={"angle": gm.Histogram("q", EDGES), "q": gm.Quantiles("q"), "e": gm.Mean("energy")})
+    run = gm.ensemble(
+        PENDULUM.system,
+        ANGLES,
+        output=tmp_path / "run.h5",
+        **GRID,
+        reduce={"angle": gm.Histogram("q", EDGES), "q": gm.Quantiles("q"), "e": gm.Mean("energy")},
+    )
     assert len(run.plot(tmp_path / "run.png").axes) == 3
     labelled = run.to_xarray()
     assert labelled.q_quantiles.dims == ("time", "q_level", "q_axis_0")
@@ -382,7 +422,9 @@ def test_a_seed_for_each_member(tmp_path):
     assert np.allclose(run, alone, rtol=1e-12)
     assert np.array_equal(run[0], run[3])
     assert not np.allclose(run[1, -1], run[2, -1], rtol=1e-3)
-    state = importlib.import_module("geomint.run.inputs").initial_state(np.zeros((2, 1)), np.zeros((2, 1)), 0.0, 7, False, 2)
+    state = importlib.import_module("geomint.run.inputs").initial_state(
+        np.zeros((2, 1)), np.zeros((2, 1)), 0.0, 7, False, 2
+    )
     assert np.array_equal(state.key[1], jax.random.key_data(jax.random.fold_in(jax.random.key(7), 1)))
     kept = gm.ensemble(PENDULUM.system, ANGLES[:4], **GRID, seed=seeds)
     kept.save(tmp_path / "kept.h5")

@@ -39,7 +39,11 @@ class Exact(Remembering):
 
     def written(self, operation, x):
         which = x[:1] if operation == "select" else []
-        return Rational(PLAIN[operation](*which, *map(self.number, x[len(which) :])), int(operation not in ("select", "neg", "abs")), tuple(x))
+        return Rational(
+            PLAIN[operation](*which, *map(self.number, x[len(which) :])),
+            int(operation not in ("select", "neg", "abs")),
+            tuple(x),
+        )
 
     def fused(self, form, x, y, z):
         a, b, c = map(self.number, (x, y, z))
@@ -62,7 +66,10 @@ def operations(random, count):
     for k in range(count):
         operation = random.choice(["add", "sub", "mul", "neg", "div", "abs", "rough", "select", "mul", "add", "sub"])
         operands = 1 if operation in ("neg", "abs", "rough") else 2
-        chosen = [int(random.integers(k + 4)) if random.random() < 0.75 else float(random.choice(CONSTANTS)) for _ in range(operands)]
+        chosen = [
+            int(random.integers(k + 4)) if random.random() < 0.75 else float(random.choice(CONSTANTS))
+            for _ in range(operands)
+        ]
         if all(isinstance(x, float) for x in chosen):
             chosen[0] = int(random.integers(k + 4))
         out.append((str(operation), chosen, bool(random.random() < 0.5)))
@@ -112,7 +119,11 @@ def test_sums_of_two_products(first, second):
         (lambda v, pair, a, b, c, d: v(second, b, pair), "b ± (ab ± cd)", 2),
         (lambda v, pair, a, b, c, d: v(second, pair, b), "(ab ± cd) ± b", 2),
         (lambda v, pair, a, b, c, d: v(second, v("mul", b, c), pair), "bc ± (ab ± cd)", 3),
-        (lambda v, pair, a, b, c, d: v(second, pair, v("sub", v("mul", a, c), v("mul", b, d))), "(ab ± cd) ± (ac − bd)", 4),
+        (
+            lambda v, pair, a, b, c, d: v(second, pair, v("sub", v("mul", a, c), v("mul", b, d))),
+            "(ab ± cd) ± (ac − bd)",
+            4,
+        ),
     ):
         code, numbers = Exact(), [Rational(Fraction(k)) for k in (3, 5, 7, 11)]
         value = code.value
@@ -124,7 +135,10 @@ def test_what_was_asked_for_is_one_number():
     """A product or a pair that was written, for a comparison say, is the same number in a sum: not one that was never rounded."""
     for factor in (1.0, -2.0):
         for outside in (False, True):
-            for make in (lambda v, a, b, c: v("mul", a, b), lambda v, a, b, c: v("sub", v("mul", a, b), v("mul", b, c))):
+            for make in (
+                lambda v, a, b, c: v("mul", a, b),
+                lambda v, a, b, c: v("sub", v("mul", a, b), v("mul", b, c)),
+            ):
                 code = Exact()
                 a, b, c = (Rational(Fraction(k)) for k in (3, 5, 7))
                 if outside:
@@ -135,7 +149,9 @@ def test_what_was_asked_for_is_one_number():
                     for operation, expected in (("add", written.x + 7), ("sub", written.x - 7)):
                         made = code.settled(code.value(operation, code.value("mul", factor, x), c))
                         assert made.x == expected
-                        assert made.live({id(written), *map(id, written.parents)}) == 1  # and −2x is −2 times what x was written as
+                        assert (
+                            made.live({id(written), *map(id, written.parents)}) == 1
+                        )  # and −2x is −2 times what x was written as
                     assert code.number(code.settled(code.value("sub", x, x))) == 0
 
 
@@ -149,7 +165,10 @@ def test_what_is_given_costs_nothing_in_a_loop():
     with code.scope():
         x, y, p = (Rational(Fraction(k)) for k in (11, 13, 17))
         moving = lambda made: code.settled(made).live({i for i, (depth, _) in code.depths.items() if depth == 0})
-        assert moving(value("sub", value("add", value("mul", x, x), value("mul", y, y)), value("mul", length, length))) == 2
+        assert (
+            moving(value("sub", value("add", value("mul", x, x), value("mul", y, y)), value("mul", length, length)))
+            == 2
+        )
         assert moving(value("sub", p, value("mul", 0.5, value("mul", h, gravity)))) == 1
 
 

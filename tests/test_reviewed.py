@@ -26,7 +26,9 @@ def test_params_that_could_be_read_two_ways_belong_to_the_members_with_a_warning
 
 def test_lagrangian_members_with_their_own_params():
     """L = ½m v² − ½q²: the momentum of each member is its own mass times v."""
-    system = gm.LagrangianSystem(lambda q, v, m: 0.5 * m * jnp.sum(v**2) - 0.5 * jnp.sum(q**2), params=np.array([1.0, 4.0]))
+    system = gm.LagrangianSystem(
+        lambda q, v, m: 0.5 * m * jnp.sum(v**2) - 0.5 * jnp.sum(q**2), params=np.array([1.0, 4.0])
+    )
     run = gm.ensemble(system, np.zeros((2, 1)), np.ones((2, 1)), method=gm.Variational(), dt=0.01, t_end=1.0)
     np.testing.assert_allclose(run.p[:, 0, 0], [1.0, 4.0])
     np.testing.assert_allclose(run.v[:, 0, 0], [1.0, 1.0])
@@ -50,7 +52,11 @@ def test_members_with_their_own_params_are_kept_and_resumed(tmp_path):
             gm.resume(tmp_path / name, system=system.with_params(np.array([1.0, 2.0, 4.0])), t_end=0.3)
 
 
-@pytest.mark.parametrize("method", [gm.Gauss(2), gm.ImplicitMidpoint(), gm.Variational(), gm.Variational("galerkin", 3), gm.PushforwardNewmark()], ids=repr)
+@pytest.mark.parametrize(
+    "method",
+    [gm.Gauss(2), gm.ImplicitMidpoint(), gm.Variational(), gm.Variational("galerkin", 3), gm.PushforwardNewmark()],
+    ids=repr,
+)
 def test_implicit_methods_start_from_the_origin(method):
     """q̈ = −cos q from rest at 0: the size of the unknown is that of the step, not of q."""
     run = gm.simulate(gm.System(lambda q: jnp.sum(jnp.sin(q))), [0.0], [0.0], method=method, dt=0.01, t_end=0.5)
@@ -59,9 +65,19 @@ def test_implicit_methods_start_from_the_origin(method):
     assert np.all(np.abs(still.q) < 1e-15)
 
 
-@pytest.mark.parametrize("method", [pytest.param(gm.ZhangSkeel(), marks=pytest.mark.slow), gm.Composition(gm.ZhangSkeel(), 4), pytest.param(gm.PushforwardNewmark(), marks=pytest.mark.slow)], ids=repr)
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param(gm.ZhangSkeel(), marks=pytest.mark.slow),
+        gm.Composition(gm.ZhangSkeel(), 4),
+        pytest.param(gm.PushforwardNewmark(), marks=pytest.mark.slow),
+    ],
+    ids=repr,
+)
 def test_gradients_in_params_and_mass_of_filtered_methods(method):
-    final = lambda k, m: gm.simulate(gm.System(coupled, params=k, mass=m), np.linspace(0, 1, 5), method=method, dt=0.05, t_end=0.2).q[-1, 0]
+    final = lambda k, m: gm.simulate(
+        gm.System(coupled, params=k, mass=m), np.linspace(0, 1, 5), method=method, dt=0.05, t_end=0.2
+    ).q[-1, 0]
     for which, exact in enumerate(jax.grad(final, argnums=(0, 1))(0.7, 1.3)):
         at = lambda s, which=which: final(*(np.array([0.7, 1.3]) + s * np.eye(2)[which]))
         assert exact == pytest.approx((at(1e-6) - at(-1e-6)) / 2e-6, rel=1e-5)
@@ -88,7 +104,14 @@ def test_a_plan_belongs_to_its_start():
 
 def test_a_plan_of_an_ensemble_covers_its_members():
     q = np.linspace(0, 1, 40)
-    run = gm.ensemble(gm.System(coupled, params=0.0), np.stack([q] * 3), params=np.array([0.0, 0.5, 1.0]), method=gm.ZhangSkeel(), dt=0.05, t_end=0.5)
+    run = gm.ensemble(
+        gm.System(coupled, params=0.0),
+        np.stack([q] * 3),
+        params=np.array([0.0, 0.5, 1.0]),
+        method=gm.ZhangSkeel(),
+        dt=0.05,
+        t_end=0.5,
+    )
     assert list(run.failed_at) == [-1, -1, -1]
     alone = gm.simulate(gm.System(coupled, params=1.0), q, method=gm.ZhangSkeel(), dt=0.05, t_end=0.5)
     np.testing.assert_allclose(run.q[2], alone.q, rtol=1e-11, atol=1e-13)

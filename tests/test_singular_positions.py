@@ -47,7 +47,9 @@ def test_four_bars_at_fifteen_steps(order, steps):
     seen = run(four_bars(2), method, steps, 10.0)
     error = np.max(np.abs(seen.q - four_bars_exact(2, seen.t)))
     assert error < {2: 2e-2, 4: 3e-4, 6: 1e-6}[order] * (1000 / steps) ** order + 2e-8
-    assert np.max(np.abs(np.diff(seen.energy_error))) < {2: 0.1, 4: 1e-3, 6: 1e-5}[order] * (1000 / steps) ** order + 1e-7
+    assert (
+        np.max(np.abs(np.diff(seen.energy_error))) < {2: 0.1, 4: 1e-3, 6: 1e-5}[order] * (1000 / steps) ** order + 1e-7
+    )
 
 
 @pytest.mark.slow
@@ -144,7 +146,11 @@ def test_a_pattern_that_changes_on_the_way():
         beyond = jnp.maximum(q[0, 0] - 0.5, 0.0) ** 3
         return jnp.stack([jnp.sum(q[0] ** 2) - 1, jnp.sum(q[1] ** 2) - 1 - beyond])
 
-    start = (gm.System(lambda q: jnp.sum(q[:, 1]), constraint=circles), np.array([[0.0, 1.0], [0.6, -0.8]]), np.array([[1.0, 0.0], [0.8, 0.6]]))
+    start = (
+        gm.System(lambda q: jnp.sum(q[:, 1]), constraint=circles),
+        np.array([[0.0, 1.0], [0.6, -0.8]]),
+        np.array([[1.0, 0.0], [0.8, 0.6]]),
+    )
     seen = run(start, gm.Rattle(), 200, 2.0)
     assert "independent blocks" in seen.solver
     assert np.max(seen.q[:, 0, 0]) > 0.9
@@ -226,7 +232,9 @@ def test_positions_are_solved_to_rounding():
     """Newton's method must not end early: a residual of 1e-13 a step adds up to a drift. At long steps it converges slowly."""
     seen = gm.models.triple_pendulum()
     for engine in ("native", "xla"):
-        found = gm.simulate(seen.system, seen.q0, seen.v0, method=gm.Rattle(), dt=0.1, t_end=40.0, save_every=2, engine=engine)
+        found = gm.simulate(
+            seen.system, seen.q0, seen.v0, method=gm.Rattle(), dt=0.1, t_end=40.0, save_every=2, engine=engine
+        )
         assert np.max(np.abs(found.constraint_residual)) < 1e-14
         assert np.max(np.abs(found.velocity_residual)) < 1e-14
 
@@ -238,7 +246,9 @@ IN_LINE = np.array([[1.0, 0.0], [3.0, 0.0]])  # the singular position of the par
 
 @functools.cache
 def parallelogram():
-    rods = lambda q: jnp.array([jnp.sum(q[0] ** 2) - 1, jnp.sum((q[1] - q[0]) ** 2) - 4, jnp.sum((q[1] - FEET) ** 2) - 1])
+    rods = lambda q: jnp.array(
+        [jnp.sum(q[0] ** 2) - 1, jnp.sum((q[1] - q[0]) ** 2) - 4, jnp.sum((q[1] - FEET) ** 2) - 1]
+    )
     return gm.System(lambda q: 0.3 * jnp.sum(q[:, 1]), constraint=rods)
 
 
@@ -289,7 +299,9 @@ def test_multipliers_and_derivatives_with_redundant_constraints(method):
     runs, slopes = [], []
     for system in redundant_pendulum():
         runs.append(run((system, q0, v0), method, 20, 0.4))
-        end = lambda t, system=system: run((system, q0, jnp.asarray(v0) + t * along), method, 20, 0.4, save_every=20).q[-1, 1, 0]
+        end = lambda t, system=system: run((system, q0, jnp.asarray(v0) + t * along), method, 20, 0.4, save_every=20).q[
+            -1, 1, 0
+        ]
         slopes.append(float(jax.grad(end)(0.0)))
     np.testing.assert_allclose(runs[0].q, runs[1].q, atol=1e-13)
     assert slopes[1] == pytest.approx(slopes[0], rel=1e-11)
@@ -351,7 +363,9 @@ def test_a_step_with_infinite_energy_is_not_taken_again(chunk, monkeypatch):
 def test_the_square_among_constraints_is_named():
     from geomint.manifold import vanishing
 
-    system = gm.System(lambda q: 0.0, constraint=lambda q: jnp.stack([(q[0] - 5) ** 2 - 1, (q[1] ** 2 + q[2] ** 2 - 1) ** 2]))
+    system = gm.System(
+        lambda q: 0.0, constraint=lambda q: jnp.stack([(q[0] - 5) ** 2 - 1, (q[1] ** 2 + q[2] ** 2 - 1) ** 2])
+    )
     assert "constraint 1 vanishes" in vanishing(system, np.array([5 + 1e-5, 1 + 1e-7, 0.0]))
 
 
@@ -372,10 +386,12 @@ print(np.max(np.abs(run.energy_error)), np.max(np.abs(run.multipliers)))
     energy, multipliers = map(float, done.stdout.split())
     assert energy < 1e-3 and multipliers < 100
 
+
 def test_a_start_without_a_gradient_is_told_apart_from_a_square():
     rods = gm.System(lambda q: jnp.sum(q[:, 1]), constraint=gm.Distances([(None, 0), (0, 1)], [1.0, 1.5]))
-    with pytest.warns(UserWarning, match="depend on each other"), pytest.raises(
-        gm.InputError, match=r"The gradient of constraint 0 vanishes at q0, where g = -1; move q0"
+    with (
+        pytest.warns(UserWarning, match="depend on each other"),
+        pytest.raises(gm.InputError, match=r"The gradient of constraint 0 vanishes at q0, where g = -1; move q0"),
     ):
         gm.project(rods, np.zeros((2, 2)))
     with pytest.raises(gm.InputError, match="The gradient of constraint 1 vanishes at q0"), warnings.catch_warnings():

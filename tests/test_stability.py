@@ -23,7 +23,9 @@ ABLE = [m for m in gm.methods.all() if not m.traits.event_driven]
 FIRST = {type(m): m.name for m in reversed(ABLE)}  # of each class; the others wait for the slow tests
 
 
-@pytest.mark.parametrize("method", [pytest.param(m, id=m.name, marks=[] if FIRST[type(m)] == m.name else pytest.mark.slow) for m in ABLE])
+@pytest.mark.parametrize(
+    "method", [pytest.param(m, id=m.name, marks=[] if FIRST[type(m)] == m.name else pytest.mark.slow) for m in ABLE]
+)
 def test_as_in_theory(method):
     """The limit, and for 2×2 matrices every unstable window, against the trace by hand on a grid of a million points."""
     _, known = figures.theory(method)
@@ -86,7 +88,9 @@ def test_a_limit_before_the_first_point():
     assert gm.stability_diagram(gm.Verlet(), largest=1e4).limit == pytest.approx(2, abs=1e-6)
 
 
-@pytest.mark.parametrize("method", [gm.ImplicitMidpoint(), gm.Gauss(2), gm.Gauss(4), gm.Variational("midpoint")], ids=lambda m: m.name)
+@pytest.mark.parametrize(
+    "method", [gm.ImplicitMidpoint(), gm.Gauss(2), gm.Gauss(4), gm.Variational("midpoint")], ids=lambda m: m.name
+)
 def test_no_limit(method):
     assert gm.stability_diagram(method, largest=1e4).limit == np.inf
 
@@ -147,7 +151,11 @@ def test_multistep_along_a_line():
     assert windows[0] == pytest.approx(windows[1], abs=1e-6)
 
 
-@pytest.mark.parametrize("method", [gm.Rattle(), gm.Shake(), gm.Rattle("two-stage"), gm.Composition(gm.Rattle(), order=4)], ids=lambda m: m.name)
+@pytest.mark.parametrize(
+    "method",
+    [gm.Rattle(), gm.Shake(), gm.Rattle("two-stage"), gm.Composition(gm.Rattle(), order=4)],
+    ids=lambda m: m.name,
+)
 def test_a_pendulum_at_rest_grows_as_the_diagram_says(method):
     """ω = 1, by the pull of the rod alone."""
     system = gm.System(lambda q: q[1], constraint=lambda q: (q @ q - 1)[None])
@@ -195,7 +203,9 @@ def test_a_run_grows_as_the_diagram_says():
     worst = np.argmax(np.where(inside, diagram.growth, 0))
     for x, growth in ((diagram.frequencies[worst], diagram.growth[worst]), (low - 0.02, 1.0)):
         system = gm.System(potential=_slow, fast=_fast, params=float((x / h) ** 2))
-        run = gm.simulate(system, np.ones(1), np.ones(1), method=gm.Impulse(), dt=h, t_end=steps * h, save_every=steps // 2)
+        run = gm.simulate(
+            system, np.ones(1), np.ones(1), method=gm.Impulse(), dt=h, t_end=steps * h, save_every=steps // 2
+        )
         rate = np.log(run.energy[-1] / run.energy[-2]) / steps
         assert rate == pytest.approx(np.log(growth), abs=2e-4)
 

@@ -10,14 +10,22 @@ import jax as _jax
 if "JAX_ENABLE_X64" not in _os.environ:
     _jax.config.update("jax_enable_x64", True)
 
-from .numerics import compilation as _compilation
 from . import methods, models
 from .analysis.certify import Certificate, certify
-from .system.constraints import Constraint, Distances, OnSphere, Orthogonal
-from .errors import ArchiveError, GeomintError, InputError, InstabilityWarning, Interrupted, MeasurementError, ProcessLost, RunStopped
 from .analysis.fast_slow import adaptive_splitting, split_quadratic, watch_oscillations
-from .system.lagrangian import LagrangianSystem
-from .system.mechanics import Mechanics
+from .analysis.penalty import penalize, recover_multipliers
+from .analysis.stability import StabilityDiagram, stability_diagram
+from .errors import (
+    ArchiveError,
+    GeomintError,
+    InputError,
+    InstabilityWarning,
+    Interrupted,
+    MeasurementError,
+    ProcessLost,
+    RunStopped,
+)
+from .manifold.projection import project
 from .methods import (
     IMEX,
     RESPA,
@@ -45,10 +53,11 @@ from .methods import (
     Verlet,
     ZhangSkeel,
 )  # fmt: skip
-from .analysis.penalty import penalize, recover_multipliers
-from .manifold.projection import project
+from .numerics import compilation as _compilation
 from .run import Histogram, Mean, Quantiles, Trajectory, ensemble, load, resume, simulate
-from .analysis.stability import StabilityDiagram, stability_diagram
+from .system.constraints import Constraint, Distances, OnSphere, Orthogonal
+from .system.lagrangian import LagrangianSystem
+from .system.mechanics import Mechanics
 from .system.symmetries import Generator, Rotation, Translation
 from .system.system import System
 

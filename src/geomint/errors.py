@@ -31,7 +31,17 @@ class RunStopped(GeomintError, RuntimeError):
     message without the sentence on what was kept.
     """
 
-    def __init__(self, reason: str, kept: str = "", *, run: Any = None, step: int | None = None, time: float | None = None, q: Any = None, p: Any = None):
+    def __init__(
+        self,
+        reason: str,
+        kept: str = "",
+        *,
+        run: Any = None,
+        step: int | None = None,
+        time: float | None = None,
+        q: Any = None,
+        p: Any = None,
+    ):
         super().__init__(f"{reason} {kept}".strip())
         self.reason, self.run, self.step, self.time, self.q, self.p = reason, run, step, time, q, p
 

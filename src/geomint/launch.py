@@ -54,7 +54,11 @@ def shared(ctx: typer.Context, processes: int, file: Path | None) -> bool:
     if died:
         from .io import archive
 
-        left = f"{file} is whole up to step {archive.read(file).step}: `geomint resume {file}` goes on, on any number of processes." if file.exists() else ""
+        left = (
+            f"{file} is whole up to step {archive.read(file).step}: `geomint resume {file}` goes on, on any number of processes."
+            if file.exists()
+            else ""
+        )
         raise ProcessLost(died, left, process=culprit)
     if code:
         raise typer.Exit(code)
@@ -82,7 +86,9 @@ def _join(told: str) -> None:
     import jax
 
     index, processes, address = told.split("/")
-    jax.distributed.initialize(address, int(processes), int(index), cluster_detection_method="deactivate", initialization_timeout=120)
+    jax.distributed.initialize(
+        address, int(processes), int(index), cluster_detection_method="deactivate", initialization_timeout=120
+    )
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
@@ -119,14 +125,27 @@ def together(processes: int, command: Sequence[str]) -> tuple[int, int, str]:
         try:
             with _passed_on(copies):
                 _wait(copies)
-            codes = [LOST if copy.returncode is None else copy.returncode for copy in copies]  # who is still there waits for another
+            codes = [
+                LOST if copy.returncode is None else copy.returncode for copy in copies
+            ]  # who is still there waits for another
         finally:
             _end(copies)
-        culprit = next((k for k, code in enumerate(codes) if code not in (0, LOST) and not (code == -signal.SIGABRT and _ABORTED in said[k].read_bytes())), None)
+        culprit = next(
+            (
+                k
+                for k, code in enumerate(codes)
+                if code not in (0, LOST) and not (code == -signal.SIGABRT and _ABORTED in said[k].read_bytes())
+            ),
+            None,
+        )
         if culprit is None:
             return max(codes), 0, ""
         if codes[culprit] < 0:
-            return LOST, culprit, f"process {culprit} of {processes} was ended by {signal.Signals(-codes[culprit]).name}."
+            return (
+                LOST,
+                culprit,
+                f"process {culprit} of {processes} was ended by {signal.Signals(-codes[culprit]).name}.",
+            )
         if culprit:  # it failed by itself, and the first one has nothing to say about that
             sys.stderr.write(said[culprit].read_text(errors="replace"))
         return codes[culprit], culprit, ""
@@ -137,11 +156,25 @@ def _started(processes: int, command: Sequence[str], said: Sequence[Path]) -> li
         address = f"127.0.0.1:{probe.getsockname()[1]}"
     copies = []
     for k in range(processes):
-        environment = {**os.environ, WORKER: f"{k}/{processes}/{address}", "JAX_COORDINATOR_BIND_ADDRESS": address, **_graphics_cards(k, processes)}
+        environment = {
+            **os.environ,
+            WORKER: f"{k}/{processes}/{address}",
+            "JAX_COORDINATOR_BIND_ADDRESS": address,
+            **_graphics_cards(k, processes),
+        }
         out = None if k == 0 else said[k].open("wb")
         err = subprocess.STDOUT if k else None
         # A session of its own: Ctrl-C of the terminal comes here alone, and is passed on.
-        copies.append(subprocess.Popen([sys.executable, "-m", "geomint", *command], env=environment, stdin=subprocess.PIPE, stdout=out, stderr=err, start_new_session=True))
+        copies.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "geomint", *command],
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+        )
         said[k].touch()
         if out is not None:
             out.close()
@@ -150,9 +183,15 @@ def _started(processes: int, command: Sequence[str], said: Sequence[Path]) -> li
 
 def _graphics_cards(k: int, processes: int) -> dict[str, str]:
     """Each copy gets its own cards where there are enough; JAX would give all of them to every copy."""
-    cards = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(str(i) for i in range(len(list(Path("/proc/driver/nvidia/gpus").glob("*")))))).split(",")
+    cards = os.environ.get(
+        "CUDA_VISIBLE_DEVICES", ",".join(str(i) for i in range(len(list(Path("/proc/driver/nvidia/gpus").glob("*")))))
+    ).split(",")
     cards = [c for c in cards if c]
-    return {"CUDA_VISIBLE_DEVICES": ",".join(cards[k * len(cards) // processes : (k + 1) * len(cards) // processes])} if len(cards) >= processes else {}
+    return (
+        {"CUDA_VISIBLE_DEVICES": ",".join(cards[k * len(cards) // processes : (k + 1) * len(cards) // processes])}
+        if len(cards) >= processes
+        else {}
+    )
 
 
 @contextlib.contextmanager

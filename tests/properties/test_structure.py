@@ -10,7 +10,11 @@ from geomint.analysis import measure
 
 # Every pair is tested; those beyond the choice in the slow tests.
 SLOW = pytest.mark.slow
-PAIRS = [pytest.param(m, p, id=f"{m.name}-{p.name}", marks=[] if p in chosen(m) else SLOW) for m in gm.methods.all() for p in fitting(m)]
+PAIRS = [
+    pytest.param(m, p, id=f"{m.name}-{p.name}", marks=[] if p in chosen(m) else SLOW)
+    for m in gm.methods.all()
+    for p in fitting(m)
+]
 ROUND_OFF = 2e-13  # of a step, its derivative, and four steps forth and back
 
 

@@ -37,14 +37,21 @@ def coupled_quartic() -> Problem:
         x, y, z = q
         return 0.25 * (x**4 + y**4 + z**4) + 0.5 * (x * y**2 - y * z) + 0.3 * x * y * z + 0.5 * jnp.sum(q**2) + 0.2 * x
 
-    return Problem("coupled-quartic", gm.System(potential, mass=mass), Point(np.array([0.7, -0.4, 0.3]), np.array([0.2, 0.9, -0.5])), 0.1)
+    return Problem(
+        "coupled-quartic",
+        gm.System(potential, mass=mass),
+        Point(np.array([0.7, -0.4, 0.3]), np.array([0.2, 0.9, -0.5])),
+        0.1,
+    )
 
 
 def three_bodies() -> Problem:
     """Central pair forces in the plane: translations and rotations are symmetries. Softened enough that no encounter
     is too quick for the step: a symplectic method keeps the energy only where h times the highest frequency stays small."""
     masses = np.array([1.0, 0.6, 1.7])
-    system = gm.System(newtonian(masses, 1.0, softening=1.0), mass=masses[:, None], symmetries=(gm.Translation(), gm.Rotation((0, 1))))
+    system = gm.System(
+        newtonian(masses, 1.0, softening=1.0), mass=masses[:, None], symmetries=(gm.Translation(), gm.Rotation((0, 1)))
+    )
     q = np.array([[0.9, 0.1], [-0.8, 0.5], [0.1, -1.0]])
     v = np.array([[0.1, 0.6], [-0.5, -0.4], [0.4, -0.1]])
     return Problem("three-bodies", system, Point(q, masses[:, None] * v), 0.1)
@@ -53,7 +60,9 @@ def three_bodies() -> Problem:
 def springs() -> Problem:
     """Soft quartic and moderately stiff springs, the stiff part stated as `fast`."""
     model = gm.models.fpu(springs=2, omega=4.0)
-    return Problem("springs", model.system, Point(model.q0 + 0.1, model.v0 + np.array([[0.1, -0.2], [0.3, 0.05]])), 0.05)
+    return Problem(
+        "springs", model.system, Point(model.q0 + 0.1, model.v0 + np.array([[0.1, -0.2], [0.3, 0.05]])), 0.05
+    )
 
 
 def pendula() -> Problem:
@@ -98,7 +107,9 @@ def harmonic_bonds() -> Problem:
 def hinged(lengths: list[float], angles: list[float], rates: list[float]) -> tuple[np.ndarray, np.ndarray]:
     """Positions and velocities of the ends of rods joined one to the next, by their angles from the downward vertical."""
     arms = np.array([[length * np.sin(a), -length * np.cos(a)] for length, a in zip(lengths, angles, strict=True)])
-    turns = np.array([[length * w * np.cos(a), length * w * np.sin(a)] for length, a, w in zip(lengths, angles, rates, strict=True)])
+    turns = np.array(
+        [[length * w * np.cos(a), length * w * np.sin(a)] for length, a, w in zip(lengths, angles, rates, strict=True)]
+    )
     return np.cumsum(arms, axis=0), np.cumsum(turns, axis=0)
 
 
@@ -119,7 +130,12 @@ def sphere_pair() -> Problem:
     """Two unequal bodies on the unit sphere that attract each other: rotations about every axis are symmetries."""
     masses = np.array([1.0, 0.7])
     symmetries = tuple(gm.Rotation(axis) for axis in np.eye(3))
-    system = gm.System(lambda q: -1 / (1.6 - jnp.sum(q[0] * q[1])), mass=masses[:, None], constraint=gm.OnSphere(), symmetries=symmetries)
+    system = gm.System(
+        lambda q: -1 / (1.6 - jnp.sum(q[0] * q[1])),
+        mass=masses[:, None],
+        constraint=gm.OnSphere(),
+        symmetries=symmetries,
+    )
     q = np.array([[0.4, 0.3, 0.85], [0.9, 0.1, -0.4]])
     q = q / np.linalg.norm(q, axis=1, keepdims=True)
     v = np.cross([[0.5, -0.7, 0.2], [0.1, 0.8, 0.3]], q)
@@ -154,7 +170,18 @@ def bonded_on_circle() -> Problem:
     return Problem("bonded-on-circle", system, Point(q, masses[:, None] * v), 0.04)
 
 
-PROBLEMS = (coupled_quartic(), three_bodies(), springs(), pendula(), trimer(), harmonic_bonds(), linked(), sphere_pair(), bent_molecule(), bonded_on_circle())
+PROBLEMS = (
+    coupled_quartic(),
+    three_bodies(),
+    springs(),
+    pendula(),
+    trimer(),
+    harmonic_bonds(),
+    linked(),
+    sphere_pair(),
+    bent_molecule(),
+    bonded_on_circle(),
+)
 
 
 def fitting(method: gm.methods.Method) -> list[Problem]:
@@ -165,7 +192,9 @@ def fitting(method: gm.methods.Method) -> list[Problem]:
             method.check(problem.system)
         except gm.InputError:
             return False
-        wants = "quadratic fast" in method.traits.needs or ("IMEX" in method.name and problem.system.constraint is not None)
+        wants = "quadratic fast" in method.traits.needs or (
+            "IMEX" in method.name and problem.system.constraint is not None
+        )
         return problem.quadratic or not wants
 
     return [problem for problem in PROBLEMS if fits(problem)]
@@ -181,4 +210,6 @@ def chosen(method: gm.methods.Method) -> list[Problem]:
     turn = [m.name for m in gm.methods.all()].index(method.name)
     kinds = [[p for p in fitting(method) if (p.system.constraint is None) is free] for free in (True, False)]
     each = 2 if first_of_its_class(method) else 1
-    return list({p.name: p for kind in kinds if kind for p in (kind[(turn + k) % len(kind)] for k in range(each))}.values())
+    return list(
+        {p.name: p for kind in kinds if kind for p in (kind[(turn + k) % len(kind)] for k in range(each))}.values()
+    )

@@ -8,15 +8,15 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from . import measure
-from ..system.checks import positive, whole
 from ..errors import GeomintError, MeasurementError, RunStopped
-from .measure import Point
 from ..methods import Method, Traits, as_method
 from ..run import Trajectory
 from ..run.inputs import phase
 from ..run.instability import tried_steps
+from ..system.checks import positive, whole
 from ..system.system import Stated, checked_system
+from . import measure
+from .measure import Point
 
 # Round-off of one step, its derivative and a few steps; a broken property at a large step lies far above.
 EXACT = 1e-11
@@ -63,14 +63,26 @@ class Certificate:
         return next(row for row in self.rows if row.name == name)
 
     def to_dict(self) -> dict[str, Any]:
-        rows = {r.name: {"measured": r.measured, "holds": r.holds, "claim": r.claim, "agrees": r.agrees} for r in self.rows}
-        return {"method": self.method, "system": self.system, "dt": self.dt, "large_dt": self.large_dt, "ok": self.ok, "properties": rows}
+        rows = {
+            r.name: {"measured": r.measured, "holds": r.holds, "claim": r.claim, "agrees": r.agrees} for r in self.rows
+        }
+        return {
+            "method": self.method,
+            "system": self.system,
+            "dt": self.dt,
+            "large_dt": self.large_dt,
+            "ok": self.ok,
+            "properties": rows,
+        }
 
     def __str__(self) -> str:
         head = f"{self.method} on {self.system}, dt = {self.dt:g} (one-step properties at {self.large_dt:g})"
         holds = {True: "yes", False: "no", None: ""}
         table = [("property", "measured", "holds", "claimed", "")]
-        table += [(r.name, "–" if np.isnan(r.measured) else f"{r.measured:.3g}", holds[r.holds], r.claim, r.verdict) for r in self.rows]
+        table += [
+            (r.name, "–" if np.isnan(r.measured) else f"{r.measured:.3g}", holds[r.holds], r.claim, r.verdict)
+            for r in self.rows
+        ]
         widths = [max(len(line[i]) for line in table) for i in range(5)]
         lines = ["  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in table]
         return "\n".join([head, lines[0], "-" * len(lines[0]), *lines[1:]])
@@ -83,7 +95,9 @@ def _exact(name: str, measured: float, claimed: bool) -> Row:
     return Row(name, measured, holds, "yes" if claimed else "no", holds or not claimed)
 
 
-def certify(system: Stated, method: Method, q0: Any, v0: Any = None, *, p0: Any = None, dt: float, steps: int = 20_000) -> Certificate:
+def certify(
+    system: Stated, method: Method, q0: Any, v0: Any = None, *, p0: Any = None, dt: float, steps: int = 20_000
+) -> Certificate:
     """Measure the structure of a method on a system near (q0, v0), with steps around dt.
 
     order               exponent of the error against an independent reference, from dt down, extrapolated to h → 0; a

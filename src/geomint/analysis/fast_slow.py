@@ -16,13 +16,13 @@ from jaxtyping import Array
 from scipy.linalg import eigh
 from scipy.optimize import minimize, minimize_scalar
 
-from ..system.checks import as_array, choice, number, positive
-from ..numerics.compilation import jit
 from ..errors import InputError
-from ..system.mechanics import Mechanics
 from ..methods.filtered import highest_frequency
 from ..methods.oscillatory import is_quadratic
 from ..methods.splitting import KickDrift, MultiStage, three_stage
+from ..numerics.compilation import jit
+from ..system.checks import as_array, choice, number, positive
+from ..system.mechanics import Mechanics
 from ..system.system import System, check_mass, checked_system
 
 DENSE = 1000  # coordinates up to which a Hessian is diagonalised
@@ -77,7 +77,9 @@ def split_quadratic(system: System, q0: Any, ratio: float = 3.0) -> System:
     found = minimize(energy, q.ravel(), jac=slope, hess=bend, method="trust-exact", options={"gtol": 1e-9})
     rest = jnp.asarray(found.x).reshape(q.shape)
     if not np.max(np.abs(found.jac)) < 1e-5 * max(1.0, float(np.max(np.abs(slope(jnp.asarray(q.ravel())))))):
-        raise InputError(f"split_quadratic found no minimum of the potential from q0 ({found.message}); give a q0 nearer to one.")
+        raise InputError(
+            f"split_quadratic found no minimum of the potential from q0 ({found.message}); give a q0 nearer to one."
+        )
     squares, modes = _modes(mech, lambda v: mech.hessian_product(rest, v), q.shape)
     omega = np.sqrt(np.maximum(squares, 0.0))
     floor = max(1e-6 * omega[-1], 1e-300)
@@ -85,13 +87,17 @@ def split_quadratic(system: System, q0: Any, ratio: float = 3.0) -> System:
     steps[omega[1:] <= floor] = 0.0
     if not len(steps) or steps.max() < ratio:
         widest = steps.max() if len(steps) else 1.0
-        raise InputError(f"split_quadratic: no gap between the frequencies {omega[0]:.3g} … {omega[-1]:.3g} at the minimum; the widest is a factor {widest:.3g}, less than ratio = {ratio:g}.")
+        raise InputError(
+            f"split_quadratic: no gap between the frequencies {omega[0]:.3g} … {omega[-1]:.3g} at the minimum; the widest is a factor {widest:.3g}, less than ratio = {ratio:g}."
+        )
     fast = np.arange(len(omega)) > int(np.argmax(steps))
     mass = np.asarray(jax.vmap(lambda v: mech.momentum(v.reshape(q.shape)).ravel())(jnp.eye(q.size)))
     weighted = mass @ modes[:, fast]
     stiffness = (weighted * squares[fast]) @ weighted.T
     stiffness = np.where(np.abs(stiffness) > 1e-13 * np.abs(stiffness).max(), stiffness, 0.0)
-    whole = lambda x, *params: sum((system.call(f, x) if not params else f(x, *params)) for f in (system.potential, system.fast) if f is not None)
+    whole = lambda x, *params: sum(
+        (system.call(f, x) if not params else f(x, *params)) for f in (system.potential, system.fast) if f is not None
+    )
     centre = np.asarray(rest)
     return System(
         Quadratic(stiffness, centre, -1.0, whole), mass=system.mass, constraint=system.constraint, fast=Quadratic(stiffness, centre),
@@ -153,15 +159,23 @@ def adaptive_splitting(system: System, q0: Any, dt: float, stages: int = 2) -> K
     """
     dt, stages = positive(dt, "dt", "adaptive_splitting"), choice(stages, "stages", "adaptive_splitting", (2, 3))
     q = _checked("adaptive_splitting", system, q0, most=None)
-    omega = float(highest_frequency(system, jnp.asarray(q, float), jnp.asarray(np.random.default_rng(0).normal(size=q.shape))))
+    omega = float(
+        highest_frequency(system, jnp.asarray(q, float), jnp.asarray(np.random.default_rng(0).normal(size=q.shape)))
+    )
     x, limit = dt * omega, 2.0 * stages
     if not x > 0:
         told = f"the linearised motion at q0 does not oscillate (ω = {omega:g}): there is no frequency to adapt to"
         raise InputError(f"adaptive_splitting(q0=...): {told}.")
     if not x < limit:
-        raise InputError(f"adaptive_splitting: hω = {x:.3g} for the fastest motion at q0, beyond {limit:g}, up to which a splitting of {stages} stages can be stable. Take dt < {limit / omega:.3g}.")
+        raise InputError(
+            f"adaptive_splitting: hω = {x:.3g} for the fastest motion at q0, beyond {limit:g}, up to which a splitting of {stages} stages can be stable. Take dt < {limit / omega:.3g}."
+        )
     grid = np.linspace(x / 400, x, 400)
-    make = (lambda c: MultiStage((float(c),))) if stages == 2 else (lambda c: MultiStage(tuple(map(float, three_stage(c)))))
+    make = (
+        (lambda c: MultiStage((float(c),)))
+        if stages == 2
+        else (lambda c: MultiStage(tuple(map(float, three_stage(c)))))
+    )
     low, high = (0.19, 0.25) if stages == 2 else (0.28, 1 / 3)
     worst = lambda c: float(np.max(expected_energy_error(make(c).stages, grid)))
     # Several valleys: the best of a scan, then polished.
@@ -172,6 +186,7 @@ def adaptive_splitting(system: System, q0: Any, dt: float, stages: int = 2) -> K
     polished: Any = minimize_scalar(worst, bounds=between, method="bounded", options={"xatol": 1e-9})
     chosen = polished.x if polished.fun <= errors[best] else scan[best]
     if not np.isfinite(worst(chosen)):
-        raise InputError(f"adaptive_splitting: no stable splitting of {stages} stages for hω = {x:.3g}; take a smaller dt.")
+        raise InputError(
+            f"adaptive_splitting: no stable splitting of {stages} stages for hω = {x:.3g}; take a smaller dt."
+        )
     return make(chosen)
-

@@ -17,16 +17,16 @@ from jaxtyping import Array
 from scipy.integrate import solve_ivp
 from scipy.interpolate import make_interp_spline
 
-from ..numerics.compilation import jit
 from ..engines import Clock, Xla, march
 from ..errors import MeasurementError, RunStopped
-from ..system.lagrangian import derive
 from ..manifold.dependence import DEPENDENT
 from ..methods import Composition, Method, Rattle, State, Verlet
+from ..numerics.compilation import jit
 from ..numerics.linalg.discovery import start_key
 from ..run import Trajectory, simulate
 from ..run.inputs import initial_state
 from ..run.instability import Excess, excess, unwatched
+from ..system.lagrangian import derive
 from ..system.system import Stated, System, mass_is_matrix
 
 
@@ -46,7 +46,9 @@ class _Moving:
 
     def __init__(self, method: Method, system: Stated, at: Point, dt: float):
         self.runner = Xla(method.prepare([(system, at.q)]), system, Clock.of(0.0, dt))
-        self.carry, seen = self.runner.begin(initial_state(np.asarray(at.q), np.asarray(at.p), 0.0, 0, compensated=True))
+        self.carry, seen = self.runner.begin(
+            initial_state(np.asarray(at.q), np.asarray(at.p), 0.0, 0, compensated=True)
+        )
         self.at = Point(np.asarray(seen["q"]), np.asarray(seen["p"]))
 
     def step(self, n: int) -> _Moving:
@@ -150,7 +152,9 @@ def independent_reference(system: Stated, at: Point, times: np.ndarray) -> Point
 
     def right(t, y):
         if next(spent) > EVALUATIONS:
-            raise MeasurementError(f"the motion up to t = {times[-1]:g} needs more than {EVALUATIONS} evaluations of the force{_SHORTER}")
+            raise MeasurementError(
+                f"the motion up to t = {times[-1]:g} needs more than {EVALUATIONS} evaluations of the force{_SHORTER}"
+            )
         a = acceleration(y[:size], y[size:], t)
         bad[0] = 0 if np.all(np.isfinite(a)) else bad[0] + 1
         if bad[0] > NOT_FINITE:
@@ -233,7 +237,16 @@ def order(method: Method, system: Stated, at: Point, dt: float, refinements: int
         h = coarsest * dt / n
         every, n = n, n + max(1, n // close)
         try:
-            run = simulate(system, at.q, p0=at.p, method=method, dt=h, t_end=looks * coarsest * dt, save_every=every, compensated=True)
+            run = simulate(
+                system,
+                at.q,
+                p0=at.p,
+                method=method,
+                dt=h,
+                t_end=looks * coarsest * dt,
+                save_every=every,
+                compensated=True,
+            )
         except RunStopped:  # not stable yet
             continue
         pair = [np.ravel(x[1:] - y) / np.max(np.abs(y)) for x, y in zip((run.q, run.p), exact, strict=True)]
@@ -247,7 +260,14 @@ def order(method: Method, system: Stated, at: Point, dt: float, refinements: int
     power = 2 if method.traits.symmetric and getattr(system, "force", None) is None else 1
     found = [_slope(np.array(steps), [e[i] for e in errors], floors[i], power) for i in range(2)]
     slopes, uncertainties = zip(*found, strict=True)
-    return Order(float(np.min(slopes)), slopes, uncertainties, tuple(steps), tuple((_size(q), _size(p)) for q, p in errors), closest)
+    return Order(
+        float(np.min(slopes)),
+        slopes,
+        uncertainties,
+        tuple(steps),
+        tuple((_size(q), _size(p)) for q, p in errors),
+        closest,
+    )
 
 
 def _size(error: np.ndarray) -> float:
@@ -292,7 +312,10 @@ def step_jacobian(method: Method, system: Stated, q: Array, p: Array, dt: Array,
         if method.traits.event_driven:
             end = method.between(mech, march(method, mech, begun, Clock(0.0, dt), 0, steps)[0], steps * dt)
         else:
-            end = method.output(mech, method.step(mech, begun, dt) if steps == 1 else march(method, mech, begun, Clock(0.0, dt), 0, steps)[0])
+            end = method.output(
+                mech,
+                method.step(mech, begun, dt) if steps == 1 else march(method, mech, begun, Clock(0.0, dt), 0, steps)[0],
+            )
         return jnp.concatenate([end.q.ravel(), end.p.ravel()])
 
     return jax.jacfwd(step)(jnp.concatenate([q.ravel(), p.ravel()]))
@@ -320,11 +343,15 @@ def symplecticity(method: Method, system: Stated, at: Point, dt: float) -> float
     many steps as leave its start behind."""
     n, method = at.q.size, method.prepare([(system, at.q)])
     steps = 1 if method.traits.steps <= 2 else 2 * method.traits.steps
-    jacobian = np.asarray(step_jacobian(method, system, *(jnp.asarray(x, float) for x in (at.q, at.p, dt)), steps=steps))
+    jacobian = np.asarray(
+        step_jacobian(method, system, *(jnp.asarray(x, float) for x in (at.q, at.p, dt)), steps=steps)
+    )
     omega = np.block([[np.zeros((n, n)), np.eye(n)], [-np.eye(n), np.zeros((n, n))]])
     basis = _tangent(system, at)
     moved = jacobian @ basis
-    return float(np.max(np.abs(moved.T @ omega @ moved - basis.T @ omega @ basis)) / max(1.0, np.max(np.abs(moved)) ** 2))
+    return float(
+        np.max(np.abs(moved.T @ omega @ moved - basis.T @ omega @ basis)) / max(1.0, np.max(np.abs(moved)) ** 2)
+    )
 
 
 def symmetry(method: Method, system: Stated, at: Point, dt: float, n: int = 4) -> float:
@@ -353,7 +380,9 @@ def large_step(method: Method, system: Stated, at: Point, dt: float) -> float:
     for factor in (8, 4, 2):
         there = flow(method, system, at, factor * dt, 4)
         back = flow(method, system, Point(there.q, -there.p), factor * dt, 4)
-        sizes = [np.max(np.abs(x)) / max(1e-300, np.max(np.abs(y))) for x, y in zip((*there, *back), (*at, *at), strict=True)]
+        sizes = [
+            np.max(np.abs(x)) / max(1e-300, np.max(np.abs(y))) for x, y in zip((*there, *back), (*at, *at), strict=True)
+        ]
         if np.all(np.isfinite(sizes)) and max(sizes) < 10:
             return factor * dt
     return dt
@@ -375,7 +404,9 @@ class LongRun(NamedTuple):
 def long_run(method: Method, system: Stated, at: Point, dt: float, steps: int = 20_000, saves: int = 1000) -> LongRun:
     """What a run of many steps shows; with compensated sums, so that a drift is the method's and not that of rounding."""
     every = max(1, steps // saves)
-    run = simulate(system, at.q, p0=at.p, method=method, dt=dt, t_end=every * saves * dt, save_every=every, compensated=True)
+    run = simulate(
+        system, at.q, p0=at.p, method=method, dt=dt, t_end=every * saves * dt, save_every=every, compensated=True
+    )
     error = np.asarray(run.energy_error)
     slope, level = np.polyfit(run.t, error, 1)
     around = error - (slope * run.t + level)
@@ -388,7 +419,16 @@ def long_run(method: Method, system: Stated, at: Point, dt: float, steps: int = 
         momentum[name] = float(np.max(np.abs(values - values[0])) / size)
     worst = lambda x: float(np.max(np.abs(x), initial=0.0))
     tangency = worst(run.columns["velocity_residual"]) if system.constraint is not None else 0.0
-    return LongRun(float(slope), band, abs(slope) * run.t[-1] / max(band, walk), momentum, worst(run.constraint_residual), tangency, run, excess(run))
+    return LongRun(
+        float(slope),
+        band,
+        abs(slope) * run.t[-1] / max(band, walk),
+        momentum,
+        worst(run.constraint_residual),
+        tangency,
+        run,
+        excess(run),
+    )
 
 
 # --- forces that do work ----------------------------------------------------------------------------------------------
@@ -422,5 +462,7 @@ def balance(method: Method, system: Stated, at: Point, dt: float, steps: int = 4
         errors.append(float(np.max(np.abs(run.energy_error - (work - work[0]))[::k])))
     relative = np.array(errors) / max(exchanged, 1e-300)
     above = relative > 1e-12  # rounding, and that of the spline
-    slope = np.polyfit(-np.log(np.array([1, 2, 4])[above]), np.log(relative[above]), 1)[0] if above.sum() > 1 else np.nan
+    slope = (
+        np.polyfit(-np.log(np.array([1, 2, 4])[above]), np.log(relative[above]), 1)[0] if above.sum() > 1 else np.nan
+    )
     return Balance(float(slope), float(relative[0]))

@@ -19,9 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..system.checks import instance, positive
 from ..errors import InputError
 from ..run import Trajectory
+from ..system.checks import instance, positive
 from ..system.system import System, checked_system
 
 
@@ -83,7 +83,9 @@ def recover_multipliers(run: Trajectory, window: float) -> np.ndarray:
     spacing = run.grid.dt * run.grid.save_every
     half = round(min(window / spacing / 2, len(raw)))
     if half < 1:
-        raise InputError(f"window = {window:g} is shorter than two saved intervals of {spacing:g}; save more often or widen it.")
+        raise InputError(
+            f"window = {window:g} is shorter than two saved intervals of {spacing:g}; save more often or widen it."
+        )
     count = len(raw)
     reach = np.minimum(half, np.minimum(np.arange(count), count - 1 - np.arange(count)))
     sums = np.concatenate([np.zeros((1, raw.shape[1])), np.cumsum(raw, axis=0)])

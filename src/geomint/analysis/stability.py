@@ -30,13 +30,13 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
-from ..system.checks import number, whole
-from ..numerics.compilation import jit
 from ..errors import InputError
-from ..system.lagrangian import derive
-from .measure import step_jacobian
 from ..methods import Method, State, as_method
+from ..numerics.compilation import jit
+from ..system.checks import number, whole
+from ..system.lagrangian import derive
 from ..system.system import System
+from .measure import step_jacobian
 
 BATCH = 1024  # steps and frequencies at a time: one shape, so that a method is compiled once
 PARTS = 8  # into which an interval is cut in each round of a search
@@ -88,13 +88,18 @@ class StabilityDiagram:
         return "hω" if self.omega is None else "h"
 
     def __str__(self) -> str:
-        held = f" at h = {self.h:g}" if self.h is not None else f" at ω = {self.omega:g}" if self.omega is not None else ""
+        held = (
+            f" at h = {self.h:g}" if self.h is not None else f" at ω = {self.omega:g}" if self.omega is not None else ""
+        )
         if not self.unstable:
             return f"{self.method}{held}: stable for every {self.variable} up to {self.frequencies[-1]:.6g}"
         if self.unstable[0] == (0.0, self.frequencies[-1]):
             return f"{self.method}{held}: unstable for every {self.variable} up to {self.frequencies[-1]:.6g}"
         lines = [f"{self.method}{held}: stable for {self.variable} up to {self.limit:.6g}"]
-        lines += [f"  resonance {a:.6g} … {b:.6g} (width {b - a:.2g}, growth up to {self._worst(a, b):.6g} a step)" for a, b in self.resonances[:LISTED]]
+        lines += [
+            f"  resonance {a:.6g} … {b:.6g} (width {b - a:.2g}, growth up to {self._worst(a, b):.6g} a step)"
+            for a, b in self.resonances[:LISTED]
+        ]
         if len(self.resonances) > LISTED:
             lines.append(f"  and {len(self.resonances) - LISTED} more")
         if self.resonances and math.isfinite(self.last):
@@ -118,7 +123,13 @@ class StabilityDiagram:
             axes.axvspan(a, b, color="C3", alpha=0.18, lw=0.8)
         axes.plot(self.frequencies, np.minimum(self.growth, 10.0), color="C0", lw=1.4)
         wide = min(self.frequencies[-1], 1.25 * self.last) or self.frequencies[-1]  # beyond there is nothing to see
-        axes.set(xlim=(0, wide), ylim=(low - 0.08 * (top - low), top), xlabel=self.variable, ylabel="growth a step", title=str(self).splitlines()[0])
+        axes.set(
+            xlim=(0, wide),
+            ylim=(low - 0.08 * (top - low), top),
+            xlabel=self.variable,
+            ylabel="growth a step",
+            title=str(self).splitlines()[0],
+        )
         axes.title.set_fontsize(10)
         axes.grid(alpha=0.25)
         if path is not None:
@@ -143,7 +154,9 @@ def stability_diagram(
         raise InputError(f"{method.name} chooses its own times; there is no step whose stability could be asked for.")
     fast = "fast" in traits.needs
     if not fast and (h is not None or omega is not None):
-        raise InputError(f"h and omega are for methods with a fast part, and {method.name} has none: its diagram is over hω.")
+        raise InputError(
+            f"h and omega are for methods with a fast part, and {method.name} has none: its diagram is over hω."
+        )
     if h is not None and omega is not None:
         raise InputError("give h or omega, not both: the other one varies.")
     callee = "stability_diagram"
@@ -154,14 +167,18 @@ def stability_diagram(
     points = whole(points, "points", callee, least=3, most=MOST)
     grid = np.linspace(0, largest, points + 1)[1:]
     grid = np.concatenate([grid[0] * 0.5 ** np.arange(20, 0, -1), grid])  # a limit may lie before the first point
-    if fast and omega is None:  # Next to where resonance is expected; exactly there some filters are 0/0 and rounding decides.
+    if (
+        fast and omega is None
+    ):  # Next to where resonance is expected; exactly there some filters are 0/0 and rounding decides.
         grid = np.union1d(grid, np.pi * np.arange(1, int(largest / np.pi) + 1) - 1e-6)
     growth = functools.partial(_growth, *_problem(method, fast), h, omega)
     x, excess, radius = grid, *growth(grid)
     if traits.steps <= 2:
         x, excess, radius = _with_peaks(growth, x, excess, radius)
     unstable = _intervals(growth, x, excess > 0)
-    inner = _between(*(np.array([i[end] for i in unstable if i[1] - i[0] < 20 * largest / points]) for end in (0, 1))).ravel()
+    inner = _between(
+        *(np.array([i[end] for i in unstable if i[1] - i[0] < 20 * largest / points]) for end in (0, 1))
+    ).ravel()
     if len(inner):  # narrow windows are shown in full
         x, kept = np.unique(np.concatenate([x, inner]), return_index=True)
         radius = np.concatenate([radius, growth(inner)[1]])[kept]
@@ -185,7 +202,9 @@ def _problem(method: Method, fast: bool) -> tuple[Method, System, Array]:
     """The method made ready, the oscillator, and a place of it: one body, or two that are tied; together of mass 1."""
     at = jnp.ones(1 if method.traits.free else 2)
     constraint = None if method.traits.free else _tied
-    system = System(potential=_slow, fast=_fast if fast else None, constraint=constraint, mass=1 / at.size, params=jnp.asarray(1.0))
+    system = System(
+        potential=_slow, fast=_fast if fast else None, constraint=constraint, mass=1 / at.size, params=jnp.asarray(1.0)
+    )
     method.check(system)
     return method.prepare([(system, np.asarray(at))]), system, at
 
@@ -230,7 +249,9 @@ def _joined(floats: list[Any], others: Any) -> Any:
     return jax.tree.unflatten(structure, [next(new) if yes else x for x, yes in zip(leaves, is_float, strict=True)])
 
 
-def _growth(method: Method, system: System, at: Array, h: float | None, omega: float | None, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _growth(
+    method: Method, system: System, at: Array, h: float | None, omega: float | None, x: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """(by how much stability is violated, above 0 where unstable; the spectral radius) at each x."""
     if h is not None:
         steps, frequencies = np.full_like(x, h), x / h
@@ -238,7 +259,9 @@ def _growth(method: Method, system: System, at: Array, h: float | None, omega: f
         steps, frequencies = x, np.full_like(x, 1.0 if omega is None else omega)
     make = _one_step if method.traits.steps <= 2 else _of_history
     batches = np.pad(np.stack([steps, frequencies]), ((0, 0), (0, -len(x) % BATCH)), mode="edge").reshape(2, -1, BATCH)
-    matrices = np.concatenate([np.asarray(make(method, system, at, *pair)) for pair in batches.swapaxes(0, 1)])[: len(x)]
+    matrices = np.concatenate([np.asarray(make(method, system, at, *pair)) for pair in batches.swapaxes(0, 1)])[
+        : len(x)
+    ]
     return _planar(matrices) if matrices.shape[-1] == 2 else _general(matrices)
 
 
@@ -274,7 +297,9 @@ def _between(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return low[:, None] + (high - low)[:, None] * np.linspace(0, 1, PARTS + 1)
 
 
-def _with_peaks(growth: Growth, x: np.ndarray, excess: np.ndarray, radius: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _with_peaks(
+    growth: Growth, x: np.ndarray, excess: np.ndarray, radius: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The grid with those maxima of the excess between its points that are unstable, though the points around are not."""
     left, right = np.append(x[0], x[:-1]), np.append(x[1:], x[-1])
     around = np.pad(excess, 1, constant_values=-np.inf)

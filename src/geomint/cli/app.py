@@ -70,7 +70,9 @@ class _Commands(typer.core.TyperGroup):
             raise typer.Exit(1) from None
         except Interrupted as interrupted:
             path = getattr(interrupted.run, "path", None)
-            _complain(interrupted.reason + _kept(interrupted.run) + (f" `geomint resume {path}` goes on." if path else ""))
+            _complain(
+                interrupted.reason + _kept(interrupted.run) + (f" `geomint resume {path}` goes on." if path else "")
+            )
             raise typer.Exit(2) from None
         except GeomintError as error:
             _complain(str(error))
@@ -119,7 +121,11 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
-def main(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False) -> None:
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     """Mechanical systems simulated so that their structure survives."""
 
 
@@ -153,7 +159,11 @@ def _methods_table() -> Table:
         cells = (str(t.order), yes(t.symplectic), yes(t.symmetric), yes(t.reversible), t.energy or "–", t.momentum_maps or "–",
                  moves, ", ".join(t.needs) or "–", "–" if t.forces is None else str(t.forces))  # fmt: skip
         if narrow:
-            claims = [name if cell == "yes" else f"{name} {cell}" for name, cell in zip(headings, cells, strict=True) if cell != "–"]
+            claims = [
+                name if cell == "yes" else f"{name} {cell}"
+                for name, cell in zip(headings, cells, strict=True)
+                if cell != "–"
+            ]
             cells = (", ".join(claims),)
         table.add_row(*map(Text, (method.name, *cells)))
     table.caption = "momentum maps: all of linear actions, or only those of translations (linear); forces: evaluations a step, where fixed"
@@ -185,8 +195,13 @@ def _papers_table() -> Table:
 
 
 # --- run, resume, info ------------------------------------------------------------------------------------------------
-Progress = Annotated[bool | None, typer.Option("--progress/--no-progress", help="A progress bar.", show_default="on a terminal")]
-Processes = Annotated[int, typer.Option(help="Share the members of an ensemble between so many processes; the numbers do not depend on it.")]
+Progress = Annotated[
+    bool | None, typer.Option("--progress/--no-progress", help="A progress bar.", show_default="on a terminal")
+]
+Processes = Annotated[
+    int,
+    typer.Option(help="Share the members of an ensemble between so many processes; the numbers do not depend on it."),
+]
 
 
 def _progress(wanted: bool | None) -> bool:
@@ -197,16 +212,38 @@ def _progress(wanted: bool | None) -> bool:
 def run(
     ctx: typer.Context,
     model: Annotated[str, typer.Argument(help="A model or an expression, as in 'fpu(springs=5)'.")],
-    method: Annotated[str | None, typer.Option(help="A method or an expression, as in 'Composition(Verlet(), order=8)'.", show_default="Verlet; Variational for a Lagrangian")] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="A method or an expression, as in 'Composition(Verlet(), order=8)'.",
+            show_default="Verlet; Variational for a Lagrangian",
+        ),
+    ] = None,
     dt: Annotated[float | None, typer.Option(help="The step.", show_default="the model's")] = None,
-    t_end: Annotated[float | None, typer.Option(help="The last time.", show_default="the model's, rounded to whole saves")] = None,
+    t_end: Annotated[
+        float | None, typer.Option(help="The last time.", show_default="the model's, rounded to whole saves")
+    ] = None,
     save_every: Annotated[int, typer.Option(help="Keep every so many steps.")] = 1,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Stream the run to this file (HDF5), with checkpoints.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Stream the run to this file (HDF5), with checkpoints.")
+    ] = None,
     plot: Annotated[bool, typer.Option("--plot", help="Draw the run, beside the output or into MODEL.png.")] = False,
     plot_file: Annotated[Path | None, typer.Option(help="Draw the run into this file.")] = None,
-    compensated: Annotated[bool, typer.Option("--compensated", help="Sum the updates with compensation for rounding.")] = False,
-    members: Annotated[int | None, typer.Option(help="An ensemble of so many, with velocities spread around the model's; the first has the model's own.")] = None,
-    spread: Annotated[float, typer.Option(help="Of an ensemble: normal perturbations of the velocities, as a share of the largest of them (of 1 at rest).")] = 1e-3,
+    compensated: Annotated[
+        bool, typer.Option("--compensated", help="Sum the updates with compensation for rounding.")
+    ] = False,
+    members: Annotated[
+        int | None,
+        typer.Option(
+            help="An ensemble of so many, with velocities spread around the model's; the first has the model's own."
+        ),
+    ] = None,
+    spread: Annotated[
+        float,
+        typer.Option(
+            help="Of an ensemble: normal perturbations of the velocities, as a share of the largest of them (of 1 at rest)."
+        ),
+    ] = 1e-3,
     seed: Annotated[int, typer.Option(help="Of the perturbations, and of stochastic methods.")] = 0,
     processes: Processes = 1,
     progress: Progress = None,
@@ -217,23 +254,41 @@ def run(
     if not shared(ctx, processes, output):
         return
     from .. import methods, models
-    from ..plots import figures as plots
-    from ..system.lagrangian import LagrangianSystem
     from ..manifold.projection import perturbed
+    from ..plots import figures as plots
     from ..run import ensemble, simulate
+    from ..system.lagrangian import LagrangianSystem
 
     stated = models.named(model)
     moved_by = methods.named(method or ("Variational" if isinstance(stated.system, LagrangianSystem) else "Verlet"))
-    picture = plots.checked_path(plot_file or (output.with_suffix(".png") if output else f"{stated.name}.png")) if plot or plot_file else None
+    picture = (
+        plots.checked_path(plot_file or (output.with_suffix(".png") if output else f"{stated.name}.png"))
+        if plot or plot_file
+        else None
+    )
     dt = stated.dt if dt is None else dt
     t_end = _whole_saves(stated.t_end, dt, save_every) if t_end is None else t_end
     began = time.perf_counter()
-    settings: dict[str, Any] = dict(method=moved_by, dt=dt, t_end=t_end, save_every=save_every, output=output, progress=_progress(progress), compensated=compensated, seed=seed)
+    settings: dict[str, Any] = dict(
+        method=moved_by,
+        dt=dt,
+        t_end=t_end,
+        save_every=save_every,
+        output=output,
+        progress=_progress(progress),
+        compensated=compensated,
+        seed=seed,
+    )
     try:
         if members is None:
             done = simulate(stated.system, stated.q0, stated.v0, **settings)
         else:
-            done = ensemble(stated.system, *perturbed(stated.system, stated.q0, stated.v0, members, spread, seed), mesh="all", **settings)
+            done = ensemble(
+                stated.system,
+                *perturbed(stated.system, stated.q0, stated.v0, members, spread, seed),
+                mesh="all",
+                **settings,
+            )
     except (RunStopped, Interrupted) as early:
         if early.run is not None:
             _report(early.run, time.perf_counter() - began, picture)
@@ -246,7 +301,9 @@ def _whole_saves(t_end: float, dt: float, save_every: int) -> float:
     if not (dt > 0 and save_every >= 1 and t_end / dt < 2**53):
         return t_end
     saves = round(t_end / (dt * save_every))
-    return saves * save_every * dt if saves else max(1, round(t_end / dt)) * dt  # one save may be far beyond the model's end
+    return (
+        saves * save_every * dt if saves else max(1, round(t_end / dt)) * dt
+    )  # one save may be far beyond the model's end
 
 
 def _report(done: Trajectory, seconds: float, picture: Path | None) -> None:
@@ -299,8 +356,8 @@ def resume(
 @app.command()
 def info(file: Annotated[Path, typer.Argument(help="An archive.")]) -> None:
     """What an archive holds, and how far its run got."""
-    from ..io import archive
     from ..engines.grid import Grid
+    from ..io import archive
 
     held = archive.read(file)
     meta, grid = held.meta, Grid(*held.meta["grid"])
@@ -316,8 +373,12 @@ def info(file: Annotated[Path, typer.Argument(help="An archive.")]) -> None:
         "rows saved": f"{held.rows} of {grid.saves}",
         "step reached": f"{held.step} of {grid.steps}, t = {reached:g}",
         "state": state,
-        "columns": ", ".join(f"{name} {'×'.join(map(str, c.shape)) or 'scalar'}" for name, c in sorted(held.columns.items())),
-        "ensemble": f"{meta['carry'][0][1][0]} members, differing in their {meta['spread']}" if meta["members"] else "no",
+        "columns": ", ".join(
+            f"{name} {'×'.join(map(str, c.shape)) or 'scalar'}" for name, c in sorted(held.columns.items())
+        ),
+        "ensemble": f"{meta['carry'][0][1][0]} members, differing in their {meta['spread']}"
+        if meta["members"]
+        else "no",
         "engine": meta["engine"],
         "compensated": "yes" if meta["compensated"] else "no",
         "seed": "one for each member" if meta["seed"] is None else meta["seed"],
@@ -382,7 +443,9 @@ def _json(content: Any) -> str:
 # --- reproduce --------------------------------------------------------------------------------------------------------
 @app.command()
 def reproduce(
-    selector: Annotated[str | None, typer.Argument(metavar="[PAPER[/EXPERIMENT]]", help="One paper, one experiment, or all.")] = None,
+    selector: Annotated[
+        str | None, typer.Argument(metavar="[PAPER[/EXPERIMENT]]", help="One paper, one experiment, or all.")
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Reduced size, the same checks.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Only JSON on stdout.")] = False,
     out: Annotated[Path, typer.Option(help="Where the figures go.")] = Path("out"),
@@ -407,19 +470,30 @@ def reproduce(
     else:
         failed = [each.experiment.id for each in done if not each.ok]
         passed = f"in range: {len(done)} of {len(done)} ({sum(len(each.checks) for each in done)} checks)"
-        _console().print(Text(f"out of range: {', '.join(failed)}" if failed else passed, style="bold red" if failed else "green"))
+        _console().print(
+            Text(f"out of range: {', '.join(failed)}" if failed else passed, style="bold red" if failed else "green")
+        )
     if not good:
         raise typer.Exit(1)
 
 
 def _reproduction_table(done: Reproduction) -> Table:
     size = "reduced size" if done.quick else "full size"
-    table = _table(f"{done.experiment.id}  {done.experiment.title} ({size}, {done.seconds:.1f} s)", "check", "measured", "expected", "range", "")
+    table = _table(
+        f"{done.experiment.id}  {done.experiment.title} ({size}, {done.seconds:.1f} s)",
+        "check",
+        "measured",
+        "expected",
+        "range",
+        "",
+    )
     for check in done.checks:
         verdict = Text("ok", style="green") if check.ok else Text("FAILED", style="bold red")
         table.add_row(Text(check.name), f"{check.measured:.6g}", Text(check.expected), Text(check.range), verdict)
     for row in done.information:  # no range, no verdict: these numbers are not checked
-        table.add_row(Text(row.name), f"{row.measured:.6g}", Text(row.remark), Text("–"), Text("not checked"), style="dim")
+        table.add_row(
+            Text(row.name), f"{row.measured:.6g}", Text(row.remark), Text("–"), Text("not checked"), style="dim"
+        )
     if done.error:
         table.add_row(Text("the experiment itself"), "–", "an outcome", "–", Text("FAILED", style="bold red"))
     table.caption, table.caption_justify = Text(done.error or f"figure: {done.picture}"), "left"
@@ -431,5 +505,7 @@ def _reproduction_table(done: Reproduction) -> Table:
 def bench(ctx: typer.Context) -> None:
     """Run the benchmarks of a checkout: `python -m benchmarks` in this folder, with whatever arguments follow."""
     if not (Path.cwd() / "benchmarks" / "__main__.py").is_file():
-        raise InputError(f"the benchmarks are not part of the installed package; run this in a checkout of geomint ({Path.cwd()} has no benchmarks/__main__.py).")
+        raise InputError(
+            f"the benchmarks are not part of the installed package; run this in a checkout of geomint ({Path.cwd()} has no benchmarks/__main__.py)."
+        )
     raise typer.Exit(subprocess.run([sys.executable, "-m", "benchmarks", *ctx.args], check=False).returncode)

@@ -6,8 +6,8 @@ import jax
 
 from ..errors import InputError, nearest
 from .block import Clock, Layout, begin, march, sound
-from .pallas.engine import Kernel
 from .llvm.engine import Native, NativeWhereItPays
+from .pallas.engine import Kernel
 from .xla import Xla
 
 ENGINES: dict[str, type[Xla]] = {"xla": Xla, "native": Native, "kernel": Kernel}

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..methods import Carry, Method, State
 from ..numerics.compensated import value
 from ..system.lagrangian import derive
-from ..methods import Carry, Method, State
 from ..system.system import Stated
 
 Observed = dict[str, Any]
@@ -82,19 +82,25 @@ class Log(eqx.Module):
         return cls(jnp.zeros((room, 3)), jnp.zeros((), int))
 
 
-def march(method: Method, mech: Any, carry: Carry, clock: Clock, first: Count, steps: Count, log: Log | None = None) -> tuple[Carry, Log | None]:
+def march(
+    method: Method, mech: Any, carry: Carry, clock: Clock, first: Count, steps: Count, log: Log | None = None
+) -> tuple[Carry, Log | None]:
     """From step `first` on: `steps` steps, or for an event-driven method as many as pass the time of step first + steps."""
     if not method.traits.event_driven:
         return jax.lax.fori_loop(0, steps, lambda _, c: method.step(mech, c, clock.dt), carry), log
     until = clock.time(first + steps)
     if log is None:
-        return jax.lax.while_loop(lambda c: method.time(c) < until, lambda c: method.step(mech, c, clock.dt), carry), log
+        return jax.lax.while_loop(
+            lambda c: method.time(c) < until, lambda c: method.step(mech, c, clock.dt), carry
+        ), log
 
     def step(moving: tuple[Carry, Log]) -> tuple[Carry, Log]:
         carry, log = moving
         moved = method.step(mech, carry, clock.dt)
         # The next free row is written in any case, and counts where there was an event: no branch.
-        records = jax.lax.dynamic_update_index_in_dim(log.records, method.event(moved).astype(log.records.dtype), log.count, 0)
+        records = jax.lax.dynamic_update_index_in_dim(
+            log.records, method.event(moved).astype(log.records.dtype), log.count, 0
+        )
         return moved, Log(records, log.count + (method.events(moved) - method.events(carry)))
 
     return jax.lax.while_loop(lambda s: method.time(s[0]) < until, step, (carry, log))
@@ -118,7 +124,9 @@ class Kept(eqx.Module):
     log: Log | None = None
 
 
-def advance(method: Method, system: Stated, carry: Carry, clock: Clock, first: Count, steps: Count, blocks: Count, kept: Kept) -> tuple[Carry, Kept]:
+def advance(
+    method: Method, system: Stated, carry: Carry, clock: Clock, first: Count, steps: Count, blocks: Count, kept: Kept
+) -> tuple[Carry, Kept]:
     """`blocks` blocks of `steps` steps from step `first` on; row i of `kept` receives what is seen after block i.
 
     With integers known at compile time the loops can be differentiated backwards; with traced ones a single program
@@ -165,5 +173,8 @@ class Layout:
     def unpack(self, rows: Any) -> Observed:
         """Rows (..., width) as a tree of arrays (..., *shape), views where the array type allows."""
         ends = np.cumsum([int(np.prod(s)) for s in self.shapes])
-        parts = [rows[..., e - int(np.prod(s)) : e].reshape((*rows.shape[:-1], *s)) for e, s in zip(ends, self.shapes, strict=True)]
+        parts = [
+            rows[..., e - int(np.prod(s)) : e].reshape((*rows.shape[:-1], *s))
+            for e, s in zip(ends, self.shapes, strict=True)
+        ]
         return jax.tree.unflatten(self.treedef, parts)

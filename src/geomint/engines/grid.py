@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from jax.core import Tracer
 
-from ..system.checks import number, whole
 from ..errors import InputError
+from ..system.checks import number, whole
 
 MOST_STEPS = 2**53  # above, t_end − t0 = n·dt can't be told from its neighbours
 TRIED = 10**5  # numbers looked at for one that divides the steps
@@ -42,7 +42,9 @@ class Grid:
 
 def _number(name: str, x: Any) -> float:
     if isinstance(x, Tracer):
-        raise InputError(f"{name} must be a plain number: it decides how many steps there are. Inside jax.jit or jax.grad, close over it.")
+        raise InputError(
+            f"{name} must be a plain number: it decides how many steps there are. Inside jax.jit or jax.grad, close over it."
+        )
     return number(x, name)
 
 

@@ -38,7 +38,11 @@ MOST_TILES = 256
 def tile_size(members: int, platform: str) -> int:
     """Members of a tile: a function of the number of members and of the kind of device, of nothing else."""
     full = FULL_TILE.get(platform, FULL_TILE_ELSEWHERE)
-    about = max(min(members / SPLIT, full), members / MOST_TILES) if platform in FULL_TILE else max(min(members, full), members / MOST_TILES)
+    about = (
+        max(min(members / SPLIT, full), members / MOST_TILES)
+        if platform in FULL_TILE
+        else max(min(members, full), members / MOST_TILES)
+    )
     return min(members, 4 * math.ceil(about / 4))
 
 
@@ -51,7 +55,9 @@ def shares(members: int, tile: int, devices: int) -> list[tuple[int, int]]:
 
 def cut_out(tree: PyTree, start: int, stop: int, size: int) -> PyTree:
     """Members start … stop − 1 of every leaf, filled up with the last of them."""
-    return jax.tree.map(lambda x: np.concatenate([x[start:stop], np.repeat(x[stop - 1 : stop], size - (stop - start), axis=0)]), tree)
+    return jax.tree.map(
+        lambda x: np.concatenate([x[start:stop], np.repeat(x[stop - 1 : stop], size - (stop - start), axis=0)]), tree
+    )
 
 
 def placed(tree: PyTree, device: Any) -> PyTree:
@@ -89,11 +95,23 @@ class Tiled:
     def __init__(self, make: type[Xla], method: Method, system: Stated, clock: Clock, spread: Spread, members: int,
                  devices: Sequence[Any] = (None,), tile: int | None = None):  # fmt: skip
         """devices: of all processes, those of one process next to each other. tile: where an archive says so."""
-        self.make, self.method, self.system, self.clock, self.spread, self.members, self.devices = make, method, system, clock, spread, members, devices
+        self.make, self.method, self.system, self.clock, self.spread, self.members, self.devices = (
+            make,
+            method,
+            system,
+            clock,
+            spread,
+            members,
+            devices,
+        )
         here = jax.process_index()
         platform = jax.local_devices()[0].platform if devices[0] is None else devices[0].platform
         self.tile = tile_size(members, platform) if tile is None else tile
-        self.mine = [(*share, d) for share, d in zip(shares(members, self.tile, len(devices)), devices, strict=True) if d is None or d.process_index == here]
+        self.mine = [
+            (*share, d)
+            for share, d in zip(shares(members, self.tile, len(devices)), devices, strict=True)
+            if d is None or d.process_index == here
+        ]
         self.start, self.stop = self.mine[0][0], self.mine[-1][1]
 
     # --- cutting and joining ---
@@ -104,7 +122,9 @@ class Tiled:
         return Part(start, stop, size, device, self.make(method, system, self.clock, self.spread))
 
     def _joined(self, parts: list[Part], trees: Sequence[PyTree]) -> PyTree:
-        return jax.tree.map(lambda *xs: np.concatenate([np.asarray(x)[: t.count] for t, x in zip(parts, xs, strict=True)]), *trees)
+        return jax.tree.map(
+            lambda *xs: np.concatenate([np.asarray(x)[: t.count] for t, x in zip(parts, xs, strict=True)]), *trees
+        )
 
     def begin(self, state: State) -> tuple[Pieces, Observed]:
         """From the state of all members: the carries of this process's parts, and what is seen of its members."""
@@ -128,9 +148,16 @@ class Tiled:
 
     def _begun(self, state: State, method: Method) -> tuple[Pieces, Observed]:
         """Tile by tile, by the reference engine."""
-        ends = [(a, min(a + self.tile, stop), device) for start, stop, device in self.mine for a in range(start, stop, self.tile)]
+        ends = [
+            (a, min(a + self.tile, stop), device)
+            for start, stop, device in self.mine
+            for a in range(start, stop, self.tile)
+        ]
         # A process without a share looks at the first tile, to learn what everything looks like, and keeps nothing of it.
-        tiles = [self._part(a, b, self.tile, d, method) for a, b, d in ends or [(0, min(self.tile, self.members), self.mine[0][2])]]
+        tiles = [
+            self._part(a, b, self.tile, d, method)
+            for a, b, d in ends or [(0, min(self.tile, self.members), self.mine[0][2])]
+        ]
         begun = [Xla.begin(t.engine, placed(cut_out(state, t.start, t.stop, t.size), t.device)) for t in tiles]
         if not ends:
             tiles[0].stop = tiles[0].start
@@ -160,7 +187,9 @@ class Tiled:
         carry = jax.tree.map(np.asarray, carry)
         if self.idle:
             return Pieces([carry])
-        return Pieces([placed(cut_out(carry, t.start - self.start, t.stop - self.start, t.size), t.device) for t in self.parts])
+        return Pieces(
+            [placed(cut_out(carry, t.start - self.start, t.stop - self.start, t.size), t.device) for t in self.parts]
+        )
 
     # --- the engine of the host loop ---
     logs = False  # members of an ensemble only count their events
@@ -172,7 +201,9 @@ class Tiled:
 
     @property
     def described(self) -> str:
-        return self.parts[0].engine.described if hasattr(self, "parts") else self.name  # before it has begun, what it was asked to be
+        return (
+            self.parts[0].engine.described if hasattr(self, "parts") else self.name
+        )  # before it has begun, what it was asked to be
 
     @property
     def key(self) -> PyTree:
@@ -200,7 +231,10 @@ class Tiled:
         carry = carry if isinstance(carry, Pieces) else self.pieces(carry)
         if self.idle:
             return carry, buffer
-        moved = [t.engine.advance(c, first, steps, blocks, b) for t, c, b in zip(self.parts, carry.parts, buffer, strict=True)]
+        moved = [
+            t.engine.advance(c, first, steps, blocks, b)
+            for t, c, b in zip(self.parts, carry.parts, buffer, strict=True)
+        ]
         return Pieces([c for c, _ in moved]), [b for _, b in moved]
 
     def well(self, buffer: Any) -> bool:

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from ..numerics.compilation import jit
 from ..methods import Carry, Method, State
+from ..numerics.compilation import jit
 from ..system.system import Stated
 from .block import Clock, Kept, Layout, Log, Observed, advance, begin
 
@@ -40,7 +40,9 @@ def _begin(spread: Spread, method: Method, system: Stated, state: State, clock: 
 
 @functools.partial(jit, static_argnums=0, donate_argnums=8)
 def _advance(spread, method, system, carry, clock, first, steps, blocks, kept):
-    return spread_over(lambda s, c, k: advance(method, s, c, clock, first, steps, blocks, k), spread, system, carry, kept)
+    return spread_over(
+        lambda s, c, k: advance(method, s, c, clock, first, steps, blocks, k), spread, system, carry, kept
+    )
 
 
 BUFFER_NUMBERS = 2**20  # numbers in the buffer of saved rows: 8 MB, whatever the length of the run
@@ -90,7 +92,10 @@ class Xla:
     def buffer(self) -> Kept:
         """Room for rows: one that was handed back, or a new one; and for events."""
         spare = _spare.pop(self.buffer_shape, None)
-        return Kept(jnp.zeros(self.buffer_shape, float) if spare is None else spare, Log.empty(self.log_rows) if self.logs else None)
+        return Kept(
+            jnp.zeros(self.buffer_shape, float) if spare is None else spare,
+            Log.empty(self.log_rows) if self.logs else None,
+        )
 
     def hand_back(self, buffer: Kept) -> None:
         """A buffer no longer needed; one is kept, since touching fresh memory costs as much as a short run."""

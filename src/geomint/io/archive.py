@@ -46,13 +46,13 @@ import jax
 import numpy as np
 
 from .. import methods
+from ..engines.grid import Grid
 from ..errors import ArchiveError
 from ..methods import Carry
-from .archive_checks import FORMAT, LONGEST_METHOD, check_datasets, check_entries, checksum, parsed
-from ..engines.grid import Grid
-from .hdf5_tables import LONGEST_TEXT, Damaged, Dataset, Foreign, read_tables
 from ..run.summary import taken_from
 from ..run.trajectory import Checkpoint, Trajectory
+from .archive_checks import FORMAT, LONGEST_METHOD, check_datasets, check_entries, checksum, parsed
+from .hdf5_tables import LONGEST_TEXT, Damaged, Dataset, Foreign, read_tables
 
 _HEAD = struct.Struct("<QQQ")  # sequence, step, rows
 _CRC = struct.Struct("<I")
@@ -108,7 +108,7 @@ def _nested(flat: dict[str, Any]) -> dict[str, Any]:
 
 
 def _reason(error: OSError) -> str:
-    """"No space left on device" and the like; h5py hides it in a long text."""
+    """ "No space left on device" and the like; h5py hides it in a long text."""
     hidden = re.search(r"errno = (\d+)", str(error))
     return os.strerror(int(hidden[1])) if hidden else error.strerror or str(error)
 
@@ -127,7 +127,17 @@ def _writing(path: Path, kept: str = "") -> Iterator[None]:
 class Writer:
     """An archive open for appending; a sink of the host loop."""
 
-    def __init__(self, path: Path, meta: dict[str, Any], columns: dict[str, Column], slots: tuple[int, int], count: int, rows: int, sequence: int, lock: bool = True):
+    def __init__(
+        self,
+        path: Path,
+        meta: dict[str, Any],
+        columns: dict[str, Column],
+        slots: tuple[int, int],
+        count: int,
+        rows: int,
+        sequence: int,
+        lock: bool = True,
+    ):
         """lock: keep others out; not where another process of the same job does."""
         self.path, self.meta, self.columns = path, meta, columns
         self.slot_offset, self.slot_bytes = slots
@@ -176,7 +186,9 @@ class Writer:
     def check_room(self, count: int) -> None:
         """Behind the last row other things stand, which must never be overwritten."""
         if self.rows + count > self.columns["t"].room:
-            raise ArchiveError(f"{self.path} has room for {self.columns['t'].room} rows, of which {self.rows} are in use: {count} more do not fit.")
+            raise ArchiveError(
+                f"{self.path} has room for {self.columns['t'].room} rows, of which {self.rows} are in use: {count} more do not fit."
+            )
 
     def due(self) -> bool:
         """Whether it is time for a checkpoint: at most twice a second, since it waits for the disk."""
@@ -245,7 +257,9 @@ def check_events(path: Path, count: int) -> None:
     if count < 0:
         raise ArchiveError(f"{path} is damaged: its checkpoint counts {count} events.", path)
     if there < count:
-        raise ArchiveError(f"{path}: {beside.name} beside it has {there} of the {count} events of this run: it was cut short or left behind. Put the whole file there before the run goes on.")
+        raise ArchiveError(
+            f"{path}: {beside.name} beside it has {there} of the {count} events of this run: it was cut short or left behind. Put the whole file there before the run goes on."
+        )
 
 
 def truncate_events(path: Path, count: int) -> None:
@@ -270,21 +284,46 @@ def _dataset(file: h5py.File, name: str, shape: tuple[int, ...], dtype: Any) -> 
     creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
     links = h5py.h5p.create(h5py.h5p.LINK_CREATE)
     links.set_create_intermediate_group(True)
-    made = h5py.h5d.create(file.id, name.encode(), h5py.h5t.py_create(np.dtype(dtype), logical=True), h5py.h5s.create_simple(shape), creation, links)
+    made = h5py.h5d.create(
+        file.id,
+        name.encode(),
+        h5py.h5t.py_create(np.dtype(dtype), logical=True),
+        h5py.h5s.create_simple(shape),
+        creation,
+        links,
+    )
     return made.get_offset() or 0
 
 
-def create(path: str | Path, meta: dict[str, Any], seen: dict[str, Any], carry: Carry, saves: int, replace: bool = False, fixed: dict[str, Any] | None = None) -> Writer:
+def create(
+    path: str | Path,
+    meta: dict[str, Any],
+    seen: dict[str, Any],
+    carry: Carry,
+    saves: int,
+    replace: bool = False,
+    fixed: dict[str, Any] | None = None,
+) -> Writer:
     """A new archive for `saves` rows like `seen` (one saved point, as the engine shows it); `fixed` is written now and never again."""
     path = Path(path)
     if path.exists() and not replace:
-        raise ArchiveError(f"{path} exists. Choose another output, remove it, or continue it with gm.resume({str(path)!r}, ...).")
+        raise ArchiveError(
+            f"{path} exists. Choose another output, remove it, or continue it with gm.resume({str(path)!r}, ...)."
+        )
     if not path.parent.is_dir():
         raise ArchiveError(f"{path}: the folder {path.parent} does not exist.")
     beside = events_path(path)
     if beside.exists() and not replace:
-        raise ArchiveError(f"{beside} exists: the events of a run whose archive is no longer beside it. Move it to where that archive is, remove it if that is gone, or choose another output.")
-    meta = {**meta, "format": FORMAT, "versions": _versions(), "carry": describe_carry(carry), "fixed": sorted(fixed or {})}
+        raise ArchiveError(
+            f"{beside} exists: the events of a run whose archive is no longer beside it. Move it to where that archive is, remove it if that is gone, or choose another output."
+        )
+    meta = {
+        **meta,
+        "format": FORMAT,
+        "versions": _versions(),
+        "carry": describe_carry(carry),
+        "fixed": sorted(fixed or {}),
+    }
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with _writing(path):
@@ -443,7 +482,9 @@ class Contents:
         treedef = jax.tree.structure(template)
         held = [x if share is None else x[share] for x in self.leaves]
         if describe_carry(template) != describe_carry(held):
-            raise ArchiveError(f"{self.path}: the checkpoint does not fit this method and system: {describe_carry(held)} on file, {describe_carry(template)} here.")
+            raise ArchiveError(
+                f"{self.path}: the checkpoint does not fit this method and system: {describe_carry(held)} on file, {describe_carry(template)} here."
+            )
         return jax.tree.unflatten(treedef, [jax.numpy.asarray(x) for x in held] if share is None else held)
 
 
@@ -519,7 +560,11 @@ def trajectory(contents: Contents, system: Any = None, checkpoint: Checkpoint | 
     meta = contents.meta
     columns = _nested({n: contents.array(n) for n in contents.columns})
     t = columns.pop("t")
-    summary = taken_from(columns, contents.leaves[-1] if contents.leaves else (), meta["reduce"], contents.fixed()) if "reduce" in meta else None
+    summary = (
+        taken_from(columns, contents.leaves[-1] if contents.leaves else (), meta["reduce"], contents.fixed())
+        if "reduce" in meta
+        else None
+    )
     if meta["members"]:
         columns = jax.tree.map(lambda x: np.moveaxis(x, 0, 1), columns)
     return Trajectory(

@@ -18,7 +18,23 @@ from ..system.mechanics import Mechanics
 from ..system.system import Stated
 
 # Parameters of primitives that describe the source rather than the computation.
-_IGNORED = {"name", "name_stack", "debug_info", "jvp_jaxpr_fun", "jvp_jaxpr_thunk", "fwd_jaxpr_thunk", "bwd", "callback", "out_trees", "donated_invars", "inline", "keep_unused", "ctx_mesh", "compiler_options_kvs", "symbolic_zeros"}
+_IGNORED = {
+    "name",
+    "name_stack",
+    "debug_info",
+    "jvp_jaxpr_fun",
+    "jvp_jaxpr_thunk",
+    "fwd_jaxpr_thunk",
+    "bwd",
+    "callback",
+    "out_trees",
+    "donated_invars",
+    "inline",
+    "keep_unused",
+    "ctx_mesh",
+    "compiler_options_kvs",
+    "symbolic_zeros",
+}
 
 
 class _Walker:
@@ -92,7 +108,11 @@ def fingerprint(system: Stated, q_shape: tuple[int, ...], spread: str = "one") -
 
     def stated(q: Any, leaves: list) -> Any:
         mech = derive(traced, q_shape)
-        kinds = (mech.potential(q), mech.fast_potential(q)) if isinstance(mech, Mechanics) else (mech.lagrangian(q, 2 * q), mech.outer_force(q, 2 * q, 3.0))
+        kinds = (
+            (mech.potential(q), mech.fast_potential(q))
+            if isinstance(mech, Mechanics)
+            else (mech.lagrangian(q, 2 * q), mech.outer_force(q, 2 * q, 3.0))
+        )
         by_hand = [traced.call(f, q) for f in overrides.values()]  # the steps follow these, and not the energy
         return *kinds, mech.constraint(q), mech.momentum_maps(q, q), mech.watched(q, q), by_hand
 

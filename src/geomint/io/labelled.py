@@ -26,10 +26,12 @@ def to_xarray(run: Trajectory) -> Any:
     from .. import __version__  # not there yet while the package itself is being imported
 
     leading = ("member", "time") if run.members else ("time",)
-    variables: dict[str, Any] = {name: (dims, x) for name, dims, x in _stated(run, leading)} if "q" in run.columns else {}
+    variables: dict[str, Any] = (
+        {name: (dims, x) for name, dims, x in _stated(run, leading)} if "q" in run.columns else {}
+    )
     for name, values in (*run.momentum_maps.items(), *run.watched.items()):
         x = np.asarray(values)
-        x = x[..., 0] if x.shape[len(leading):] == (1,) else x
+        x = x[..., 0] if x.shape[len(leading) :] == (1,) else x
         key = _free_name(clean(name), variables)
         variables[key] = ((*leading, *_own_axes(key, x, leading)), x, {"long_name": name})
     coordinates: dict[str, Any] = {"time": np.asarray(run.t)}
@@ -64,7 +66,9 @@ def _of_reductions(run: Trajectory) -> Iterator[tuple[str, tuple[str, ...], Any]
 
 def clean(name: str) -> str:
     """A momentum map's name as an identifier: "rotation[0, 1]" is rotation_0_1, "translation[-1.0, 0.5]" translation_minus1_0p5."""
-    name = re.sub(r"-?\d+\.?\d*(e[+-]?\d+)?", lambda m: f"{float(m[0]):g}".replace("-", "minus").replace(".", "p"), name)
+    name = re.sub(
+        r"-?\d+\.?\d*(e[+-]?\d+)?", lambda m: f"{float(m[0]):g}".replace("-", "minus").replace(".", "p"), name
+    )
     return re.sub(r"\W+", "_", name).strip("_")
 
 
@@ -81,7 +85,11 @@ def _stated(run: Trajectory, leading: tuple[str, ...]) -> Iterator[tuple[str, tu
     yield "energy_error", leading, np.asarray(run.energy_error)
     for name, x in run.columns.items():
         # What is not saved point by point (the list of events of an event-driven method) has no place on these axes.
-        if name in ("q", "p", "energy", "momentum_maps") or isinstance(x, dict) or np.shape(x)[:lead] != run.energy.shape:
+        if (
+            name in ("q", "p", "energy", "momentum_maps")
+            or isinstance(x, dict)
+            or np.shape(x)[:lead] != run.energy.shape
+        ):
             continue
         x = np.asarray(x)
         yield name, (*leading, *(axes if q_shape and x.shape[lead:] == q_shape else _own_axes(name, x, leading))), x

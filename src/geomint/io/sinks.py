@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..engines import Layout
+from ..engines.grid import Grid
 from ..errors import InputError
 from ..methods import Carry
 from .archive import Writer, truncate_events
-from ..engines.grid import Grid
 
 
 def available_memory() -> float:
@@ -54,7 +54,13 @@ class Memory:
         self.layout, self.count, self.noted = layout, 0, []
         leading = (len(jax.tree.leaves(seen)[0]),) if members else ()
         check_memory(saves, math.prod(leading) * layout.width)
-        first = np.concatenate([np.asarray(x, jnp.result_type(float)).reshape(*leading, 1, math.prod(np.shape(x)[len(leading) :])) for x in jax.tree.leaves(seen)], axis=-1)
+        first = np.concatenate(
+            [
+                np.asarray(x, jnp.result_type(float)).reshape(*leading, 1, math.prod(np.shape(x)[len(leading) :]))
+                for x in jax.tree.leaves(seen)
+            ],
+            axis=-1,
+        )
         self.rows = np.empty((*leading, saves, layout.width), first.dtype)
         self.append(first)
 
@@ -87,7 +93,14 @@ class Memory:
 class Disk:
     """Rows streamed to an archive."""
 
-    def __init__(self, writer: Writer, layout: Layout, grid: Grid, members: bool, whole: Callable[[Carry], Carry] = lambda carry: carry):
+    def __init__(
+        self,
+        writer: Writer,
+        layout: Layout,
+        grid: Grid,
+        members: bool,
+        whole: Callable[[Carry], Carry] = lambda carry: carry,
+    ):
         """whole: from the carry of an engine to the one that is kept."""
         self.writer, self.layout, self.grid, self.members, self.whole = writer, layout, grid, members, whole
 

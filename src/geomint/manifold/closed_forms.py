@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..system.constraints import UPPER, WEIGHTS, OnSphere, Orthogonal
 from ..numerics.linalg import Plan, newton
 from ..numerics.linalg.structure import dense
+from ..system.constraints import UPPER, WEIGHTS, OnSphere, Orthogonal
 from ..system.mechanics import Mechanics
 from ..system.system import mass_is_matrix
 from .place import Placed
@@ -71,7 +71,9 @@ def rotation(mech: Mechanics, q: Array, free: Array, h: Array) -> Placed:
     zeroth = jnp.sqrt(1 - jnp.sum(e**2, axis=-1))[..., None, None]
     x, y, z = e[..., 0], e[..., 1], e[..., 2]
     zero = jnp.zeros_like(x)
-    cross = jnp.stack([jnp.stack([zero, -z, y], -1), jnp.stack([z, zero, -x], -1), jnp.stack([-y, x, zero], -1)], axis=-2)
+    cross = jnp.stack(
+        [jnp.stack([zero, -z, y], -1), jnp.stack([z, zero, -x], -1), jnp.stack([-y, x, zero], -1)], axis=-2
+    )
     turned = jnp.eye(3, dtype=q.dtype) + 2 * zeroth * cross + 2 * cross @ cross
     symmetric = b - turned * d[..., None, :]
     symmetric = 0.5 * (symmetric + jnp.swapaxes(symmetric, -1, -2))

@@ -82,7 +82,9 @@ def dependence(system: System, q: np.ndarray, plan: Plan) -> Dependence:
     with jax.ensure_compile_time_eval():
         here = jnp.asarray(q, float)
         if plan.n > DENSE_LIMIT:
-            smallest, vector = _inverse_iteration(plan, system, here, jnp.asarray(np.random.default_rng(5).normal(size=plan.n)))
+            smallest, vector = _inverse_iteration(
+                plan, system, here, jnp.asarray(np.random.default_rng(5).normal(size=plan.n))
+            )
             found = float(np.sqrt(abs(smallest))) if np.isfinite(smallest) else 0.0
             return Dependence(plan.n - (found < DEPENDENT), plan.n, found, _nearest(np.asarray(vector)), exact=False)
         rows = np.asarray(_gradients(system, here))
@@ -92,8 +94,12 @@ def dependence(system: System, q: np.ndarray, plan: Plan) -> Dependence:
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     left, singular, _ = np.linalg.svd(np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0))
     values = np.concatenate([singular, np.zeros(max(0, len(rows) - len(singular)))])
-    null = left[:, min(int(np.sum(values > DEPENDENT)), len(rows) - 1) :]  # combinations that vanish, or the one nearest to it
-    return Dependence(int(np.sum(values > DEPENDENT)), len(rows), float(values[-1]), _nearest(np.linalg.norm(null, axis=1)))
+    null = left[
+        :, min(int(np.sum(values > DEPENDENT)), len(rows) - 1) :
+    ]  # combinations that vanish, or the one nearest to it
+    return Dependence(
+        int(np.sum(values > DEPENDENT)), len(rows), float(values[-1]), _nearest(np.linalg.norm(null, axis=1))
+    )
 
 
 def _in_metric(rows: np.ndarray, mass: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

@@ -41,7 +41,6 @@ class NormalSpace(NamedTuple):
         """The normal part of p."""
         return self.pull(self.coordinates(mech, p), p.shape)
 
-
     def multipliers(self, mech: Any, coordinates: Array, shape: tuple[int, ...]) -> Array:
         """The smallest μ with Gᵀμ = Uᵀy, but for the part of it along directions that G loses."""
         made_of_rows = jnp.any(self.combination != 0, axis=1)[:, None]

@@ -9,16 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..system.checks import as_array, number, whole
-from ..numerics.compilation import jit
 from ..errors import InputError
+from ..io.sinks import available_memory
+from ..methods.constrained import find_manifold
+from ..numerics.compilation import jit
 from ..numerics.linalg.structure import DENSE_LIMIT
+from ..system.checks import as_array, number, whole
+from ..system.mechanics import Mechanics
+from ..system.system import System, check_mass, checked_system
 from . import Manifold, scales, seeds, vanishing
 from .scales import residuals
-from ..system.mechanics import Mechanics
-from ..methods.constrained import find_manifold
-from ..io.sinks import available_memory
-from ..system.system import System, check_mass, checked_system
 
 AT_ROUNDING = 4.0  # units of rounding of g at which Newton's method ends
 FOUND = 100.0  # and up to which its last point counts as one with g = 0
@@ -79,7 +79,9 @@ def project(system: Any, q0: Any, v0: Any = None) -> tuple[np.ndarray, np.ndarra
     if not rounded <= FOUND:
         why = _no_gradient(system, start) or (vanishing(system, q) if np.all(np.isfinite(q)) else None)
         why = f"{why[0].upper()}{why[1:]}" if why else "Start nearer to the constraint"
-        raise InputError(f"project found no point with g(q) = 0 near q0: |g| = {residual:.3g} after 50 Newton steps. {why}.")
+        raise InputError(
+            f"project found no point with g(q) = 0 near q0: |g| = {residual:.3g} after 50 Newton steps. {why}."
+        )
     return q, np.asarray(_tangent(manifold, system, q, v))
 
 

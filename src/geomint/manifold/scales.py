@@ -26,7 +26,9 @@ class Scales(NamedTuple):
     """Of each constraint."""
 
     rounding: Array  # Σ_j |G_ij||q_j|: relative changes eps of q change g_i by eps times this
-    curvature: Array  # |G_i|²/|g_i''|, the g_i at about one radius of curvature from the manifold; infinite for linear ones
+    curvature: (
+        Array  # |G_i|²/|g_i''|, the g_i at about one radius of curvature from the manifold; infinite for linear ones
+    )
     gradient: Array  # Σ_j |G_ij|
 
 

@@ -105,7 +105,9 @@ class Manifold(eqx.Module):
             return -x
 
         residual = lambda x: mech.constraint(drift.at(x))
-        x, (converged, rounds, more) = jax.lax.custom_root(residual, jnp.zeros(m, q.dtype), solve, tangent, has_aux=True)
+        x, (converged, rounds, more) = jax.lax.custom_root(
+            residual, jnp.zeros(m, q.dtype), solve, tangent, has_aux=True
+        )
         pull = drift.pull(x) + jax.lax.stop_gradient(more) if self._may_add else drift.pull(x)
         return Placed(x * (1 / drift.stride), pull, converged > 0, rounds)
 

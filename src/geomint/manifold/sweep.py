@@ -70,4 +70,6 @@ def _sweep_colours(plan: Plan) -> np.ndarray:
         pairs += [(plan.order[block + 1, a], plan.order[block, b]), (plan.order[block, b], plan.order[block + 1, a])]
     rows, columns = (np.concatenate(side) for side in zip(*pairs, strict=True))
     real = (rows != columns) & (rows < plan.n) & (columns < plan.n)
-    return greedy_colours(sparse.csr_matrix((np.ones(real.sum(), bool), (rows[real], columns[real])), shape=(plan.n, plan.n)))
+    return greedy_colours(
+        sparse.csr_matrix((np.ones(real.sum(), bool), (rows[real], columns[real])), shape=(plan.n, plan.n))
+    )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from .expressions import evaluate
 from . import trigonometric
 from .base import Carry, Method, State, Traits, all, as_method, classes, register
 from .composition import SCHEMES, Composition
 from .constrained import Rattle, Shake
 from .energy_stepping import KINDS, EnergyStepping
+from .expressions import evaluate
 from .filtered import Filtered, Newmark, PushforwardNewmark, SimplifiedZhangSkeel, StiffZhangSkeel, ZhangSkeel
 from .gauss import Gauss, ImplicitMidpoint
 from .lobatto import LobattoIIIAB

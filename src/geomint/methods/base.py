@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from ..system.checks import Check, as_python, shown
 from ..errors import InputError
+from ..system.checks import Check, as_python, shown
 from ..system.lagrangian import LagrangianSystem
 from ..system.mechanics import Mechanics
 from ..system.system import Stated
@@ -233,10 +233,14 @@ class Method(eqx.Module):
         if isinstance(system, LagrangianSystem) and system.constraint is not None:
             raise InputError(CONSTRAINED_LAGRANGIAN)
         if isinstance(system, LagrangianSystem) and not self.traits.lagrangian:
-            raise InputError(f"{self.name} moves systems with a constant mass, gm.System; a gm.LagrangianSystem is moved by Variational.")
+            raise InputError(
+                f"{self.name} moves systems with a constant mass, gm.System; a gm.LagrangianSystem is moved by Variational."
+            )
         for need in self.traits.needs:
             if need in NEEDS and getattr(system, NEEDS[need][0], None) is None:
-                raise InputError(f"{self.name} needs a system with a {need} part, and this system has none: {NEEDS[need][1]}.")
+                raise InputError(
+                    f"{self.name} needs a system with a {need} part, and this system has none: {NEEDS[need][1]}."
+                )
         if system.constraint is not None and not self.traits.constrained:
             fits = lambda m: m.traits.constrained and set(m.traits.needs) <= {"constraint", "hessian"}
             able = {type(m): m.name for m in reversed(all()) if fits(m)}
@@ -287,5 +291,3 @@ def as_method(method: Any, name: str = "method") -> Method:
         f"{name} must be a method such as gm.Verlet(), not {shown(method)}; gm.methods.all() lists them, "
         "and gm.methods.named('verlet') finds one by name."
     )
-
-

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..system.checks import choice, shown
 from ..errors import InputError, nearest
+from ..system.checks import choice, shown
 from ..system.mechanics import Mechanics
 from .base import Carry, Method, State, Traits, as_method, register
 from .constrained import Rattle
@@ -90,12 +90,17 @@ class Composition(Method):
     def __init__(self, base: Any, order: int = 4, scheme: str | None = None):
         base = as_method(base, "Composition: base")
         if not base.traits.symmetric or base.traits.event_driven or base.traits.steps > 1:
-            raise InputError(f"Composition raises the order of a symmetric one-step method, and {base.name} is not one.")
+            raise InputError(
+                f"Composition raises the order of a symmetric one-step method, and {base.name} is not one."
+            )
         order = choice(order, "order", "Composition", DEFAULT)
         scheme = DEFAULT[order] if scheme is None else scheme
         known = [s for s, o in SCHEMES if o == order]
         if not isinstance(scheme, str) or scheme not in known:
-            raise InputError(f"Composition(order={order}, scheme={shown(scheme)}): there is no such scheme of that order." + nearest(str(scheme), known))
+            raise InputError(
+                f"Composition(order={order}, scheme={shown(scheme)}): there is no such scheme of that order."
+                + nearest(str(scheme), known)
+            )
         scheme = str(scheme)
         self.base, self.order, self.scheme = base, order, scheme
 
@@ -148,7 +153,10 @@ class Composition(Method):
     def step(self, mech: Mechanics, carry: Carry, dt: Array) -> Carry:
         # A loop over the substeps, not straight-line code: XLA makes one small kernel of its body, which runs 3 to 8 times
         # faster on small systems and compiles in a fifth of the time.
-        substep = lambda moving, gamma: (self.base.step(mech, self.base.rescale(mech, moving, gamma * dt), gamma * dt), None)
+        substep = lambda moving, gamma: (
+            self.base.step(mech, self.base.rescale(mech, moving, gamma * dt), gamma * dt),
+            None,
+        )
         return jax.lax.scan(substep, carry, jnp.asarray(self.coefficients, dt.dtype))[0]
 
     def output(self, mech: Mechanics, carry: Carry) -> State:

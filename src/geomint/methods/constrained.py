@@ -29,11 +29,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
-from ..numerics.compensated import value
-from ..system.checks import bounded, choice, number, one_of
 from ..errors import InputError
-from ..numerics.linalg import KINDS, Plan
-from ..numerics.linalg.structure import DENSE_LIMIT, fallback, least_squares
 from ..manifold import (
     DEPENDENT,
     Dependence,
@@ -47,10 +43,14 @@ from ..manifold import (
     loses_rank,
     vanishing,
 )
+from ..numerics.compensated import value
+from ..numerics.linalg import KINDS, Plan
+from ..numerics.linalg.discovery import concrete, over_members, plan_for, start_key
+from ..numerics.linalg.structure import DENSE_LIMIT, fallback, least_squares
+from ..system.checks import bounded, choice, number, one_of
 from ..system.mechanics import Mechanics
 from .base import Carry, Method, State, Traits, as_method, register, setting
 from .oscillatory import IMEX, Heavier
-from ..numerics.linalg.discovery import concrete, over_members, plan_for, start_key
 from .splitting import TABLES, KickDrift, Splitting, Stages, Verlet, in_turn
 
 OFF = 1
@@ -153,7 +153,10 @@ def find_manifold(solver: str, relaxation: Any, starts: Sequence[tuple[Any, Any]
     if known is None:
         while len(_manifolds) >= 64:
             _manifolds.pop(next(iter(_manifolds)))
-        known = _manifolds[key] = *_look(solver, starts), constrained_coordinates(*concrete(*starts[0], np.random.default_rng(3)))
+        known = _manifolds[key] = (
+            *_look(solver, starts),
+            constrained_coordinates(*concrete(*starts[0], np.random.default_rng(3))),
+        )
     way, plan, found, constrained = known
     if found is not None:
         message = f"{found.named} depend on each other at q0 ({found.described}): the multipliers are the smallest that hold them."
@@ -178,7 +181,9 @@ def _look(solver: str, starts: Sequence[tuple[Any, Any]]) -> tuple[str, Plan, De
         return way, plan, None
     plan = least_squares(m)
     if plan.kind == "least-squares":
-        plan = dataclasses.replace(plan, description=f"least squares in a basis of the normal space; at q0 {found.described}")
+        plan = dataclasses.replace(
+            plan, description=f"least squares in a basis of the normal space; at q0 {found.described}"
+        )
     return way, plan, found
 
 
@@ -209,15 +214,27 @@ class Rattle(Constrained):
 
     base: KickDrift | IMEX = Verlet()
 
-    def __init__(self, base: Any = None, *, solver: str = "auto", relaxation: float = 1.0, manifold: Manifold | None = None):
-        base = Verlet() if base is None else Splitting(choice(base, "base", "Rattle", TABLES)) if isinstance(base, str) else as_method(base, "Rattle: base")
+    def __init__(
+        self, base: Any = None, *, solver: str = "auto", relaxation: float = 1.0, manifold: Manifold | None = None
+    ):
+        base = (
+            Verlet()
+            if base is None
+            else Splitting(choice(base, "base", "Rattle", TABLES))
+            if isinstance(base, str)
+            else as_method(base, "Rattle: base")
+        )
         if not isinstance(base, (KickDrift, IMEX)) or not base.traits.symmetric:
-            raise InputError(f"Rattle(base={base.name}): base is a symmetric splitting, such as Verlet() or Splitting('two-stage'), or IMEX().")
+            raise InputError(
+                f"Rattle(base={base.name}): base is a symmetric splitting, such as Verlet() or Splitting('two-stage'), or IMEX()."
+            )
         self.base, self.solver, self.relaxation, self.manifold = base, solver, relaxation, manifold
 
     @property
     def traits(self) -> Traits:
-        return dataclasses.replace(self.base.traits, order=2, constrained=True, free=False, needs=("constraint", *self.base.traits.needs))
+        return dataclasses.replace(
+            self.base.traits, order=2, constrained=True, free=False, needs=("constraint", *self.base.traits.needs)
+        )
 
     def prepare(self, starts: Sequence[tuple[Any, Any]]) -> Rattle:
         if not isinstance(self.base, IMEX):
@@ -228,7 +245,12 @@ class Rattle(Constrained):
             raise InputError(f"{self.name} {what}; use Rattle() with shorter steps.")
         # The inverse of the heavier mass has no structure, nor has G M⁻¹Gᵀ with it.
         kind = "dense" if self.solver in ("auto", "newton") else self.solver
-        return Rattle(base, solver=self.solver, relaxation=self.relaxation, manifold=self.manifold or find_manifold(kind, self.relaxation, starts))
+        return Rattle(
+            base,
+            solver=self.solver,
+            relaxation=self.relaxation,
+            manifold=self.manifold or find_manifold(kind, self.relaxation, starts),
+        )
 
     def misfits(self, system: Any, q: Any, own_params: bool) -> np.ndarray:
         return self.base.misfits(system, q, own_params) | super().misfits(system, q, own_params)
@@ -254,7 +276,9 @@ class Rattle(Constrained):
         guesses = jnp.multiply.outer(shares * dt, manifold.first_guess(mech, q, value(state.p)))
         force = (mech.force(q),) if self._carries_force(q) else ()
         length = jnp.zeros((), q.dtype)
-        return Moving(state.q, state.p, guesses, guesses, (length, length), jnp.zeros((), int), force, self._inertia(mech, q, dt))
+        return Moving(
+            state.q, state.p, guesses, guesses, (length, length), jnp.zeros((), int), force, self._inertia(mech, q, dt)
+        )
 
     def rescale(self, mech: Mechanics, carry: Moving, dt: Array) -> Moving:
         # The first pull of a step also holds what the projection at the end of the step before would have removed: it
@@ -265,7 +289,9 @@ class Rattle(Constrained):
         factor = jnp.where(usable, (dt + last) / jnp.where(usable, whole, 1.0), 1.0)
         guesses = carry.last.at[0].multiply(factor)
         lengths = (jnp.asarray(dt, last.dtype), last)
-        return dataclasses.replace(carry, last=guesses, before=guesses, lengths=lengths, inertia=self._inertia(mech, value(carry.q), dt))
+        return dataclasses.replace(
+            carry, last=guesses, before=guesses, lengths=lengths, inertia=self._inertia(mech, value(carry.q), dt)
+        )
 
     def step(self, mech: Mechanics, carry: Moving, dt: Array) -> Moving:
         manifold = self.held(mech, carry.q)

@@ -33,10 +33,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..numerics.compensated import Compensated, value
-from ..system.checks import bounded, function, number, one_of, positive
 from ..errors import InputError
+from ..numerics.compensated import Compensated, value
 from ..numerics.intervals import Interval, curvature, derivatives, supported
+from ..system.checks import bounded, function, number, one_of, positive
 from ..system.mechanics import Mechanics, real_array
 from ..system.system import call_function
 from .base import Method, State, Traits, register, setting
@@ -125,14 +125,24 @@ class EnergyStepping(Method):
     `run.energy` is T + V_h, `run.level` counts the terraces, `run.events` tells what happened when.
     """
 
-    failures: ClassVar[dict[int, str]] = {ROUGH: "the first exit from the terrace was not found", STILL: "time stands still"}
+    failures: ClassVar[dict[int, str]] = {
+        ROUGH: "the first exit from the terrace was not found",
+        STILL: "time stands still",
+    }
     height: float = setting(positive, static=False)
     offset: float | None = setting(bounded(number, none=True), None, static=False)
     inside: tuple[Callable[[Array], Array], ...] = eqx.field(static=True, default=(), metadata={"found": True})
     reach: float | None = setting(bounded(positive, none=True), None, static=False)
     search: str = setting(one_of(*SEARCHES), "hermite")
 
-    def __init__(self, height: float, offset: float | None = None, inside: Sequence[Callable] | Callable = (), reach: float | None = None, search: str = "hermite"):
+    def __init__(
+        self,
+        height: float,
+        offset: float | None = None,
+        inside: Sequence[Callable] | Callable = (),
+        reach: float | None = None,
+        search: str = "hermite",
+    ):
         self.search = search
         self.height, self.offset, self.reach = height, offset, reach
         listed = tuple(inside) if isinstance(inside, (list, tuple)) else (inside,)
@@ -140,7 +150,9 @@ class EnergyStepping(Method):
 
     @property
     def traits(self) -> Traits:
-        return Traits(0, symplectic=True, symmetric=True, reversible=True, energy="exact", momentum_maps="all", event_driven=True)
+        return Traits(
+            0, symplectic=True, symmetric=True, reversible=True, energy="exact", momentum_maps="all", event_driven=True
+        )
 
     @property
     def complete_name(self) -> bool:
@@ -169,7 +181,11 @@ class EnergyStepping(Method):
     def init(self, mech: Mechanics, state: State, dt: Array) -> Flight:
         q, zero, none = value(state.q), jnp.zeros((), value(state.q).dtype), jnp.zeros((), int)
         start = jax.lax.stop_gradient(mech.potential(q))
-        base = self._usual_base(mech, q, value(state.p), start) if self.offset is None else jnp.asarray(self.offset, q.dtype)
+        base = (
+            self._usual_base(mech, q, value(state.p), start)
+            if self.offset is None
+            else jnp.asarray(self.offset, q.dtype)
+        )
         above = (start - base) / self.height
         level = jnp.floor(above + ON_AN_EDGE).astype(int)
         unknown = Jet(*[jnp.zeros(2 + jax.eval_shape(self._walls, q).size, q.dtype)] * 3)
@@ -204,7 +220,16 @@ class EnergyStepping(Method):
         here = here._replace(value=jnp.concatenate([jnp.stack([above, 1 - above]), here.value[2:]]))
         limit = quickness(here, ahead)
         trial = jnp.minimum(predicted(here, ahead, _slack(here)), jnp.minimum(limit, flight.stride))
-        return dataclasses.replace(flight, a=jnp.zeros_like(flight.a), due=jnp.full_like(flight.due, -1), at_a=here, ahead=ahead, trial=trial, limit=limit, failed=jnp.zeros_like(flight.failed))
+        return dataclasses.replace(
+            flight,
+            a=jnp.zeros_like(flight.a),
+            due=jnp.full_like(flight.due, -1),
+            at_a=here,
+            ahead=ahead,
+            trial=trial,
+            limit=limit,
+            failed=jnp.zeros_like(flight.failed),
+        )
 
     # --- an exit, and one trial of the search -----------------------------------------------------------------------
     def step(self, mech: Mechanics, carry: Flight, dt: Array) -> Flight:
@@ -217,7 +242,9 @@ class EnergyStepping(Method):
         if self.search == "hermite":
             further = jax.lax.cond(found.moved, lambda t: self._onward(mech, flight, t), lambda t: further, b)
         trial, limit, ahead = further
-        failed = jnp.where((found.moved & (b > flight.a)) | found.exit, 0, flight.failed + 1)  # a trial too short for time to go on is none
+        failed = jnp.where(
+            (found.moved & (b > flight.a)) | found.exit, 0, flight.failed + 1
+        )  # a trial too short for time to go on is none
         return dataclasses.replace(
             flight, a=jnp.where(found.exit, b + found.at, jnp.where(found.moved, b, flight.a)), due=jnp.where(found.exit, found.gauge, -1),
             at_a=jax.tree.map(lambda x, y: jnp.where(found.moved, x, y), at_b, flight.at_a), trial=jnp.minimum(trial, jnp.minimum(limit, flight.stride)),
@@ -248,7 +275,10 @@ class EnergyStepping(Method):
             return jax.lax.stop_gradient(curvature(lambda x: self._gauges(mech, flight, x), q, v, start, stop))
         low, high = (x / self.height for x in mech.system.call(mech.system.potential.curvature, q, v, start, stop))
         walls = curvature(self._walls, q, v, start, stop) if self.inside else Interval(jnp.zeros(0), jnp.zeros(0))
-        low, high = jnp.concatenate([jnp.stack([low, -high]), walls.low]), jnp.concatenate([jnp.stack([high, -low]), walls.high])
+        low, high = (
+            jnp.concatenate([jnp.stack([low, -high]), walls.low]),
+            jnp.concatenate([jnp.stack([high, -low]), walls.high]),
+        )
         return jax.lax.stop_gradient(Interval(low, high))
 
     def _event(self, mech: Mechanics, flight: Flight) -> Flight:
@@ -257,7 +287,9 @@ class EnergyStepping(Method):
         q, p = value(flight.q), value(flight.p)
         v, wall = mech.velocity(p), gauge > 1
         rising = gauge == 1
-        after = _exit_time(after, *jax.jvp(lambda t: self._gauges(mech, flight, q + t * v)[gauge], (after,), (jnp.ones_like(after),)))
+        after = _exit_time(
+            after, *jax.jvp(lambda t: self._gauges(mech, flight, q + t * v)[gauge], (after,), (jnp.ones_like(after),))
+        )
         there = flight.q + after * v
         n = self._normal(mech, value(there), gauge)
         a, k = jnp.vdot(n, v), jnp.vdot(n, mech.velocity(n))
@@ -295,7 +327,12 @@ class EnergyStepping(Method):
         q = value(carry.q) + ((t - carry.t.value) - carry.t.lost) * mech.velocity(value(carry.p))
         p = value(carry.p)
         terrace = carry.base + self.height * carry.level
-        return State(q, p, t, extras={"energy": mech.kinetic(p) + terrace, "smooth_energy": mech.energy(q, p), "level": carry.level})
+        return State(
+            q,
+            p,
+            t,
+            extras={"energy": mech.kinetic(p) + terrace, "smooth_energy": mech.energy(q, p), "level": carry.level},
+        )
 
     def output(self, mech: Mechanics, carry: Flight) -> State:
         return State(carry.q, carry.p)
@@ -318,8 +355,12 @@ class EnergyStepping(Method):
 
     def check(self, system: Any) -> None:
         super().check(system)
-        if self.search == "bounds" and (system.fast is not None or not callable(getattr(system.potential, "curvature", None))):
-            raise InputError("EnergyStepping(search='bounds'): the potential offers none: it has no method `curvature(q, v, start, stop)`. search='interval' derives them.")
+        if self.search == "bounds" and (
+            system.fast is not None or not callable(getattr(system.potential, "curvature", None))
+        ):
+            raise InputError(
+                "EnergyStepping(search='bounds'): the potential offers none: it has no method `curvature(q, v, start, stop)`. search='interval' derives them."
+            )
 
     def check_start(self, system: Any, q: Any, p: Any, members: bool = False) -> None:
         """That the start moves, and inside the walls; and that ranges can be derived where they are needed."""
@@ -327,14 +368,20 @@ class EnergyStepping(Method):
         whose = lambda bad: f" of member {int(np.argmax(bad))}" if members else ""
         still = ~np.any(p.reshape(len(p), -1), axis=1)
         if np.any(still):
-            raise InputError(f"EnergyStepping: v0 = 0{whose(still)}. On a terrace no force acts: a body at rest stays at rest for ever. Give it a velocity, however small.")
+            raise InputError(
+                f"EnergyStepping: v0 = 0{whose(still)}. On a terrace no force acts: a body at rest stays at rest for ever. Give it a velocity, however small."
+            )
         for i, c in enumerate(self.inside):
             least = np.asarray(jax.vmap(lambda x, i=i, c=c: jnp.min(_wall(i, c, x), initial=jnp.inf))(jnp.asarray(q)))
             if not np.all(least >= 0):
-                raise InputError(f"EnergyStepping(inside=...): the start{whose(~(least >= 0))} lies outside: function {i} is {np.min(least):.3g} at q0, and must not be negative there.")
+                raise InputError(
+                    f"EnergyStepping(inside=...): the start{whose(~(least >= 0))} lies outside: function {i} is {np.min(least):.3g} at q0, and must not be negative there."
+                )
         if self.search != "hermite":
             mech = Mechanics(system, q.shape[1:])
-            along = (lambda x: jnp.append(self._walls(x), mech.potential(x))) if self.search == "interval" else self._walls
+            along = (
+                (lambda x: jnp.append(self._walls(x), mech.potential(x))) if self.search == "interval" else self._walls
+            )
             lack = supported(derivatives(along, jnp.asarray(q[0]), jnp.asarray(p[0])), 0.0)
             if lack:
                 raise InputError(f"EnergyStepping(search={self.search!r}): {lack} search='hermite' needs none.")
@@ -356,7 +403,9 @@ class EnergyStepping(Method):
 def _slack(here: Jet) -> Array:
     """How far each gauge may go below 0 and still only touch it."""
     walls = here.value[2:]
-    return GRAZE * jnp.concatenate([jnp.ones(2, walls.dtype), jnp.full_like(walls, jnp.max(jnp.abs(walls), initial=0.0))])
+    return GRAZE * jnp.concatenate(
+        [jnp.ones(2, walls.dtype), jnp.full_like(walls, jnp.max(jnp.abs(walls), initial=0.0))]
+    )
 
 
 @jax.custom_jvp

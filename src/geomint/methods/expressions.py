@@ -9,8 +9,8 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..system.checks import shown
 from ..errors import InputError, nearest
+from ..system.checks import shown
 
 LONGEST = 100_000  # characters of an expression; an array of a model's settings may be among them
 
@@ -38,13 +38,17 @@ def evaluate(text: str, table: Mapping[str, Callable], kind: str) -> Any:
 
     def build(node: ast.expr) -> Any:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            return call(find(node.func.id), [build(a) for a in node.args], {str(k.arg): build(k.value) for k in node.keywords})
+            return call(
+                find(node.func.id), [build(a) for a in node.args], {str(k.arg): build(k.value) for k in node.keywords}
+            )
         if isinstance(node, ast.Name):
             return call(find(node.id), [], {})
         try:
             return ast.literal_eval(node)
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-            raise InputError(f"{ast.unparse(node)!r} in {text!r} is not a {kind}, a number, a string or a list.") from None
+            raise InputError(
+                f"{ast.unparse(node)!r} in {text!r} is not a {kind}, a number, a string or a list."
+            ) from None
 
     def call(entry: Callable, positional: list, keywords: dict) -> Any:
         try:
@@ -58,5 +62,7 @@ def evaluate(text: str, table: Mapping[str, Callable], kind: str) -> Any:
     try:
         tree = ast.parse(head.replace("-", "") + bracket + rest, mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
-        raise InputError(f"the text {shown(text)} is not a {kind}; write a name, or a call such as {next(iter(table))}(...).") from None
+        raise InputError(
+            f"the text {shown(text)} is not a {kind}; write a name, or a call such as {next(iter(table))}(...)."
+        ) from None
     return build(tree)

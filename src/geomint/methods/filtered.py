@@ -38,13 +38,13 @@ from jaxtyping import Array
 from scipy.sparse.linalg import aslinearoperator, eigsh
 
 from ..numerics.compensated import value
-from ..system.checks import bounded, number, one_of
 from ..numerics.compilation import jit
 from ..numerics.linalg import KINDS, Plan, fallback, newton
+from ..numerics.linalg.discovery import not_covered, plan_for
+from ..system.checks import bounded, number, one_of
 from ..system.mechanics import Mechanics
 from ..system.system import System
 from .base import Carry, Method, State, Traits, register, setting
-from ..numerics.linalg.discovery import not_covered, plan_for
 
 INDEFINITE, CHANGED, UNSOLVED = 1, 2, 3
 SMALL = 32  # unknowns up to which the matrix is simply formed: it costs little, and no pattern has to be relied on
@@ -149,19 +149,36 @@ class Filtered(Method):
     def explain(self, status: int, mech: Mechanics, q: Any, dt: float) -> str:
         if status != INDEFINITE:
             return ""
-        lowest = _lowest_eigenvalue(lambda v: mech.momentum(v) + self.beta * dt**2 * self.curvature(mech, jnp.asarray(q), v), q)
+        lowest = _lowest_eigenvalue(
+            lambda v: mech.momentum(v) + self.beta * dt**2 * self.curvature(mech, jnp.asarray(q), v), q
+        )
         return f": its smallest eigenvalue there is about {lowest:.3g}. The potential bends downwards; try a smaller dt or beta"
 
     def warn(self, system: System, q: Any, dt: float) -> None:
         omega = getattr(system.fast, "omega", None)
-        if omega is not None and dt**2 * float(omega) > 0.3 and self.traits.symplectic and not isinstance(self, PushforwardNewmark):
-            warnings.warn(f"h²ω = {dt**2 * float(omega):.2g} is above .3: on a penalised system {self.name} becomes unstable there. Take dt < {np.sqrt(0.3 / float(omega)):.2g}, a smaller omega, or PushforwardNewmark.", stacklevel=4)
+        if (
+            omega is not None
+            and dt**2 * float(omega) > 0.3
+            and self.traits.symplectic
+            and not isinstance(self, PushforwardNewmark)
+        ):
+            warnings.warn(
+                f"h²ω = {dt**2 * float(omega):.2g} is above .3: on a penalised system {self.name} becomes unstable there. Take dt < {np.sqrt(0.3 / float(omega)):.2g}, a smaller omega, or PushforwardNewmark.",
+                stacklevel=4,
+            )
         if self.beta >= 0.25:
             return
-        highest = float(highest_frequency(system, jnp.asarray(q, float), jnp.asarray(np.random.default_rng(0).normal(size=np.shape(q)))))
+        highest = float(
+            highest_frequency(
+                system, jnp.asarray(q, float), jnp.asarray(np.random.default_rng(0).normal(size=np.shape(q)))
+            )
+        )
         limit = 2 / np.sqrt(1 - 4 * self.beta)
         if dt * highest > limit:
-            warnings.warn(f"hω = {dt * highest:.3g} for the fastest linear motion at q0, above the limit 2/√(1−4β) = {limit:.3g} of {self.name}. Take dt < {limit / highest:.2g}, or beta ≥ ¼.", stacklevel=4)
+            warnings.warn(
+                f"hω = {dt * highest:.3g} for the fastest linear motion at q0, above the limit 2/√(1−4β) = {limit:.3g} of {self.name}. Take dt < {limit / highest:.2g}, or beta ≥ ¼.",
+                stacklevel=4,
+            )
 
 
 @functools.cache
@@ -209,7 +226,14 @@ def highest_frequency(system: System, q: Array, v: Array) -> Array:
 
 
 def _traits(**settings: Any) -> Traits:
-    usual = {"symplectic": True, "symmetric": True, "reversible": True, "energy": "bounded", "momentum_maps": "all", "needs": ("hessian",)}
+    usual = {
+        "symplectic": True,
+        "symmetric": True,
+        "reversible": True,
+        "energy": "bounded",
+        "momentum_maps": "all",
+        "needs": ("hessian",),
+    }
     return Traits(2, **(usual | settings))
 
 
@@ -283,7 +307,9 @@ class PushforwardNewmark(Filtered):
         """M s = c f(x + s) by Newton's method, whose matrix M + c·Hess U(x + s) has the structure of the others."""
         c, plan = self.beta * h**2, self.plan or fallback(x.size)
         residual = lambda s: mech.momentum(s) - c * mech.force(x + s)
-        linear_solve = lambda apply, r: plan.solve(lambda v: apply(v.reshape(x.shape)).ravel(), r.ravel()).x.reshape(x.shape)
+        linear_solve = lambda apply, r: plan.solve(lambda v: apply(v.reshape(x.shape)).ravel(), r.ravel()).x.reshape(
+            x.shape
+        )
         # From zero: c M⁻¹f(x) would overshoot by cω² where the problem is stiff; the first Newton step is Zhang–Skeel's.
         shift, converged = newton(residual, jnp.zeros_like(x), jnp.max(jnp.abs(x)), linear_solve)
         return Filter(mech.force(x + shift), shift, jnp.where(converged, 0, UNSOLVED))
@@ -307,7 +333,13 @@ class Newmark(PushforwardNewmark):
     @property
     def traits(self) -> Traits:
         linear = self.newton_steps == 1
-        return _traits(symplectic=False, symmetric=not linear, reversible=not linear, energy=None if linear else "bounded", momentum_maps="linear")
+        return _traits(
+            symplectic=False,
+            symmetric=not linear,
+            reversible=not linear,
+            energy=None if linear else "bounded",
+            momentum_maps="linear",
+        )
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
         return self._from_q(mech, state.q, state.p, dt, jnp.zeros((), int))

@@ -135,7 +135,10 @@ def judge(before: Jet, ahead: Outlook, after: Jet, length: Array, slack: Array) 
     high = (3 * c[5] + 5 * (c[4] - c[5])) / 3
     more, zero = _unforeseen(c, ahead, length), jnp.zeros_like(c[0])
     # The margin, too, has control points, none of them negative: it does not vanish where H5 and H3 happen to cross.
-    off = jnp.abs(c[2] - (c[0] + 6 * low + 3 * high) / 10) + more, jnp.abs(c[3] - (3 * low + 6 * high + c[5]) / 10) + more
+    off = (
+        jnp.abs(c[2] - (c[0] + 6 * low + 3 * high) / 10) + more,
+        jnp.abs(c[3] - (3 * low + 6 * high + c[5]) / 10) + more,
+    )
     whole = _verdict(jnp.stack(c), jnp.stack([zero, zero, *off, zero, zero]), slack)
     # Where the six points of the whole decide, those of its pieces, which are means of them, would decide alike: they vary no more.
     # Most flights are short and end here; forty-one points cost more than a jet of seven atoms.
@@ -237,7 +240,9 @@ def one_trial(before: Jet, ahead: Outlook, after: Jet, length: Array, slack: Arr
     at_once = (before.rate < 0) & ((starts & (before.value <= 0)) | (~judged.clear & (before.value <= slack)))
     offered = jnp.where(at_once, -length, jnp.where(sharp, steps, jnp.inf))
     at, gauge = jnp.min(offered), jnp.argmin(offered)
-    others = (judged.clear & ((steps <= 0) | (steps > at))) | (jnp.arange(len(steps)) == gauge) & (judged.clear | judged.single)
+    others = (judged.clear & ((steps <= 0) | (steps > at))) | (jnp.arange(len(steps)) == gauge) & (
+        judged.clear | judged.single
+    )
     exit = judged.finite & ((at == -length) | ((at < jnp.inf) & jnp.all(others)))
     moved = judged.finite & jnp.all(judged.clear) & ~exit
     nearer = jnp.where(judged.root < 1 - 1e-9, judged.root, 0.995)  # b moves in any case
@@ -253,10 +258,14 @@ def proved(before: Jet, low: Array, length: Array, slack: Array) -> Array:
     return jnp.minimum(jnp.min(jnp.where(free > 0, free, 0.0)), length)
 
 
-def one_proof(before: Jet, after: Jet, low: Array, high: Array, length: Array, advance: Array, slack: Array, starts: Array) -> Found:
+def one_proof(
+    before: Jet, after: Jet, low: Array, high: Array, length: Array, advance: Array, slack: Array, starts: Array
+) -> Found:
     """What is known after an `advance` of at most `length`, over which the curvatures lay between `low` and `high`; `after` is there."""
     steps = parabola_exit(after, slack)
-    sharp = (after.rate < 0) & ((high - low) * steps * steps <= SHARP * jnp.maximum(jnp.abs(before.value), jnp.abs(after.value)) + slack)
+    sharp = (after.rate < 0) & (
+        (high - low) * steps * steps <= SHARP * jnp.maximum(jnp.abs(before.value), jnp.abs(after.value)) + slack
+    )
     at_once = (before.rate < 0) & ((starts & (before.value <= 0)) | ((advance == 0) & (before.value <= slack)))
     offered = jnp.where(at_once, -advance, jnp.where(sharp, steps, jnp.inf))
     at, gauge = jnp.min(offered), jnp.argmin(offered)

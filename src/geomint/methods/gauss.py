@@ -18,12 +18,14 @@ import numpy as np
 from jaxtyping import Array
 
 from ..numerics.compensated import value
-from ..system.checks import one_of
 from ..numerics.linalg import fixed_point, newton
+from ..system.checks import one_of
 from ..system.mechanics import Mechanics
 from .base import Carry, Method, State, Traits, register, setting
 
-DENSE_LIMIT = 200  # unknowns up to which Newton's matrix is formed; beyond it the stages are found by fixed-point iteration
+DENSE_LIMIT = (
+    200  # unknowns up to which Newton's matrix is formed; beyond it the stages are found by fixed-point iteration
+)
 
 
 @functools.cache
@@ -50,11 +52,15 @@ class Gauss(Method):
     """
 
     stages: int = setting(one_of(1, 2, 3, 4), 2)
-    failures = {1: "the equations of the implicit stages were not solved: the iteration did not converge. Try a smaller dt"}
+    failures = {
+        1: "the equations of the implicit stages were not solved: the iteration did not converge. Try a smaller dt"
+    }
 
     @property
     def traits(self) -> Traits:
-        return Traits(2 * self.stages, symplectic=True, symmetric=True, reversible=True, energy="bounded", momentum_maps="all")
+        return Traits(
+            2 * self.stages, symplectic=True, symmetric=True, reversible=True, energy="bounded", momentum_maps="all"
+        )
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
         return state.q, state.p, jnp.zeros((), int)

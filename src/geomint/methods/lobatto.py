@@ -20,12 +20,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..numerics.compensated import value
-from ..system.checks import one_of
 from ..errors import InputError
+from ..manifold import Manifold
+from ..numerics.compensated import value
 from ..numerics.linalg import newton
 from ..numerics.linalg.newton import dense_solve, least_squares_solve
-from ..manifold import Manifold
+from ..system.checks import one_of
 from ..system.mechanics import Mechanics
 from .base import Carry, State, Traits, register, setting
 from .constrained import OFF, Constrained
@@ -63,19 +63,31 @@ class LobattoIIIAB(Constrained):
     failures: ClassVar[dict[int, str]] = {OFF: "the equations of the stages were not solved"}
     stages: int = setting(one_of(2, 3, 4), 3)
 
-    def __init__(self, stages: int = 3, *, solver: str = "auto", relaxation: float = 1.0, manifold: Manifold | None = None):
+    def __init__(
+        self, stages: int = 3, *, solver: str = "auto", relaxation: float = 1.0, manifold: Manifold | None = None
+    ):
         self.stages, self.solver, self.relaxation, self.manifold = stages, solver, relaxation, manifold
 
     @property
     def traits(self) -> Traits:
-        return Traits(2 * self.stages - 2, symplectic=True, symmetric=True, reversible=True, energy="bounded", momentum_maps="all", constrained=True)
+        return Traits(
+            2 * self.stages - 2,
+            symplectic=True,
+            symmetric=True,
+            reversible=True,
+            energy="bounded",
+            momentum_maps="all",
+            constrained=True,
+        )
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
         q = value(state.q)
         m = jax.eval_shape(mech.constraint, q).size
         unknowns = (self.stages - 1) * (q.size + m)
         if unknowns > LIMIT:
-            raise InputError(f"LobattoIIIAB forms a dense matrix of {unknowns} unknowns here, more than {LIMIT}; use Composition({'Rattle()' if m else 'Verlet()'}, order={max(4, 2 * self.stages - 2)}), which needs none.")
+            raise InputError(
+                f"LobattoIIIAB forms a dense matrix of {unknowns} unknowns here, more than {LIMIT}; use Composition({'Rattle()' if m else 'Verlet()'}, order={max(4, 2 * self.stages - 2)}), which needs none."
+            )
         force = mech.force(q)
         if m:
             force = force - mech.constraint_force(q, self.held(mech, q).multipliers(mech, q, value(state.p)))

@@ -29,10 +29,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..numerics.compensated import Compensated, value
-from ..system.checks import flag, plain_scalar, refused, vector, whole
 from ..errors import InputError
 from ..manifold import Manifold
+from ..numerics.compensated import Compensated, value
+from ..system.checks import flag, plain_scalar, refused, vector, whole
 from ..system.mechanics import Mechanics
 from .base import Carry, State, Traits, register
 from .composition import Composition
@@ -90,20 +90,30 @@ class SymmetricMultistep(Constrained):
         if a is None:
             order = 8 if order is None else order
             if plain_scalar(order) not in RECOMMENDED:
-                raise refused(order, f"one of {', '.join(map(str, RECOMMENDED))}", "order", callee, " Other orders need the coefficients a=(…).")
+                raise refused(
+                    order,
+                    f"one of {', '.join(map(str, RECOMMENDED))}",
+                    "order",
+                    callee,
+                    " Other orders need the coefficients a=(…).",
+                )
             order = int(plain_scalar(order))
         else:
             a = vector((a,) if plain_scalar(a) is not None else a, "a", callee)
             order = None if order is None else whole(order, "order", callee)
             if order not in (None, 2 * len(a) + 2):
-                raise InputError(f"SymmetricMultistep(order={order}, a={a}): {len(a)} coefficients make a method of order {2 * len(a) + 2}.")
+                raise InputError(
+                    f"SymmetricMultistep(order={order}, a={a}): {len(a)} coefficients make a method of order {2 * len(a) + 2}."
+                )
             order = 2 * len(a) + 2
             a = None if a == RECOMMENDED.get(order) else a
         self.order, self.a, self.unsafe = order, a, unsafe
         self.solver, self.relaxation, self.manifold = solver, relaxation, manifold
         reasons = _constructed(self._a)[1]
         if reasons and not unsafe:
-            raise InputError(f"SymmetricMultistep(a={self._a}) would not be stable on constrained systems: {'; '.join(r.rstrip('.') for r in reasons)}. unsafe=True admits it.")
+            raise InputError(
+                f"SymmetricMultistep(a={self._a}) would not be stable on constrained systems: {'; '.join(r.rstrip('.') for r in reasons)}. unsafe=True admits it."
+            )
 
     @property
     def _a(self) -> tuple[float, ...]:
@@ -166,7 +176,16 @@ class SymmetricMultistep(Constrained):
             forces = jax.vmap(lambda x, y: mech.force(x) - mech.constraint_force(x, y))(positions, multipliers)
         status = jnp.maximum(failed_after[-1], failed_before[-1])
         summed = Compensated.of(self._weighted(self.coefficients.rho_tilde, momenta[1:]))
-        return History(positions[:-1], momenta, forces[1:-1], Compensated(positions[-1], lost[-1]), summed, p, jnp.zeros((), int), status)
+        return History(
+            positions[:-1],
+            momenta,
+            forces[1:-1],
+            Compensated(positions[-1], lost[-1]),
+            summed,
+            p,
+            jnp.zeros((), int),
+            status,
+        )
 
     @staticmethod
     def _weighted(weights: Any, arrays: Array) -> Array:

@@ -77,7 +77,13 @@ def construct(a: Iterable[SupportsFloat | str]) -> Coefficients:
     binomial = [Fraction(math.comb(k // 2, j)) for j in range(k // 2 + 1)]
     delta_hat = _shift(_multiply(binomial, logarithm)[:k], -1)
     return Coefficients(
-        parameters, k, tuple(_multiply(rho_hat, minus_one)), _padded(sigma, k + 1), tuple(rho_hat), tuple(rho_tilde), _padded(delta_hat, k)
+        parameters,
+        k,
+        tuple(_multiply(rho_hat, minus_one)),
+        _padded(sigma, k + 1),
+        tuple(rho_hat),
+        tuple(rho_tilde),
+        _padded(delta_hat, k),
     )
 
 
@@ -107,11 +113,15 @@ def defects(coefficients: Coefficients) -> list[str]:
     for a_j in sorted(set(a)):
         if abs(a_j) > 1:
             modulus = abs(a_j) + math.sqrt(a_j**2 - 1)
-            found.append(f"a_j = {float(a_j):g} is not in (−1, 1): ρ has a root of modulus {modulus:.4f}, against (12).")
+            found.append(
+                f"a_j = {float(a_j):g} is not in (−1, 1): ρ has a root of modulus {modulus:.4f}, against (12)."
+            )
         elif abs(a_j) == 1:
             found.append(f"a_j = {float(a_j):g} is not in (−1, 1): ρ has a multiple root {-int(a_j)}, against (12).")
         elif a.count(a_j) > 1:
-            found.append(f"a_j = {float(a_j):g} is given {a.count(a_j)} times: ρ has multiple roots besides 1, against (12).")
+            found.append(
+                f"a_j = {float(a_j):g} is given {a.count(a_j)} times: ρ has multiple roots besides 1, against (12)."
+            )
     reached, k = order(rho, sigma), len(rho) - 1
     if reached < k:
         found.append(f"The order is {reached}, less than the {k} of {k} steps, against (8).")
@@ -120,7 +130,9 @@ def defects(coefficients: Coefficients) -> list[str]:
     in_rho, in_sigma = _in_x(rho), _in_x(sigma)
     if not _all_on_circle(in_sigma):
         modulus = max(abs(np.roots([float(s) for s in _stripped(sigma)])))
-        found.append(f"σ has a root of modulus {modulus:.4f}, off the unit circle: the multipliers grow like {modulus:.4f}ⁿ, against (13).")
+        found.append(
+            f"σ has a root of modulus {modulus:.4f}, off the unit circle: the multipliers grow like {modulus:.4f}ⁿ, against (13)."
+        )
     # x = ±1 is itself a double root of σ: ζ and 1/ζ have met there
     if _degree(_common(in_sigma, _derivative(in_sigma))) > 0 or not _value(in_sigma, 1) or not _value(in_sigma, -1):
         found.append("σ has a multiple root: the multipliers grow like n, against (13).")
@@ -170,14 +182,18 @@ def smallest_gap(coefficients: Coefficients) -> float:
 
 def _rationals(a: Iterable[SupportsFloat | str]) -> tuple[Fraction, ...]:
     if isinstance(a, str) or not isinstance(a, Iterable):
-        raise InputError(f"a is a sequence of k/2 − 1 numbers, such as (−0.7, 0.4) for order 6; {a!r} is one value. Write ({a},).")
+        raise InputError(
+            f"a is a sequence of k/2 − 1 numbers, such as (−0.7, 0.4) for order 6; {a!r} is one value. Write ({a},)."
+        )
     converted = []
     for a_j in a:
         try:
             # repr is the shortest decimal that is this float: .7 was meant as 7/10, not as 0.6999999999999999556
             converted.append(Fraction(a_j) if isinstance(a_j, int | str | Fraction) else Fraction(repr(float(a_j))))
         except (TypeError, ValueError, ZeroDivisionError) as error:
-            raise InputError(f"a holds {a_j!r}, which is not a finite real number or a fraction such as '7/10'.") from error
+            raise InputError(
+                f"a holds {a_j!r}, which is not a finite real number or a fraction such as '7/10'."
+            ) from error
     return tuple(converted)
 
 

@@ -25,22 +25,24 @@ import numpy as np
 from jaxtyping import Array
 
 from ..numerics.compensated import value
-from ..system.checks import bounded, one_of, whole
 from ..numerics.compilation import jit
 from ..numerics.linalg import KINDS, Plan, fallback, newton
+from ..numerics.linalg.discovery import concrete, not_covered, plan_for, start_key
 from ..numerics.linalg.elimination import Factored
-from ..system.mechanics import Mechanics
 from ..numerics.polynomials import degree
+from ..system.checks import bounded, one_of, whole
+from ..system.mechanics import Mechanics
 from ..system.system import System
 from .base import Carry, Method, State, Traits, register, setting
-from ..numerics.linalg.discovery import concrete, not_covered, plan_for, start_key
 from .splitting import SMALL
 
 UNSOLVED = 1
 AFFINE = 1e4  # units of rounding by which ∇W may differ from an affine function, relative; up to 250 were measured
 O = TypeVar("O", bound="Oscillatory")
 
-_TRAITS = Traits(2, symplectic=True, symmetric=True, reversible=True, energy="bounded", momentum_maps="all", needs=("fast",))
+_TRAITS = Traits(
+    2, symplectic=True, symmetric=True, reversible=True, energy="bounded", momentum_maps="all", needs=("fast",)
+)
 
 
 # --- what the fast part is ------------------------------------------------------------------------------------------
@@ -178,11 +180,15 @@ class IMEX(Oscillatory):
     method, with the structure of Hess W. Not unconditionally stable for a W that is not quadratic.
     """
 
-    failures: ClassVar[dict[int, str]] = {UNSOLVED: "Newton's method for the implicit midpoint of the fast part did not converge; try a smaller dt"}
+    failures: ClassVar[dict[int, str]] = {
+        UNSOLVED: "Newton's method for the implicit midpoint of the fast part did not converge; try a smaller dt"
+    }
 
     def heavier(self, mech: Mechanics, q: Array, h: Array) -> Heavier:
         """The modified mass, factored for steps of length h; its W is quadratic, so any q will do."""
-        apply = lambda v: (mech.momentum(v.reshape(q.shape)) + 0.25 * h**2 * mech.fast_hessian_product(q, v.reshape(q.shape))).ravel()
+        apply = lambda v: (
+            mech.momentum(v.reshape(q.shape)) + 0.25 * h**2 * mech.fast_hessian_product(q, v.reshape(q.shape))
+        ).ravel()
         return Heavier(mech, (self.plan or fallback(q.size)).factor(apply, q.dtype))
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
@@ -207,7 +213,9 @@ class IMEX(Oscillatory):
         start = mech.displacement(p, dt)
         # M d = h p⁺ − (h²/2)∇W(q + d/2) for d = q' − q.
         residual = lambda d: mech.momentum(d - start) + 0.5 * dt**2 * mech.fast_gradient(here + 0.5 * d)
-        linear_solve = lambda apply, r: plan.solve(lambda v: apply(v.reshape(here.shape)).ravel(), r.ravel()).x.reshape(here.shape)
+        linear_solve = lambda apply, r: plan.solve(lambda v: apply(v.reshape(here.shape)).ravel(), r.ravel()).x.reshape(
+            here.shape
+        )
         move, converged = newton(residual, jnp.zeros_like(here), jnp.max(jnp.abs(here)), linear_solve)
         inner = mech.fast_gradient(here + 0.5 * move)
         q = q + (start - 0.5 * dt**2 * mech.velocity(inner))

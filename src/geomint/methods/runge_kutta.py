@@ -19,7 +19,9 @@ class RungeKutta4(Method):
 
     @property
     def traits(self) -> Traits:
-        return Traits(4, symplectic=False, symmetric=False, reversible=False, energy=None, momentum_maps="linear", forces=4)
+        return Traits(
+            4, symplectic=False, symmetric=False, reversible=False, energy=None, momentum_maps="linear", forces=4
+        )
 
     def step(self, mech: Mechanics, carry: Carry, dt: Array) -> Carry:
         q, p = carry

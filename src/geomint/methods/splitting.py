@@ -91,7 +91,15 @@ def _forces(stages: Stages) -> int:
 
 def _traits(stages: Stages, order: int) -> Traits:
     symmetric = stages == stages[::-1]
-    return Traits(order, symplectic=True, symmetric=symmetric, reversible=symmetric, energy="bounded", momentum_maps="all", forces=_forces(stages))
+    return Traits(
+        order,
+        symplectic=True,
+        symmetric=symmetric,
+        reversible=symmetric,
+        energy="bounded",
+        momentum_maps="all",
+        forces=_forces(stages),
+    )
 
 
 @register({}, {"first": "drift"})
@@ -189,18 +197,74 @@ def _tables() -> dict[str, tuple[Stages, int, bool, str]]:
     """name -> (stages, order, whether it needs a quadratic kinetic energy and a potential of q alone, source)."""
     two = lambda b, kind="kick": _palindrome(kind, (b,))
     return {
-        "two-stage": (two(0.211781), 2, False, "b = .211781, best expected energy error for steps up to the limit: Blanes, Casas, Sanz-Serna, SIAM J. Sci. Comput. 36 (2014)"),
-        "two-stage-minimum-error": (two(_min_error_two_stage()), 2, False, "b = .193183…: McLachlan 1995; Omelyan, Mryglod, Folk 2002"),
-        "two-stage-linear": (two((3 - 3**0.5) / 6), 2, False, "b = (3−√3)/6 = .211325, fourth order on linear problems up to a processor: Predescu et al. 2012"),
+        "two-stage": (
+            two(0.211781),
+            2,
+            False,
+            "b = .211781, best expected energy error for steps up to the limit: Blanes, Casas, Sanz-Serna, SIAM J. Sci. Comput. 36 (2014)",
+        ),
+        "two-stage-minimum-error": (
+            two(_min_error_two_stage()),
+            2,
+            False,
+            "b = .193183…: McLachlan 1995; Omelyan, Mryglod, Folk 2002",
+        ),
+        "two-stage-linear": (
+            two((3 - 3**0.5) / 6),
+            2,
+            False,
+            "b = (3−√3)/6 = .211325, fourth order on linear problems up to a processor: Predescu et al. 2012",
+        ),
         "two-stage-drift": (two(_min_error_two_stage(), "drift"), 2, False, "the drift form with .193183…"),
-        "three-stage": (_palindrome("kick", three_stage(0.29619504261126)), 2, False, "a = .296195…, b = .118880…: Blanes, Casas, Sanz-Serna 2014"),
-        "three-stage-minimum-error": (_palindrome("kick", three_stage(0.290485609075128726)), 2, False, "a = .290486…, b = .108991…: Fernández-Pendás, Akhmatskaya, Sanz-Serna 2016"),
+        "three-stage": (
+            _palindrome("kick", three_stage(0.29619504261126)),
+            2,
+            False,
+            "a = .296195…, b = .118880…: Blanes, Casas, Sanz-Serna 2014",
+        ),
+        "three-stage-minimum-error": (
+            _palindrome("kick", three_stage(0.290485609075128726)),
+            2,
+            False,
+            "a = .290486…, b = .108991…: Fernández-Pendás, Akhmatskaya, Sanz-Serna 2016",
+        ),
         "forest-ruth": (_palindrome("drift", _forest_ruth()), 4, False, "Forest, Ruth 1990: three Verlet steps"),
-        "pefrl": (_palindrome("drift", (0.1786178958448091, 0.5 * (1 - 2 * -0.2123418310626054), -0.06626458266981849)), 4, False, "Omelyan, Mryglod, Folk, Comput. Phys. Commun. 146 (2002)"),
-        "blanes-moan": (_palindrome("drift", (0.0792036964311957, 0.209515106613362, 0.353172906049774, -0.143851773179818, -0.0420650803577195)), 4, False, "6 stages: Blanes, Moan, J. Comput. Appl. Math. 142 (2002), S6"),
-        "blanes-moan-nystrom": (_palindrome("kick", (0.0829844064174052, 0.245298957184271, 0.396309801498368, 0.604872665711080, -0.0390563049223486)), 4, True, "6 stages: the same paper, RKN6b"),
-        "mclachlan-atela": (_in_turn("kick", _MCLACHLAN_ATELA), 4, True, "4 stages: McLachlan, Atela, Nonlinearity 5 (1992)"),
-        "calvo-sanz-serna": (_in_turn("kick", _CALVO_SANZ_SERNA), 4, True, "5 kicks, the last one kept for the next step: Calvo, Sanz-Serna, SIAM J. Sci. Comput. 14 (1993)"),
+        "pefrl": (
+            _palindrome("drift", (0.1786178958448091, 0.5 * (1 - 2 * -0.2123418310626054), -0.06626458266981849)),
+            4,
+            False,
+            "Omelyan, Mryglod, Folk, Comput. Phys. Commun. 146 (2002)",
+        ),
+        "blanes-moan": (
+            _palindrome(
+                "drift",
+                (0.0792036964311957, 0.209515106613362, 0.353172906049774, -0.143851773179818, -0.0420650803577195),
+            ),
+            4,
+            False,
+            "6 stages: Blanes, Moan, J. Comput. Appl. Math. 142 (2002), S6",
+        ),
+        "blanes-moan-nystrom": (
+            _palindrome(
+                "kick",
+                (0.0829844064174052, 0.245298957184271, 0.396309801498368, 0.604872665711080, -0.0390563049223486),
+            ),
+            4,
+            True,
+            "6 stages: the same paper, RKN6b",
+        ),
+        "mclachlan-atela": (
+            _in_turn("kick", _MCLACHLAN_ATELA),
+            4,
+            True,
+            "4 stages: McLachlan, Atela, Nonlinearity 5 (1992)",
+        ),
+        "calvo-sanz-serna": (
+            _in_turn("kick", _CALVO_SANZ_SERNA),
+            4,
+            True,
+            "5 kicks, the last one kept for the next step: Calvo, Sanz-Serna, SIAM J. Sci. Comput. 14 (1993)",
+        ),
     }
 
 

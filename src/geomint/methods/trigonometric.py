@@ -33,15 +33,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..numerics.compensated import value
-from ..system.checks import one_of
 from ..errors import InputError
+from ..numerics.compensated import value
 from ..numerics.linalg import Plan
+from ..numerics.linalg.discovery import concrete, over_members, start_key
+from ..system.checks import one_of
 from ..system.mechanics import Mechanics
 from ..system.system import System
 from .base import State, Traits, register, setting
 from .oscillatory import _TRAITS, Oscillatory, bent, is_quadratic, remembered
-from ..numerics.linalg.discovery import concrete, over_members, start_key
 
 BENT = 1
 DENSE = 600  # coordinates up to which the fast part is diagonalised

@@ -27,12 +27,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..numerics.compensated import Compensated, value
-from ..system.checks import bounded, one_of, whole
 from ..errors import InputError
-from ..system.lagrangian import LagrangianMechanics
+from ..numerics.compensated import Compensated, value
 from ..numerics.linalg import newton
 from ..numerics.linalg.newton import newton_within
+from ..system.checks import bounded, one_of, whole
+from ..system.lagrangian import LagrangianMechanics
 from .base import Carry, Method, State, Traits, register, setting
 
 QUADRATURES = ("midpoint", "trapezoid", "galerkin")
@@ -85,7 +85,12 @@ class Moving(NamedTuple):
     status: Array
 
 
-@register({"quadrature": "midpoint"}, {"quadrature": "trapezoid"}, {"quadrature": "galerkin", "degree": 2}, {"quadrature": "galerkin", "degree": 3})
+@register(
+    {"quadrature": "midpoint"},
+    {"quadrature": "trapezoid"},
+    {"quadrature": "galerkin", "degree": 2},
+    {"quadrature": "galerkin", "degree": 3},
+)
 class Variational(Method):
     """A variational integrator of a Lagrangian system, or of a System through L = ½vᵀMv − U.
 
@@ -95,20 +100,35 @@ class Variational(Method):
 
     quadrature: str = setting(one_of(*QUADRATURES), "midpoint")
     degree: int = setting(bounded(whole, least=1, most=5), 1)
-    failures: ClassVar[dict[int, str]] = {1: "the discrete Euler–Lagrange equations were not solved: Newton's method did not converge. Try a smaller dt"}
+    failures: ClassVar[dict[int, str]] = {
+        1: "the discrete Euler–Lagrange equations were not solved: Newton's method did not converge. Try a smaller dt"
+    }
 
     def check_settings(self) -> None:
         if self.quadrature != "galerkin" and self.degree != 1:
-            raise InputError(f"Variational(quadrature={self.quadrature!r}, degree={self.degree}): only galerkin takes a degree.")
+            raise InputError(
+                f"Variational(quadrature={self.quadrature!r}, degree={self.degree}): only galerkin takes a degree."
+            )
 
     @property
     def traits(self) -> Traits:
-        return Traits(2 * self.degree, symplectic=True, symmetric=True, reversible=True, energy="bounded", momentum_maps="all", needs=("hessian",), lagrangian=True)
+        return Traits(
+            2 * self.degree,
+            symplectic=True,
+            symmetric=True,
+            reversible=True,
+            energy="bounded",
+            momentum_maps="all",
+            needs=("hessian",),
+            lagrangian=True,
+        )
 
     def prepare(self, starts: Sequence[tuple[Any, Any]]) -> Variational:
         q = starts[0][1]
         if np.size(q) * self.degree > DENSE_LIMIT:
-            raise InputError(f"{self.name} forms a dense matrix of {np.size(q) * self.degree} unknowns, above {DENSE_LIMIT}; for large systems of constant mass use Verlet, ZhangSkeel or Gauss.")
+            raise InputError(
+                f"{self.name} forms a dense matrix of {np.size(q) * self.degree} unknowns, above {DENSE_LIMIT}; for large systems of constant mass use Verlet, ZhangSkeel or Gauss."
+            )
         return self
 
     def init(self, mech: Any, state: State, dt: Array) -> Carry:
@@ -159,7 +179,9 @@ class Variational(Method):
         by_q, _, velocities = on_nodes(rest)
         work = carry.work
         if forced:
-            work = work + jnp.sum(weights * jax.vmap(mech.outer_force)(q + along(r.values[:, 1:], rest), velocities, times) * velocities)
+            work = work + jnp.sum(
+                weights * jax.vmap(mech.outer_force)(q + along(r.values[:, 1:], rest), velocities, times) * velocities
+            )
         # The equations add up to p' − p = h Σ w_i (∂L/∂q + f): an increment, since Σ_j φ_j = 1.
         controls = jnp.concatenate([q[None], q + rest])
         status = jnp.where(converged, carry.status, 1)

@@ -15,9 +15,9 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from ..system.checks import Check, bounded, number, one_of, positive, shown, whole
 from ..errors import GeomintError, InputError
 from ..methods.expressions import evaluate
+from ..system.checks import Check, bounded, number, one_of, positive, shown, whole
 from ..system.system import Stated
 
 P = ParamSpec("P")
@@ -88,7 +88,10 @@ def model(make: Callable[P, Model]) -> Callable[P, Model]:
 def _checks(make: Callable[..., Model]) -> dict[str, Check]:
     """The checks of a model's settings, from their annotations."""
     hints = typing.get_type_hints(make, include_extras=True)
-    found = {name: hint.__metadata__[0] if hasattr(hint, "__metadata__") else _PLAIN.get(hint) for name, hint in hints.items()}
+    found = {
+        name: hint.__metadata__[0] if hasattr(hint, "__metadata__") else _PLAIN.get(hint)
+        for name, hint in hints.items()
+    }
     return {name: check for name, check in found.items() if check is not None}
 
 

@@ -57,7 +57,10 @@ def sum_over_pairs(n: int, pair: Callable[[Array, Any], Array]) -> Callable[[Arr
         lowest = jnp.clip(-half_rate / jnp.where(half_bend > 0, half_bend, 1.0), start, stop)
         s = Interval(squared(lowest) * (1 - ROUNDING), jnp.maximum(squared(start), squared(stop)) * (1 + ROUNDING))
         rate = Interval(2 * (half_rate + start * half_bend), 2 * (half_rate + stop * half_bend))
-        of = lambda x, y: jnp.sum(y**2 * jax.vmap(jax.grad(jax.grad(pair)), (0, None))(x, k) + 2 * half_bend * jax.vmap(jax.grad(pair), (0, None))(x, k))
+        of = lambda x, y: jnp.sum(
+            y**2 * jax.vmap(jax.grad(jax.grad(pair)), (0, None))(x, k)
+            + 2 * half_bend * jax.vmap(jax.grad(pair), (0, None))(x, k)
+        )
         return evaluate(of, s, rate)
 
     potential.curvature = curvature
@@ -69,8 +72,14 @@ def compact(n: int, dimension: int) -> np.ndarray:
     """n sites of the densest lattice (hexagonal, or face-centred cubic) with neighbours at distance 1: those closest to one of
     them, and of equally close ones those further along a slanted direction, so that they lie side by side."""
     basis = {2: [[1.0, 0.0], [0.5, np.sqrt(0.75)]], 3: np.sqrt(0.5) * np.array([[1, 1, 0], [1, 0, 1], [0, 1, 1]])}
-    reach = np.arange(-2 - n // 6, 3 + n // 6) if dimension == 2 else np.arange(-3 - round(n ** (1 / 3)), 4 + round(n ** (1 / 3)))
-    sites = np.stack(np.meshgrid(*[reach] * dimension, indexing="ij"), axis=-1).reshape(-1, dimension) @ np.asarray(basis[dimension])
+    reach = (
+        np.arange(-2 - n // 6, 3 + n // 6)
+        if dimension == 2
+        else np.arange(-3 - round(n ** (1 / 3)), 4 + round(n ** (1 / 3)))
+    )
+    sites = np.stack(np.meshgrid(*[reach] * dimension, indexing="ij"), axis=-1).reshape(-1, dimension) @ np.asarray(
+        basis[dimension]
+    )
     slant = sites @ np.array([1.0, 0.3, 0.1])[:dimension]
     nearest = np.lexsort((-slant, np.round(np.sum(sites**2, axis=1), 9)))[:n]
     return sites[nearest] - sites[nearest].mean(axis=0)
@@ -85,7 +94,13 @@ def relaxed(n: int, dimension: int, pair: Callable, settings: tuple[tuple[str, f
     energy: Any = jit(jax.value_and_grad(lambda x: potential(x.reshape(shape), dict(settings))))
     # Pieces of a lattice are symmetric, and some of them saddles: pushed a little, 13 and 55 atoms roll off to the icosahedra.
     start = compact(n, dimension) + 0.02 * np.random.default_rng(0).normal(size=shape)
-    found = minimize(lambda x: tuple(map(np.asarray, energy(x))), start.ravel(), jac=True, method="L-BFGS-B", options={"ftol": 0.0, "gtol": 1e-9, "maxiter": 10_000, "maxfun": 20_000})
+    found = minimize(
+        lambda x: tuple(map(np.asarray, energy(x))),
+        start.ravel(),
+        jac=True,
+        method="L-BFGS-B",
+        options={"ftol": 0.0, "gtol": 1e-9, "maxiter": 10_000, "maxfun": 20_000},
+    )
     q = found.x.reshape(shape)
     return q - q.mean(axis=0)
 
@@ -100,14 +115,34 @@ def shaken(q: np.ndarray, energy: float, seed: int) -> np.ndarray:
     return (v * np.sqrt(energy * (q.size - rank) / np.sum(v**2))).reshape(q.shape)
 
 
-def _cluster(name: str, n: int, dimension: int, temperature: float, seed: int, pair: Callable, k: dict[str, float], reduced: dict[str, float], spacing: float) -> Model:
+def _cluster(
+    name: str,
+    n: int,
+    dimension: int,
+    temperature: float,
+    seed: int,
+    pair: Callable,
+    k: dict[str, float],
+    reduced: dict[str, float],
+    spacing: float,
+) -> Model:
     """Relaxed in units of the distance of neighbours and of ε (`reduced`), and shaken; unit masses."""
     q0 = spacing * relaxed(n, dimension, pair, tuple(reduced.items()))
     v0 = shaken(q0, temperature * k["epsilon"], seed)
     forces = name.removesuffix("_cluster").replace("_", "-").title()
     description = f"{n} atoms {'in the plane' if dimension == 2 else 'in space'} with {forces} forces"
-    dt = 0.005 * spacing / float(np.sqrt(k["epsilon"]))  # an atom of energy ε/2 crosses the distance of neighbours in 200 steps
-    return Model(System(sum_over_pairs(n, pair), symmetries=SYMMETRIES, params=k), q0, v0, name, description, dt=dt, t_end=4000 * dt)
+    dt = (
+        0.005 * spacing / float(np.sqrt(k["epsilon"]))
+    )  # an atom of energy ε/2 crosses the distance of neighbours in 200 steps
+    return Model(
+        System(sum_over_pairs(n, pair), symmetries=SYMMETRIES, params=k),
+        q0,
+        v0,
+        name,
+        description,
+        dt=dt,
+        t_end=4000 * dt,
+    )
 
 
 # --- models -----------------------------------------------------------------------------------------------------------
@@ -122,7 +157,17 @@ def lennard_jones_cluster(
 
     from a compact piece of the hexagonal (dimension=2) or face-centred cubic (3) lattice relaxed to a minimum of V near it, which need
     not be the least one. The temperature is in units of ε; total momentum and angular momentum are zero."""
-    return _cluster("lennard_jones_cluster", n, dimension, temperature, seed, lennard_jones, {"epsilon": epsilon, "sigma": sigma}, {"epsilon": 1.0, "sigma": 1 / REACH}, REACH * sigma)
+    return _cluster(
+        "lennard_jones_cluster",
+        n,
+        dimension,
+        temperature,
+        seed,
+        lennard_jones,
+        {"epsilon": epsilon, "sigma": sigma},
+        {"epsilon": 1.0, "sigma": 1 / REACH},
+        REACH * sigma,
+    )
 
 
 @model
@@ -137,12 +182,26 @@ def morse_cluster(
     which stay finite where atoms meet. With a r₀ = 6 the well is as wide as that of Lennard-Jones; the larger, the narrower. Initial
     data as those of lennard_jones_cluster."""
     k = {"epsilon": epsilon, "distance": distance, "steepness": steepness}
-    return _cluster("morse_cluster", n, dimension, temperature, seed, morse, k, {"epsilon": 1.0, "distance": 1.0, "steepness": steepness * distance}, distance)
+    return _cluster(
+        "morse_cluster",
+        n,
+        dimension,
+        temperature,
+        seed,
+        morse,
+        k,
+        {"epsilon": 1.0, "distance": 1.0, "steepness": steepness * distance},
+        distance,
+    )
 
 
 # Gonzalez, Schmidt and Ortiz, table I: nanometres, and nanometres a nanosecond.
-_ARGON_POSITIONS = np.array([[0.0, 0.0], [0.02, 0.39], [0.34, 0.17], [0.36, -0.21], [-0.02, -0.40], [-0.35, -0.16], [-0.31, 0.21]])
-_ARGON_VELOCITIES = np.array([[-30.0, -20.0], [50.0, -90.0], [-70.0, -60.0], [90.0, 40.0], [80.0, 90.0], [-40.0, 100.0], [-80.0, -60.0]])
+_ARGON_POSITIONS = np.array(
+    [[0.0, 0.0], [0.02, 0.39], [0.34, 0.17], [0.36, -0.21], [-0.02, -0.40], [-0.35, -0.16], [-0.31, 0.21]]
+)
+_ARGON_VELOCITIES = np.array(
+    [[-30.0, -20.0], [50.0, -90.0], [-70.0, -60.0], [90.0, 40.0], [80.0, 90.0], [-40.0, 100.0], [-80.0, -60.0]]
+)
 
 
 @model
@@ -155,4 +214,12 @@ def argon_cluster() -> Model:
     boltzmann, mass = 1.380658e-23, 66.34e-27
     k = {"epsilon": 119.8 * boltzmann / mass, "sigma": 0.341}  # m²/s² is nm²/ns²
     system = System(sum_over_pairs(7, lennard_jones), symmetries=SYMMETRIES, params=k)
-    return Model(system, _ARGON_POSITIONS, _ARGON_VELOCITIES, "argon_cluster", "seven argon atoms in the plane, in nanometres and nanoseconds", dt=1e-5, t_end=0.1)
+    return Model(
+        system,
+        _ARGON_POSITIONS,
+        _ARGON_VELOCITIES,
+        "argon_cluster",
+        "seven argon atoms in the plane, in nanometres and nanoseconds",
+        dt=1e-5,
+        t_end=0.1,
+    )

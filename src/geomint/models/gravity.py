@@ -36,7 +36,15 @@ def kepler(eccentricity: float = 0.6) -> Model:
     if not 0 <= e < 1:
         raise InputError(f"kepler(eccentricity={e:g}): an ellipse has an eccentricity from 0 up to, not including, 1.")
     system = System(lambda q: -1 / jnp.sqrt(jnp.sum(q**2)), symmetries=(Rotation((0, 1)),))
-    return Model(system, np.array([1 - e, 0.0]), np.array([0.0, np.sqrt((1 + e) / (1 - e))]), "kepler", f"a planet on an ellipse of eccentricity {e:g}", dt=0.02, t_end=60.0)
+    return Model(
+        system,
+        np.array([1 - e, 0.0]),
+        np.array([0.0, np.sqrt((1 + e) / (1 - e))]),
+        "kepler",
+        f"a planet on an ellipse of eccentricity {e:g}",
+        dt=0.02,
+        t_end=60.0,
+    )
 
 
 @model
@@ -53,7 +61,9 @@ def n_body(n: Annotated[int, count(2, PAIRS)] = 5, softening: NotNegative = 0.1,
 
 # Hairer, Lubich, Wanner, section I.2.4, table 2.2: masses relative to the sun (to which the inner planets are added),
 # positions in astronomical units, velocities in astronomical units a day, on September 5, 1994, 0h00.
-_SOLAR_MASSES = np.array([1.00000597682, 0.000954786104043, 0.000285583733151, 0.0000437273164546, 0.0000517759138449, 1 / 1.3e8])
+_SOLAR_MASSES = np.array(
+    [1.00000597682, 0.000954786104043, 0.000285583733151, 0.0000437273164546, 0.0000517759138449, 1 / 1.3e8]
+)
 _SOLAR_POSITIONS = np.array([
     [0.0, 0.0, 0.0],
     [-3.5023653, -3.8169847, -1.5507963],
@@ -78,5 +88,15 @@ def outer_solar_system() -> Model:
 
     The energy is about −3e-8 in these units: judge its error relative to that.
     """
-    system = System(newtonian(_SOLAR_MASSES, 2.95912208286e-4), mass=_SOLAR_MASSES[:, None], symmetries=(Translation(), Rotation()))
-    return Model(system, _SOLAR_POSITIONS, _SOLAR_VELOCITIES, "outer_solar_system", "the sun and the five outer planets, in days", dt=50.0, t_end=200_000.0)
+    system = System(
+        newtonian(_SOLAR_MASSES, 2.95912208286e-4), mass=_SOLAR_MASSES[:, None], symmetries=(Translation(), Rotation())
+    )
+    return Model(
+        system,
+        _SOLAR_POSITIONS,
+        _SOLAR_VELOCITIES,
+        "outer_solar_system",
+        "the sun and the five outer planets, in days",
+        dt=50.0,
+        t_end=200_000.0,
+    )

@@ -45,8 +45,19 @@ def hard_spheres(
     They start in the middles of equal cells with Maxwell's velocities of this temperature (k_B = 1)."""
     rows = next(k for k in range(1, n + 1) if k**dimension >= n)
     if not box > 2 * radius * rows:
-        raise InputError(f"hard_spheres(n={n}, box={box:g}, radius={radius:g}): {rows} rows of spheres need a box larger than {2 * radius * rows:g}.")
+        raise InputError(
+            f"hard_spheres(n={n}, box={box:g}, radius={radius:g}): {rows} rows of spheres need a box larger than {2 * radius * rows:g}."
+        )
     cells = np.stack(np.meshgrid(*[np.arange(rows)] * dimension, indexing="ij"), axis=-1).reshape(-1, dimension)[:n]
     v0 = np.sqrt(temperature) * np.random.default_rng(seed).normal(size=(n, dimension))
     inside = (apart(n, 2 * radius), between_walls(box, radius))
-    return Model(System(), (cells + 0.5) * box / rows, v0, "hard_spheres", f"{n} hard spheres in a box", dt=0.05, t_end=50.0, inside=inside)
+    return Model(
+        System(),
+        (cells + 0.5) * box / rows,
+        v0,
+        "hard_spheres",
+        f"{n} hard spheres in a box",
+        dt=0.05,
+        t_end=50.0,
+        inside=inside,
+    )

@@ -18,7 +18,15 @@ from .base import Model, Positive, model
 def harmonic_oscillator() -> Model:
     """V = ½x² from x = 0 with speed 1: x = sin t, H = ½. With terraces of height h the particle is on the highest it reaches,
     k = ⌊1/2h⌋, with the speed √(1 − 2kh), which may be as small as one likes (example 4.1)."""
-    return Model(System(lambda q: 0.5 * jnp.sum(q**2)), np.array([0.0]), np.array([1.0]), "harmonic_oscillator", "a mass on a spring, x = sin t", dt=0.05, t_end=50.0)
+    return Model(
+        System(lambda q: 0.5 * jnp.sum(q**2)),
+        np.array([0.0]),
+        np.array([1.0]),
+        "harmonic_oscillator",
+        "a mass on a spring, x = sin t",
+        dt=0.05,
+        t_end=50.0,
+    )
 
 
 @model
@@ -26,7 +34,15 @@ def harmonic_trough() -> Model:
     """V = ½x² in the plane from (1, 0) with the velocity (0, 1), along the trough: (cos t, t), H = 1. It starts along a level of V,
     and on terraces goes on so, (1, t), whatever their height (example 4.2)."""
     system = System(lambda q: 0.5 * q[0] ** 2, symmetries=(Translation((0.0, 1.0)),))
-    return Model(system, np.array([1.0, 0.0]), np.array([0.0, 1.0]), "harmonic_trough", "a mass that swings across a trough as it slides along", dt=0.05, t_end=50.0)
+    return Model(
+        system,
+        np.array([1.0, 0.0]),
+        np.array([0.0, 1.0]),
+        "harmonic_trough",
+        "a mass that swings across a trough as it slides along",
+        dt=0.05,
+        t_end=50.0,
+    )
 
 
 @model
@@ -35,4 +51,12 @@ def harmonic_bowl(speed: Positive = 0.5) -> Model:
     On terraces of height h it is reflected along the circle instead if γ²(1 − θ) < 1 as h → 0, θ the fractional part of 1/2h
     (example 4.3)."""
     system = System(lambda q: 0.5 * jnp.sum(q**2), symmetries=(Rotation((0, 1)),))
-    return Model(system, np.array([1.0, 0.0]), np.array([0.0, speed]), "harmonic_bowl", f"a mass in a round bowl, on an ellipse of half axes 1 and {speed:g}", dt=0.05, t_end=50.0)
+    return Model(
+        system,
+        np.array([1.0, 0.0]),
+        np.array([0.0, speed]),
+        "harmonic_bowl",
+        f"a mass in a round bowl, on an ellipse of half axes 1 and {speed:g}",
+        dt=0.05,
+        t_end=50.0,
+    )

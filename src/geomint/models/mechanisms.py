@@ -27,4 +27,12 @@ def slider_crank(crank: Positive = 1.0, rod: Positive = 2.0, speed: float = 2.0)
 
     q0 = np.array([[crank, 0.0], [crank + rod, 0.0]])
     v0 = np.array([[0.0, speed], [0.0, 0.0]])
-    return Model(System(hanging, constraint=constraint), q0, v0, "slider_crank", "a crank, a rod and a slider, turning under gravity", dt=0.01, t_end=50.0)
+    return Model(
+        System(hanging, constraint=constraint),
+        q0,
+        v0,
+        "slider_crank",
+        "a crank, a rod and a slider, turning under gravity",
+        dt=0.01,
+        t_end=50.0,
+    )

@@ -15,8 +15,20 @@ from .base import Model, count, model
 def fast_slow_oscillator(omega: float = 50.0) -> Model:
     """One oscillator with two springs, V = ½q² and W = ½ω²q² (Stern and Grinspun 2009): a multiple-time-step method with
     step h is unstable near hω = π, 2π, …, a method without resonance for no ω as long as h ≤ 2."""
-    system = System(lambda q, k: 0.5 * jnp.sum(q**2), fast=lambda q, k: 0.5 * k["omega"] ** 2 * jnp.sum(q**2), params={"omega": omega})
-    return Model(system, np.array([1.0]), np.array([0.0]), "fast_slow_oscillator", f"an oscillator on two springs, of frequencies 1 and {omega:g}", dt=0.1, t_end=100.0)
+    system = System(
+        lambda q, k: 0.5 * jnp.sum(q**2),
+        fast=lambda q, k: 0.5 * k["omega"] ** 2 * jnp.sum(q**2),
+        params={"omega": omega},
+    )
+    return Model(
+        system,
+        np.array([1.0]),
+        np.array([0.0]),
+        "fast_slow_oscillator",
+        f"an oscillator on two springs, of frequencies 1 and {omega:g}",
+        dt=0.1,
+        t_end=100.0,
+    )
 
 
 @model
@@ -32,10 +44,20 @@ def stiff_double_pendulum(omega: float = 50.0, gravity: float = 1.0) -> Model:
         lengths = jnp.sqrt(jnp.sum(jnp.diff(q, axis=0, prepend=0.0) ** 2, axis=1))
         return 0.5 * k["omega"] ** 2 * jnp.sum((lengths - 1) ** 2)
 
-    system = System(lambda q, k: k["gravity"] * jnp.sum(q[:, 1]), fast=fast, params={"omega": omega, "gravity": gravity})
+    system = System(
+        lambda q, k: k["gravity"] * jnp.sum(q[:, 1]), fast=fast, params={"omega": omega, "gravity": gravity}
+    )
     angles = np.array([1.0, 0.5])  # from the vertical
     q0 = np.cumsum(np.stack([np.sin(angles), -np.cos(angles)], axis=1), axis=0)
-    return Model(system, q0, np.zeros((2, 2)), "stiff_double_pendulum", f"two masses on springs of frequency {omega:g}, let go at rest", dt=0.02, t_end=50.0)
+    return Model(
+        system,
+        q0,
+        np.zeros((2, 2)),
+        "stiff_double_pendulum",
+        f"two masses on springs of frequency {omega:g}, let go at rest",
+        dt=0.02,
+        t_end=50.0,
+    )
 
 
 @model
@@ -60,4 +82,12 @@ def elastic_chain(n: Annotated[int, count(2)] = 100, stiff: float = 50.0, quarti
     v0 = np.sin(np.pi * at / (n + 1))
     v0 += 0.5 * np.sin(2 * np.pi * at / (n + 1))  # no reflection symmetry
     system = System(potential, fast=fast, params={"stiff": stiff, "quartic": quartic})
-    return Model(system, np.zeros(n), v0, "elastic_chain", f"{n} masses on a line, springs of frequencies {stiff:g} and 1 by turns", dt=0.1, t_end=100.0)
+    return Model(
+        system,
+        np.zeros(n),
+        v0,
+        "elastic_chain",
+        f"{n} masses on a line, springs of frequencies {stiff:g} and 1 by turns",
+        dt=0.1,
+        t_end=100.0,
+    )

@@ -15,8 +15,20 @@ from .base import Model, Positive, count, model
 @model
 def pendulum(length: Positive = 1.0, gravity: float = 1.0, angle: float = 2.0) -> Model:
     """A mathematical pendulum in its angle θ: H = p²/(2l²) − g l cos θ."""
-    system = System(lambda q, k: -k["gravity"] * k["length"] * jnp.sum(jnp.cos(q)), mass=length**2, params={"length": length, "gravity": gravity})
-    return Model(system, np.array([angle]), np.array([0.0]), "pendulum", "a pendulum in its angle, at rest at first", dt=0.05, t_end=50.0)
+    system = System(
+        lambda q, k: -k["gravity"] * k["length"] * jnp.sum(jnp.cos(q)),
+        mass=length**2,
+        params={"length": length, "gravity": gravity},
+    )
+    return Model(
+        system,
+        np.array([angle]),
+        np.array([0.0]),
+        "pendulum",
+        "a pendulum in its angle, at rest at first",
+        dt=0.05,
+        t_end=50.0,
+    )
 
 
 @model
@@ -32,7 +44,9 @@ def henon_heiles(energy: float = 0.12) -> Model:
         raise InputError(f"henon_heiles(energy={energy:g}): the motion is bounded for energies between .01 and 1/6.")
     at_rest = 0.5 * q0[1] ** 2 - q0[1] ** 3 / 3
     v0 = np.array([np.sqrt(2 * (energy - at_rest)) * 0.96, np.sqrt(2 * (energy - at_rest)) * 0.28])
-    return Model(System(potential), q0, v0, "henon_heiles", f"a star in a galactic disk, H = {energy:g}", dt=0.1, t_end=200.0)
+    return Model(
+        System(potential), q0, v0, "henon_heiles", f"a star in a galactic disk, H = {energy:g}", dt=0.1, t_end=200.0
+    )
 
 
 @model
@@ -56,7 +70,15 @@ def fpu(springs: Annotated[int, count(1)] = 3, omega: Positive = 50.0) -> Model:
 
     q0, v0 = np.zeros((2, springs)), np.zeros((2, springs))
     q0[0, 0], q0[1, 0], v0[0, 0], v0[1, 0] = 1.0, 1.0 / omega, 1.0, 1.0
-    return Model(System(potential, fast=fast), q0, v0, "fpu", f"{springs} stiff springs of frequency {omega:g} coupled by quartic ones", dt=0.005, t_end=200.0)
+    return Model(
+        System(potential, fast=fast),
+        q0,
+        v0,
+        "fpu",
+        f"{springs} stiff springs of frequency {omega:g} coupled by quartic ones",
+        dt=0.005,
+        t_end=200.0,
+    )
 
 
 @model
@@ -71,4 +93,12 @@ def coupled_oscillators(n: Annotated[int, count(1)] = 8, stiffness: float = 1.0,
     system = System(potential, mass=1.0 + 0.1 * np.arange(n), params={"stiffness": stiffness, "quartic": quartic})
     q0 = np.zeros(n)
     q0[0] = 1.0
-    return Model(system, q0, np.zeros(n), "coupled_oscillators", f"{n} masses on a line, linear and quartic springs", dt=0.05, t_end=100.0)
+    return Model(
+        system,
+        q0,
+        np.zeros(n),
+        "coupled_oscillators",
+        f"{n} masses on a line, linear and quartic springs",
+        dt=0.05,
+        t_end=100.0,
+    )

@@ -28,7 +28,15 @@ def hanging(q):
 def double_pendulum() -> Model:
     """Tao and Owhadi's double pendulum in Cartesian coordinates: unit masses, lengths 1 and √2, from rest; H = −3."""
     system = System(hanging, constraint=links(np.array([1.0, np.sqrt(2.0)])))
-    return Model(system, np.array([[0.0, -1.0], [1.0, -2.0]]), np.zeros((2, 2)), "double_pendulum", "two links in the plane, Cartesian and constrained", dt=0.01, t_end=50.0)
+    return Model(
+        system,
+        np.array([[0.0, -1.0], [1.0, -2.0]]),
+        np.zeros((2, 2)),
+        "double_pendulum",
+        "two links in the plane, Cartesian and constrained",
+        dt=0.01,
+        t_end=50.0,
+    )
 
 
 @model
@@ -41,10 +49,20 @@ def double_pendulum_angles() -> Model:
 
     def lagrangian(q, v):
         theta, phi = q
-        kinetic = first**2 * v[0] ** 2 + 0.5 * second**2 * v[1] ** 2 + first * second * jnp.cos(theta - phi) * v[0] * v[1]
+        kinetic = (
+            first**2 * v[0] ** 2 + 0.5 * second**2 * v[1] ** 2 + first * second * jnp.cos(theta - phi) * v[0] * v[1]
+        )
         return kinetic + 2 * first * jnp.cos(theta) + second * jnp.cos(phi)
 
-    return Model(LagrangianSystem(lagrangian), np.array([0.0, np.pi / 4]), np.zeros(2), "double_pendulum_angles", "two links in the plane, by their angles", dt=0.01, t_end=50.0)
+    return Model(
+        LagrangianSystem(lagrangian),
+        np.array([0.0, np.pi / 4]),
+        np.zeros(2),
+        "double_pendulum_angles",
+        "two links in the plane, by their angles",
+        dt=0.01,
+        t_end=50.0,
+    )
 
 
 def from_angles(q: np.ndarray) -> np.ndarray:
@@ -60,7 +78,15 @@ def triple_pendulum() -> Model:
     angles = np.deg2rad([30.0, 45.0, 90.0])
     q0 = np.cumsum(np.stack([np.sin(angles), -np.cos(angles)], axis=1), axis=0)
     system = System(hanging, constraint=links(np.ones(3)))
-    return Model(system, q0, np.zeros((3, 2)), "triple_pendulum", "three links in the plane, constrained and chaotic", dt=0.01, t_end=30.0)
+    return Model(
+        system,
+        q0,
+        np.zeros((3, 2)),
+        "triple_pendulum",
+        "three links in the plane, constrained and chaotic",
+        dt=0.01,
+        t_end=30.0,
+    )
 
 
 @model
@@ -72,5 +98,9 @@ def chain(n: Annotated[int, count(1)] = 10, dimension: Dimension = 2) -> Model:
     k = np.arange(1, n + 1)[:, None]
     q0 = k * np.array([1.0, -2.0, 0.0])[:dimension]
     v0 = k * np.array([0.0, 0.0, -0.1])[:dimension]  # (0, .1, 0) × q
-    system = System(hanging, constraint=links(np.full(n, np.sqrt(5.0))), symmetries=() if dimension == 2 else (Rotation(axis=(0, 1, 0)),))
+    system = System(
+        hanging,
+        constraint=links(np.full(n, np.sqrt(5.0))),
+        symmetries=() if dimension == 2 else (Rotation(axis=(0, 1, 0)),),
+    )
     return Model(system, q0, v0, "chain", f"a rope of {n} links" + " in space" * (dimension == 3), dt=0.01, t_end=50.0)

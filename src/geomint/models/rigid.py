@@ -8,9 +8,9 @@ from typing import Annotated
 import jax.numpy as jnp
 import numpy as np
 
+from ..errors import InputError
 from ..system.checks import bounded, vector
 from ..system.constraints import Distances, Orthogonal
-from ..errors import InputError
 from ..system.symmetries import Generator, Rotation, Symmetry, Translation
 from ..system.system import System
 from .base import PAIRS, Model, NotNegative, Seed, count, model
@@ -39,13 +39,17 @@ def heavy_top(inertia: Three = (0.6, 0.8, 1.0), momentum: Three = (1.8, 0.4, -0.
     moments, m = np.array(inertia), np.array(momentum)
     d = 0.5 * moments.sum() - moments
     if not np.all(d > 0):
-        raise InputError(f"heavy_top(inertia={moments.tolist()}): each moment of inertia of a body is smaller than the sum of the other two.")
+        raise InputError(
+            f"heavy_top(inertia={moments.tolist()}): each moment of inertia of a body is smaller than the sum of the other two."
+        )
     # δQ = ê₃Q mixes the rows of Q, and symmetries act on the last axis; on the flattened Q, row by row, it is ê₃ ⊗ I.
     symmetries: tuple[Symmetry, ...] = (Generator(jnp.kron(hat(np.eye(3)[2]), np.eye(3))),)
     if moments[0] == moments[1]:
         symmetries += (Rotation((0, 1)),)  # δQ = −Qê₃
     system = System(lambda q: q[2, 2], mass=d[None, :], constraint=Orthogonal(), symmetries=symmetries)
-    return Model(system, np.eye(3), hat(m / moments), "heavy_top", "a spinning top as a rotation matrix", dt=0.01, t_end=200.0)
+    return Model(
+        system, np.eye(3), hat(m / moments), "heavy_top", "a spinning top as a rotation matrix", dt=0.01, t_end=200.0
+    )
 
 
 # TIP3P (Jorgensen and others 1983), in electronvolts, ångströms and atomic mass units, with which the unit of time is 10.1805 fs.
@@ -91,7 +95,15 @@ def rigid_water(n: Annotated[int, count(1, PAIRS // 3)] = 1, temperature: NotNeg
         tip3p(n) if n > 1 else None, mass=np.tile(MASSES, n)[:, None], constraint=Distances(pairs, lengths), symmetries=(Translation(), Rotation()),
     )  # fmt: skip
     description = "a rigid water molecule tumbling in space" if n == 1 else f"a cluster of {n} rigid water molecules"
-    return Model(system, (centres[:, None] + atoms).reshape(-1, 3), v0.reshape(-1, 3), "rigid_water", description, dt=0.1, t_end=200.0)
+    return Model(
+        system,
+        (centres[:, None] + atoms).reshape(-1, 3),
+        v0.reshape(-1, 3),
+        "rigid_water",
+        description,
+        dt=0.1,
+        t_end=200.0,
+    )
 
 
 def _square_ice(n: int) -> tuple[np.ndarray, np.ndarray]:

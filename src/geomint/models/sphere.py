@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import jax.numpy as jnp
 import numpy as np
 
+from ..errors import InputError, nearest
 from ..system.checks import function
 from ..system.constraints import OnSphere
-from ..errors import InputError, nearest
 from ..system.mechanics import real_array
 from ..system.symmetries import Rotation
 from ..system.system import System
@@ -24,7 +24,9 @@ PAIR_POTENTIALS: dict[str, Callable] = {
 
 
 @model
-def sphere_bodies(n: Annotated[int, count(2, PAIRS)] = 2, pair_potential: str | Callable | None = None, seed: Seed = 0) -> Model:
+def sphere_bodies(
+    n: Annotated[int, count(2, PAIRS)] = 2, pair_potential: str | Callable | None = None, seed: Seed = 0
+) -> Model:
     """n unit masses on the unit sphere: U = Σ_{i<j} u(cos ϑ_ij), cos ϑ_ij = ⟨x_i, x_j⟩, |x_i| = 1.
 
     pair_potential: u(c), a function of the cosine written with jax.numpy, or the name of one: "gravity" is u = −cot ϑ, the default for two
@@ -36,7 +38,10 @@ def sphere_bodies(n: Annotated[int, count(2, PAIRS)] = 2, pair_potential: str | 
     if pair_potential is None:
         pair_potential = "gravity" if n == 2 else "coulomb"
     if isinstance(pair_potential, str) and pair_potential not in PAIR_POTENTIALS:
-        raise InputError(f"sphere_bodies(pair_potential={pair_potential!r}): no such potential." + nearest(pair_potential, PAIR_POTENTIALS))
+        raise InputError(
+            f"sphere_bodies(pair_potential={pair_potential!r}): no such potential."
+            + nearest(pair_potential, PAIR_POTENTIALS)
+        )
     of_cosine = PAIR_POTENTIALS[pair_potential] if isinstance(pair_potential, str) else pair_potential
     function(of_cosine, "pair_potential", "sphere_bodies", of="the cosine, or the name of one")
     i, j = np.triu_indices(n, 1)
@@ -50,9 +55,13 @@ def sphere_bodies(n: Annotated[int, count(2, PAIRS)] = 2, pair_potential: str | 
     return Model(system, q0, v0, "sphere_bodies", f"{n} bodies on the unit sphere", dt=0.02, t_end=200.0)
 
 
-def from_spherical(longitude: Any, colatitude: Any, longitude_rate: Any, colatitude_rate: Any) -> tuple[np.ndarray, np.ndarray]:
+def from_spherical(
+    longitude: Any, colatitude: Any, longitude_rate: Any, colatitude_rate: Any
+) -> tuple[np.ndarray, np.ndarray]:
     """Positions x = (cos φ sin θ, sin φ sin θ, cos θ) and velocities ẋ from φ, θ and their rates, each of shape (n,)."""
-    phi, theta, phi_rate, theta_rate = np.broadcast_arrays(*(np.asarray(x, float) for x in (longitude, colatitude, longitude_rate, colatitude_rate)))
+    phi, theta, phi_rate, theta_rate = np.broadcast_arrays(
+        *(np.asarray(x, float) for x in (longitude, colatitude, longitude_rate, colatitude_rate))
+    )
     east = np.stack([-np.sin(phi), np.cos(phi), np.zeros_like(phi)], axis=-1)
     south = np.stack([np.cos(phi) * np.cos(theta), np.sin(phi) * np.cos(theta), -np.sin(theta)], axis=-1)
     position = np.stack([np.cos(phi) * np.sin(theta), np.sin(phi) * np.sin(theta), np.cos(theta)], axis=-1)

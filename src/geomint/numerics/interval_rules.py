@@ -64,15 +64,21 @@ def contains_zero(x: Interval) -> Array:
     return (x.low <= 0) & (x.high >= 0)
 
 
-def outward(low: Array, high: Array, slack: Any = ROUNDED, least: float = -math.inf, most: float = math.inf) -> Interval:
+def outward(
+    low: Array, high: Array, slack: Any = ROUNDED, least: float = -math.inf, most: float = math.inf
+) -> Interval:
     """[low − δ, high + δ] with δ = slack·eps·|end| and the smallest normal number (for what was flushed to zero), cut to
     [least, most]. Whole numbers and booleans are exact."""
     if not jnp.issubdtype(low.dtype, jnp.floating):
         return Interval(low, high)
     eps, tiny = jnp.finfo(low.dtype).eps, jnp.finfo(low.dtype).tiny
-    low = low - (slack * eps * abs(low) + tiny)  # of ∞ nan: the number itself is only known to be beyond the largest one
+    low = low - (
+        slack * eps * abs(low) + tiny
+    )  # of ∞ nan: the number itself is only known to be beyond the largest one
     high = high + (slack * eps * abs(high) + tiny)
-    return Interval(low if least == -math.inf else jnp.maximum(low, least), high if most == math.inf else jnp.minimum(high, most))
+    return Interval(
+        low if least == -math.inf else jnp.maximum(low, least), high if most == math.inf else jnp.minimum(high, most)
+    )
 
 
 def known(x: Interval) -> Interval:
@@ -126,19 +132,57 @@ def magnitude(x: Interval) -> Interval:
 
 
 # --- what only moves numbers about, or picks among them: exact, and increasing in every operand --------------------------------
-@rule("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "slice", "rev", "concatenate", "stack", "unstack", "pad", "split", "copy", "copy_p", "max", "min", "clamp")
-@rule("reduce_max", "reduce_min", "cummax", "cummin", "floor", "ceil", "round", "sign", "stop_gradient", "name", "device_put", "optimization_barrier", "sharding_constraint")
+@rule(
+    "broadcast_in_dim",
+    "reshape",
+    "squeeze",
+    "expand_dims",
+    "transpose",
+    "slice",
+    "rev",
+    "concatenate",
+    "stack",
+    "unstack",
+    "pad",
+    "split",
+    "copy",
+    "copy_p",
+    "max",
+    "min",
+    "clamp",
+)
+@rule(
+    "reduce_max",
+    "reduce_min",
+    "cummax",
+    "cummin",
+    "floor",
+    "ceil",
+    "round",
+    "sign",
+    "stop_gradient",
+    "name",
+    "device_put",
+    "optimization_barrier",
+    "sharding_constraint",
+)
 @rule("and", "or", "reduce_and", "reduce_or", "gather", "scatter", "dynamic_slice", "dynamic_update_slice")
 def exact(equation: Any, *operands: Interval) -> Any:
     name = equation.primitive.name
-    moved = {"gather": 1, "dynamic_slice": 1, "dynamic_update_slice": 2, "scatter": 1}.get(name, len(operands))  # then come indices
+    moved = {"gather": 1, "dynamic_slice": 1, "dynamic_update_slice": 2, "scatter": 1}.get(
+        name, len(operands)
+    )  # then come indices
     indices = operands[moved : moved + 1] if name == "scatter" else operands[moved:]
     if not is_point(*indices) or (name in ("and", "or", "reduce_and", "reduce_or") and operands[0].low.dtype != bool):
         return NotImplemented
     if name == "broadcast_in_dim" and operands[0].low.shape == equation.params["shape"]:
         return operands[0]
     low, high = ends(bind(equation), *operands)
-    return [Interval(*pair) for pair in zip(low, high, strict=True)] if equation.primitive.multiple_results else Interval(low, high)
+    return (
+        [Interval(*pair) for pair in zip(low, high, strict=True)]
+        if equation.primitive.multiple_results
+        else Interval(low, high)
+    )
 
 
 @rule("convert_element_type")
@@ -192,7 +236,9 @@ def place(equation: Any, x: Interval) -> Interval:
     (axis,), count = equation.params["axes"], x.low.shape[equation.params["axes"][0]]
     low, high = (jnp.moveaxis(end.astype(jnp.int8) if end.dtype == bool else end, axis, -1) for end in x)
     earlier = jax.lax.cummax(low, axis=low.ndim - 1)[..., :-1]
-    possible = ~(high < jnp.max(low, -1, keepdims=True)) & jnp.concatenate([jnp.full_like(high[..., :1], True, bool), ~(high[..., 1:] <= earlier)], -1)
+    possible = ~(high < jnp.max(low, -1, keepdims=True)) & jnp.concatenate(
+        [jnp.full_like(high[..., :1], True, bool), ~(high[..., 1:] <= earlier)], -1
+    )
     first, last = jnp.argmax(possible, -1), count - 1 - jnp.argmax(possible[..., ::-1], -1)
     return Interval(*(end.astype(equation.params["index_dtype"]) for end in (first, last)))
 
@@ -208,7 +254,9 @@ def reverse(equation: Any, x: Interval) -> Interval:
 def add(equation: Any, x: Interval, y: Interval) -> Interval:
     f = bind(equation)
     a, b = constant(x), constant(y)
-    if isinstance(a, float) and isinstance(b, float) and math.isfinite(a) and math.isfinite(b):  # an exponent less one, in the derivative of a power
+    if (
+        isinstance(a, float) and isinstance(b, float) and math.isfinite(a) and math.isfinite(b)
+    ):  # an exponent less one, in the derivative of a power
         subtract = equation.primitive.name == "sub"
         value = np.asarray(a - b if subtract else a + b, x.low.dtype)
         if Fraction(a) + (-Fraction(b) if subtract else Fraction(b)) == Fraction(value.item()):
@@ -225,7 +273,9 @@ def multiply(equation: Any, x: Interval, y: Interval) -> Interval:
             return other  # one object still: so x·x is known for what it is in derivatives of derivatives
         if factor is not None and factor != 0:
             low, high = ends(lambda a, c=factor: a * np.asarray(c, a.dtype), other)
-            return outward(*((low, high) if factor > 0 else (high, low)), 0 if abs(math.frexp(factor)[0]) == 0.5 else ROUNDED)
+            return outward(
+                *((low, high) if factor > 0 else (high, low)), 0 if abs(math.frexp(factor)[0]) == 0.5 else ROUNDED
+            )
     return outward(*corners(jnp.multiply, x, y))
 
 
@@ -247,7 +297,9 @@ def power(x: Interval, n: int) -> Interval:
 
 RULES["integer_pow"] = lambda equation, x: power(x, equation.params["y"])
 RULES["square"] = lambda equation, x: power(x, 2)
-RULES["one_minus_square"] = lambda equation, x: outward(1 - power(x, 2).high, 1 - power(x, 2).low)  # in the derivative of tanh, from JAX 0.11 on
+RULES["one_minus_square"] = lambda equation, x: outward(
+    1 - power(x, 2).high, 1 - power(x, 2).low
+)  # in the derivative of tanh, from JAX 0.11 on
 
 
 @rule("pow")
@@ -274,7 +326,9 @@ def total(equation: Any, *operands: Interval) -> Any:
     if not is_point(*operands[1:2]):
         return NotImplemented
     result = equation.outvars[0].aval
-    count = operands[-1].low.size / (result.size or 1) if equation.primitive.name == "reduce_sum" else operands[-1].low.size
+    count = (
+        operands[-1].low.size / (result.size or 1) if equation.primitive.name == "reduce_sum" else operands[-1].low.size
+    )
     return Interval(*ends(bind(equation), *(before_sum(x, count) for x in operands)))
 
 
@@ -286,11 +340,21 @@ def dot(equation: Any, x: Interval, y: Interval) -> Any:
 
     def arranged(z: Interval, b: Any, before: int, free: list[int], after: int, c: Any) -> Interval:
         """Axes: shared, free in x, free in y, summed."""
-        shape = [z.low.shape[d] for d in b] + [1] * before + [z.low.shape[d] for d in free] + [1] * after + [z.low.shape[d] for d in c]
+        shape = (
+            [z.low.shape[d] for d in b]
+            + [1] * before
+            + [z.low.shape[d] for d in free]
+            + [1] * after
+            + [z.low.shape[d] for d in c]
+        )
         return Interval(*ends(lambda a: jnp.transpose(a, (*b, *free, *c)).reshape(shape), z))
 
     u = arranged(x, bx, 0, fx, len(fy), cx)
-    v = u if x is y and not fx and tuple(cx) == tuple(cy) and tuple(bx) == tuple(by) else arranged(y, by, len(fx), fy, 0, cy)
+    v = (
+        u
+        if x is y and not fx and tuple(cx) == tuple(cy) and tuple(bx) == tuple(by)
+        else arranged(y, by, len(fx), fy, 0, cy)
+    )
     terms = multiply(equation, u, v)
     axes = tuple(range(len(bx) + len(fx) + len(fy), terms.low.ndim))
     count = math.prod(terms.low.shape[d] for d in axes)
@@ -298,7 +362,13 @@ def dot(equation: Any, x: Interval, y: Interval) -> Any:
 
 
 # --- functions of one number --------------------------------------------------------------------------------------------------
-def monotone(name: str, domain: tuple[float, float] = EVERYWHERE, image: tuple[float, float] = EVERYWHERE, falls: bool = False, slack: Any = ELEMENTARY) -> None:
+def monotone(
+    name: str,
+    domain: tuple[float, float] = EVERYWHERE,
+    image: tuple[float, float] = EVERYWHERE,
+    falls: bool = False,
+    slack: Any = ELEMENTARY,
+) -> None:
     """Enter a rule for a function that rises, or falls, from end to end of its domain."""
 
     def f(equation: Any, x: Interval) -> Interval:
@@ -356,7 +426,10 @@ def wave(equation: Any, x: Interval) -> Interval:
         return outward(*ends(f, x), ELEMENTARY, -1.0, 1.0)
     low, high = f(x.low), f(x.high)
     low, high = jnp.minimum(low, high), jnp.maximum(low, high)
-    low, high = jnp.where(passes(x, top + math.pi, 2 * math.pi), -1, low), jnp.where(passes(x, top, 2 * math.pi), 1, high)
+    low, high = (
+        jnp.where(passes(x, top + math.pi, 2 * math.pi), -1, low),
+        jnp.where(passes(x, top, 2 * math.pi), 1, high),
+    )
     return outward(low, high, ELEMENTARY, -1.0, 1.0)
 
 

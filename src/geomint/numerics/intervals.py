@@ -60,7 +60,9 @@ class _Reader:
     def __init__(self) -> None:
         self.missing: dict[str, None] = {}
         self.certain: list[Array] = []
-        self.memory: dict[Any, tuple[Sequence[Interval], list[Interval]]] = {}  # by the operands' identity: they are kept alive here
+        self.memory: dict[
+            Any, tuple[Sequence[Interval], list[Interval]]
+        ] = {}  # by the operands' identity: they are kept alive here
         self.literals: dict[Any, Interval] = {}
         self.extremes: dict[int, tuple[str, Sequence[Interval]]] = {}
 
@@ -68,12 +70,18 @@ class _Reader:
         """The function of intervals; what it closes over, traced or not, are constants of its jaxpr."""
         leaves, tree = jax.tree.flatten(tuple(arguments), is_leaf=_is_interval)
         operands = [_interval(x) for x in leaves]
-        program, shape = jax.make_jaxpr(lambda *x: function(*jax.tree.unflatten(tree, x)), return_shape=True)(*(x.low for x in operands))
+        program, shape = jax.make_jaxpr(lambda *x: function(*jax.tree.unflatten(tree, x)), return_shape=True)(
+            *(x.low for x in operands)
+        )
         return jax.tree.unflatten(jax.tree.structure(shape), [known(x) for x in self.read(program, operands)])
 
     def lack(self) -> str | None:
         names = ", ".join(self.missing)
-        return f"no range is known for {names}, as JAX calls {'it' if len(self.missing) == 1 else 'them'}, of an argument in an interval." if names else None
+        return (
+            f"no range is known for {names}, as JAX calls {'it' if len(self.missing) == 1 else 'them'}, of an argument in an interval."
+            if names
+            else None
+        )
 
     def demand(self, function: Callable[..., PyTree], arguments: Sequence[PyTree]) -> PyTree:
         """The same, and an error where a rule is missing."""
@@ -92,7 +100,9 @@ class _Reader:
         values.update(zip(jaxpr.constvars, map(_interval, getattr(program, "consts", ())), strict=True))
         values.update(zip(jaxpr.invars, arguments, strict=True))
         for equation in _needed(jaxpr):
-            values.update(zip(equation.outvars, self.equation(equation, [value(x) for x in equation.invars]), strict=True))
+            values.update(
+                zip(equation.outvars, self.equation(equation, [value(x) for x in equation.invars]), strict=True)
+            )
         return [value(x) for x in jaxpr.outvars]
 
     def literal(self, x: Any) -> Interval:
@@ -133,7 +143,9 @@ class _Reader:
             self.extremes[id(results[0])] = name, operands
         for x in results:
             if not is_point(x) and (name in STEPS or not jnp.issubdtype(x.low.dtype, jnp.inexact)):
-                self.certain.append(jnp.all(x.high - x.low < 4 if name == "atan2" else x.low == x.high))  # a box on the cut has all angles
+                self.certain.append(
+                    jnp.all(x.high - x.low < 4 if name == "atan2" else x.low == x.high)
+                )  # a box on the cut has all angles
         return results
 
     def plainly(self, equation: Any, operands: Sequence[Interval]) -> list[Interval]:
@@ -171,7 +183,10 @@ class _Reader:
             rows = [Interval(*[x.low[k]] * 2) if is_point(x) else Interval(x.low[k], x.high[k]) for x in sequences]
             results = self.read(p["jaxpr"], [*constants, *carry, *rows])
             carry, kept[k] = results[:carried], results[carried:]
-        stacked = [Interval(*(jnp.stack(side) for side in zip(*rows, strict=True))) for rows in zip(*(kept[k] for k in range(length)), strict=True)]
+        stacked = [
+            Interval(*(jnp.stack(side) for side in zip(*rows, strict=True)))
+            for rows in zip(*(kept[k] for k in range(length)), strict=True)
+        ]
         return [*carry, *stacked]
 
 
@@ -241,4 +256,7 @@ def curvature(function: Callable[[PyTree], Array], q: PyTree, v: PyTree, start: 
     width = outward(stop - start, stop - start).high
     most, least = _peak(left.high, right.high, rise, fall, width), -_peak(-left.low, -right.low, fall, rise, width)
     smooth = jnp.all(jnp.array([True, *reader.certain]))
-    return Interval(jnp.where(smooth & (least > within.low), least, within.low), jnp.where(smooth & (most < within.high), most, within.high))
+    return Interval(
+        jnp.where(smooth & (least > within.low), least, within.low),
+        jnp.where(smooth & (most < within.high), most, within.high),
+    )

@@ -27,9 +27,30 @@ from .jaxprs import inside
 Series = tuple[Array, ...]  # coefficients; those behind the last are zero
 
 # Linear in the first operand, the others being numbers of places.
-LINEAR = ("neg", "reduce_sum", "broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "slice", "rev", "gather", "dynamic_slice", "cumsum", "copy", "copy_p", "convert_element_type")
+LINEAR = (
+    "neg",
+    "reduce_sum",
+    "broadcast_in_dim",
+    "reshape",
+    "squeeze",
+    "expand_dims",
+    "transpose",
+    "slice",
+    "rev",
+    "gather",
+    "dynamic_slice",
+    "cumsum",
+    "copy",
+    "copy_p",
+    "convert_element_type",
+)
 JOINED = ("add", "add_any", "sub", "concatenate", "pad", "stack", "scatter-add")  # linear in all operands together
-CUSTOM = ("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "call_hi_primitive")  # know their derivatives better than their insides do
+CUSTOM = (
+    "custom_jvp_call",
+    "custom_vjp_call",
+    "custom_vjp_call_jaxpr",
+    "call_hi_primitive",
+)  # know their derivatives better than their insides do
 
 
 class _Opaque(Exception):
@@ -44,7 +65,9 @@ def derivatives(function: Callable[[Array], Array], t: Array, order: int) -> lis
         (series,) = _Reader(order).read(program, [(t, jnp.ones_like(t))])
     except _Opaque:
         return _nested(function, [[t, jnp.ones_like(t), *[jnp.zeros_like(t)] * (order - 1)]], order)
-    return [math.factorial(k) * x if k > 1 else x for k, x in enumerate(series)] + [jnp.zeros_like(series[0])] * (order + 1 - len(series))
+    return [math.factorial(k) * x if k > 1 else x for k, x in enumerate(series)] + [jnp.zeros_like(series[0])] * (
+        order + 1 - len(series)
+    )
 
 
 def _nested(function: Callable[..., Any], operands: Sequence[Sequence[Array]], order: int) -> list[Any]:
@@ -75,7 +98,9 @@ class _Reader:
         values.update(zip(jaxpr.constvars, ((x,) for x in getattr(program, "consts", ())), strict=True))
         values.update(zip(jaxpr.invars, arguments, strict=True))
         for equation in jaxpr.eqns:
-            values.update(zip(equation.outvars, self.equation(equation, [look(x) for x in equation.invars]), strict=True))
+            values.update(
+                zip(equation.outvars, self.equation(equation, [look(x) for x in equation.invars]), strict=True)
+            )
         return [look(x) for x in jaxpr.outvars]
 
     @staticmethod
@@ -115,7 +140,10 @@ class _Reader:
         rows = [[math.factorial(k) * x for k, x in enumerate(operands[i])] + zeros(operands[i]) for i in moving]
         found = _nested(function, rows, self.order)
         exact = [jnp.issubdtype(x.aval.dtype, jnp.inexact) for x in equation.outvars]
-        return [tuple(x[i] / math.factorial(k) for k, x in enumerate(found)) if smooth else (found[0][i],) for i, smooth in enumerate(exact)]
+        return [
+            tuple(x[i] / math.factorial(k) for k, x in enumerate(found)) if smooth else (found[0][i],)
+            for i, smooth in enumerate(exact)
+        ]
 
     def joined(self, equation: Any, operands: list[Series]) -> Series:
         """Each coefficient of the result from those of the operands; numbers of places have but one."""
@@ -127,7 +155,15 @@ class _Reader:
                 x = there[0][k] if name != "sub" or there[0] is operands[0] else -there[0][k]
                 out.append(jnp.broadcast_to(x, equation.outvars[0].aval.shape))
             else:
-                out.append(self.bind(equation, *(x[0] if fixed else x[k] if len(x) > k else jnp.zeros_like(x[0]) for x, fixed in zip(operands, places, strict=True))))
+                out.append(
+                    self.bind(
+                        equation,
+                        *(
+                            x[0] if fixed else x[k] if len(x) > k else jnp.zeros_like(x[0])
+                            for x, fixed in zip(operands, places, strict=True)
+                        ),
+                    )
+                )
         return tuple(out)
 
     # --- products, quotients and powers -----------------------------------------------------------------------------
@@ -151,7 +187,10 @@ class _Reader:
 
     def rule_dot_general(self, equation: Any, x: Series, y: Series) -> Series:
         ends = range(min(len(x) + len(y) - 1, self.order + 1))
-        return tuple(_sum([self.bind(equation, x[j], y[k - j]) for j in range(max(0, k + 1 - len(y)), min(k + 1, len(x)))]) for k in ends)
+        return tuple(
+            _sum([self.bind(equation, x[j], y[k - j]) for j in range(max(0, k + 1 - len(y)), min(k + 1, len(x)))])
+            for k in ends
+        )
 
     def rule_div(self, equation: Any, x: Series, y: Series) -> Series:
         if len(y) == 1:
@@ -190,7 +229,9 @@ class _Reader:
 
     def rule_select_n(self, equation: Any, which: Series, *cases: Series) -> Series:
         at = lambda case, k: case[k] if k < len(case) else jnp.zeros_like(case[0])
-        return tuple(self.bind(equation, which[0], *(at(case, k) for case in cases)) for k in range(max(map(len, cases))))
+        return tuple(
+            self.bind(equation, which[0], *(at(case, k) for case in cases)) for k in range(max(map(len, cases)))
+        )
 
 
 def _sum(terms: Sequence[Array]) -> Array:

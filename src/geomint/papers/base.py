@@ -45,7 +45,15 @@ class Check:
             object.__setattr__(self, "expected", self.range)
 
     @classmethod
-    def near(cls, name: str, measured: float, value: float, share: float = 0.05, expected: str = "", rtol: float | None = 0.02) -> Check:
+    def near(
+        cls,
+        name: str,
+        measured: float,
+        value: float,
+        share: float = 0.05,
+        expected: str = "",
+        rtol: float | None = 0.02,
+    ) -> Check:
         """A check that `measured` is `value` up to the relative difference `share`."""
         low, high = sorted((value * (1 - share), value * (1 + share)))
         return cls(name, measured, low, high, expected or f"{value:g} ± {100 * share:g} %", rtol)
@@ -72,7 +80,14 @@ class Check:
     def to_dict(self) -> dict[str, Any]:
         """For JSON, which has no NaN or infinity: those are null, and `ok` tells."""
         measured = self.measured if math.isfinite(self.measured) else None
-        return {"name": self.name, "measured": measured, "low": self.low, "high": self.high, "expected": self.expected, "ok": self.ok}
+        return {
+            "name": self.name,
+            "measured": measured,
+            "low": self.low,
+            "high": self.high,
+            "expected": self.expected,
+            "ok": self.ok,
+        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,10 +205,21 @@ class Reproduction:
         return self.error is None and bool(self.checks) and builtins.all(check.ok for check in self.checks)
 
     def to_dict(self) -> dict[str, Any]:
-        about = {"paper": self.experiment.paper, "experiment": self.experiment.name, "title": self.experiment.title, "figure": self.experiment.figure}
+        about = {
+            "paper": self.experiment.paper,
+            "experiment": self.experiment.name,
+            "title": self.experiment.title,
+            "figure": self.experiment.figure,
+        }
         rows = {"checks": [x.to_dict() for x in self.checks], "information": [x.to_dict() for x in self.information]}
         found = {"ok": self.ok, **rows, "error": self.error}
-        return {**about, "quick": self.quick, "seconds": round(self.seconds, 3), "picture": self.picture and str(self.picture), **found}
+        return {
+            **about,
+            "quick": self.quick,
+            "seconds": round(self.seconds, 3),
+            "picture": self.picture and str(self.picture),
+            **found,
+        }
 
 
 def reproduce(experiment: Experiment, quick: bool, folder: Path) -> Reproduction:
@@ -203,7 +229,9 @@ def reproduce(experiment: Experiment, quick: bool, folder: Path) -> Reproduction
 
     began = time.perf_counter()
     try:
-        with unwatched():  # experiments take methods beyond their limits on purpose, and judge the energy by their checks
+        with (
+            unwatched()
+        ):  # experiments take methods beyond their limits on purpose, and judge the energy by their checks
             outcome = experiment(quick=quick)
         picture = save_figure(outcome.figure, folder / f"{experiment.paper}-{experiment.name}.png")
     except GeomintError as error:

@@ -16,8 +16,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpecBase
 
-from ..system.checks import as_path
 from ..errors import InputError
+from ..system.checks import as_path
 
 POINTS = 5000  # drawn of a line; more do not show
 LINES = 8  # in a panel of coordinates
@@ -40,7 +40,9 @@ def checked_path(path: str | Path) -> Path:
     path = path if path.suffix else path.with_suffix(".png")
     known = FigureCanvasAgg.get_supported_filetypes()
     if path.suffix[1:].lower() not in known:
-        raise InputError(f"a picture can't be written as {path.suffix!r} ({path}); its name ends in one of {', '.join('.' + k for k in sorted(known))}.")
+        raise InputError(
+            f"a picture can't be written as {path.suffix!r} ({path}); its name ends in one of {', '.join('.' + k for k in sorted(known))}."
+        )
     if not path.parent.is_dir():
         raise InputError(f"{path}: the folder {path.parent} does not exist.")
     return path
@@ -89,7 +91,11 @@ def overview(run: Any, path: str | Path | None = None, *, space: bool | None = N
 # --- ensembles that were reduced ----------------------------------------------------------------------------------------
 def _reductions(run: Any, path: Path | None) -> Figure:
     """One panel for each reduction, of a quantity with several entries the first ones; how many members were left is in the caption."""
-    panels = [(name, held) for name, held in run.reduced.items() if held.members.size and np.size(next(iter(held.results.values())))]
+    panels = [
+        (name, held)
+        for name, held in run.reduced.items()
+        if held.members.size and np.size(next(iter(held.results.values())))
+    ]
     if not panels:
         raise InputError("there is nothing to draw: nothing was reduced in this run.")
     figure, t = new_figure(8.0, 1.0 + 2.3 * len(panels)), np.asarray(run.t)
@@ -100,7 +106,11 @@ def _reductions(run: Any, path: Path | None) -> Figure:
         axes.margins(x=0)
     axes.set_xlabel("time")
     left = run.members_left
-    figure.suptitle(f"{_caption(run, None)}, {left[0]} members" + (f", of which {left[-1]} were left" if left[-1] < left[0] else ""), fontsize=10)
+    figure.suptitle(
+        f"{_caption(run, None)}, {left[0]} members"
+        + (f", of which {left[-1]} were left" if left[-1] < left[0] else ""),
+        fontsize=10,
+    )
     if path is not None:
         save_figure(figure, path)
     return figure
@@ -112,16 +122,32 @@ def _draw_reduction(axes: Axes, t: np.ndarray, held: Any) -> None:
     entries = lambda x, lead: np.asarray(x)[kept].reshape(len(kept), *np.shape(x)[1 : 1 + lead], -1)
     if "counts" in held.results:
         middle = (t[kept][1:] + t[kept][:-1]) / 2
-        axes.pcolormesh(np.concatenate([t[:1], middle, t[-1:]]), held.edges, entries(held.counts, 1)[..., 0].T, shading="flat", cmap="Blues", rasterized=True)
+        axes.pcolormesh(
+            np.concatenate([t[:1], middle, t[-1:]]),
+            held.edges,
+            entries(held.counts, 1)[..., 0].T,
+            shading="flat",
+            cmap="Blues",
+            rasterized=True,
+        )
         return
     if "quantiles" in held.results:
         for k, level in enumerate(held.levels):
-            axes.plot(t[kept], entries(held.quantiles, 1)[:, k, 0], color="C0", lw=0.9, alpha=1 - abs(2 * level - 1) * 0.7, label=f"{level:g}")
+            axes.plot(
+                t[kept],
+                entries(held.quantiles, 1)[:, k, 0],
+                color="C0",
+                lw=0.9,
+                alpha=1 - abs(2 * level - 1) * 0.7,
+                label=f"{level:g}",
+            )
     else:
         means, spreads = entries(held.mean, 0), entries(held.standard_deviation, 0)
         for k in range(min(LINES, means.shape[1])):
             axes.plot(t[kept], means[:, k], color=f"C{k}", lw=0.9)
-            axes.fill_between(t[kept], means[:, k] - spreads[:, k], means[:, k] + spreads[:, k], color=f"C{k}", alpha=0.2, lw=0)
+            axes.fill_between(
+                t[kept], means[:, k] - spreads[:, k], means[:, k] + spreads[:, k], color=f"C{k}", alpha=0.2, lw=0
+            )
     axes.grid(alpha=0.25)
     _legend(axes, loc="center left", bbox_to_anchor=(1.01, 0.5))
 
@@ -160,7 +186,12 @@ def _is_space(run: Any) -> bool:
         return False
     stated = run.system
     # Stiff parts and neither a symmetry of space nor a constraint: rows of modes or springs (fpu), not of particles.
-    modes = stated is not None and getattr(stated, "fast", None) is not None and not stated.symmetries and stated.constraint is None
+    modes = (
+        stated is not None
+        and getattr(stated, "fast", None) is not None
+        and not stated.symmetries
+        and stated.constraint is None
+    )
     return not (len(shape) > 1 and modes)
 
 
@@ -172,7 +203,9 @@ def _draw_paths(axes: Axes, run: Any, members: np.ndarray | None) -> None:
     times = _chosen(len(run), POINTS)
     colors = _colors(len(drawn) if members is None else len(members))
     for m, member in enumerate([None] if members is None else members):
-        q = np.asarray(run.q[times] if member is None else run.q[member][times]).reshape(len(times), particles, shape[-1])
+        q = np.asarray(run.q[times] if member is None else run.q[member][times]).reshape(
+            len(times), particles, shape[-1]
+        )
         for k, particle in enumerate(drawn):
             color = colors[k if member is None else m]
             axes.plot(q[:, particle, 0], q[:, particle, 1], lw=0.9 if member is None else 0.5, alpha=0.9 if member is None else 0.6, color=color,
@@ -181,18 +214,25 @@ def _draw_paths(axes: Axes, run: Any, members: np.ndarray | None) -> None:
     axes.set_aspect("equal", adjustable="datalim")
     axes.set(xlabel="x", ylabel="y")
     part = f", {len(drawn)} of {particles} particles" if len(drawn) < particles else ""
-    axes.set_title(("Paths" if shape[-1] == 2 else "Paths projected on the x–y plane") + part + " (dots: start)", fontsize=10)
+    axes.set_title(
+        ("Paths" if shape[-1] == 2 else "Paths projected on the x–y plane") + part + " (dots: start)", fontsize=10
+    )
     _legend(axes, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=5)
     axes.grid(alpha=0.25)
 
 
 def _coordinates(run: Any) -> list[tuple[int, str]]:
     """The coordinates to draw, by number and name: all of them where they are few."""
-    names = ["q[" + ", ".join(map(str, index)) + "]" if index else "q" for index in itertools.product(*map(range, _q_shape(run)))]
+    names = [
+        "q[" + ", ".join(map(str, index)) + "]" if index else "q"
+        for index in itertools.product(*map(range, _q_shape(run)))
+    ]
     return [(int(k), names[k]) for k in _chosen(len(names), LINES // 2 if run.members else LINES)]
 
 
-def _draw_coordinates(figure: Figure, grid: GridSpecBase, run: Any, members: np.ndarray | None, strips: list[tuple[int, str]]) -> None:
+def _draw_coordinates(
+    figure: Figure, grid: GridSpecBase, run: Any, members: np.ndarray | None, strips: list[tuple[int, str]]
+) -> None:
     """A strip for each coordinate over time, each on its own scale: stiff and soft ones differ by orders of magnitude."""
     t, total = np.asarray(run.t), int(np.prod(_q_shape(run)))
     drawn: list[Axes] = []
@@ -210,7 +250,10 @@ def _draw_coordinates(figure: Figure, grid: GridSpecBase, run: Any, members: np.
         axes.ticklabel_format(axis="y", style="sci", scilimits=(-3, 4), useMathText=True)
         drawn.append(axes)
         if row == 0:
-            axes.set_title("Coordinates over time" if len(strips) == total else f"{len(strips)} of {total} coordinates over time", fontsize=10)
+            axes.set_title(
+                "Coordinates over time" if len(strips) == total else f"{len(strips)} of {total} coordinates over time",
+                fontsize=10,
+            )
     drawn[-1].set_xlabel("time")
     figure.align_ylabels(drawn)
 
@@ -283,5 +326,11 @@ def _draw_watched(axes: Axes, t: np.ndarray, title: str, label: str, lines: Line
 
 def _caption(run: Any, members: np.ndarray | None) -> str:
     origin = getattr(run.system, "origin", None)
-    which = "" if members is None else f", {len(members)} of {len(run.q)} members" if len(members) < len(run.q) else f", {len(run.q)} members"
+    which = (
+        ""
+        if members is None
+        else f", {len(members)} of {len(run.q)} members"
+        if len(members) < len(run.q)
+        else f", {len(run.q)} members"
+    )
     return (f"{origin}: " if origin else "") + f"{run.method.name}, dt = {run.dt:g}, {len(run)} saved points{which}"

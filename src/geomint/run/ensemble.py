@@ -11,16 +11,17 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from ..system.checks import shown
 from ..engines import Clock, choose
+from ..engines.grid import Grid, grid
 from ..engines.tiles import Tiled
 from ..errors import GeomintError, InputError
+from ..io import archive
+from ..io.sinks import Disk, Memory
+from ..methods import Method
+from ..system.checks import shown
 from ..system.index_check import check_indices
 from ..system.lagrangian import derive
-from ..methods import Method
 from ..system.system import Stated, System, checked_params
-from ..io import archive
-from ..engines.grid import Grid, grid
 from .inputs import (
     as_array,
     check_energy,
@@ -37,7 +38,6 @@ from .reducing import Reducing
 from .reductions import Reduction, checked
 from .shared import opened
 from .simulate import _checked, archive_meta, checked_settings, drive, prepared, sampled
-from ..io.sinks import Disk, Memory
 from .trajectory import Trajectory
 
 
@@ -66,7 +66,9 @@ def ensemble(
     A member that fails keeps its good points and is named by `run.failed_at`; the run stops only when all have failed.
     """
     if is_traced(system, q0s, v0s, p0s, params):
-        raise GeomintError("ensemble can't run inside jax.grad, jax.jit or jax.vmap; there, use jax.vmap over gm.simulate.")
+        raise GeomintError(
+            "ensemble can't run inside jax.grad, jax.jit or jax.vmap; there, use jax.vmap over gm.simulate."
+        )
     output, progress, compensated = checked_settings(output, progress, compensated)
     devices, team = chosen(mesh)
     with team:
@@ -75,24 +77,55 @@ def ensemble(
         seed = _seeds(seed, len(q))
         stated = choose(engine, members=True), method, system, Clock.of(times.t0, times.dt), spread, len(q), devices
         plain = reduce is None and keep is None
-        runner = Tiled(*stated) if plain else Reducing(checked({} if reduce is None else reduce), _kept(keep, len(q)), times.save_every, team, *stated)
+        runner = (
+            Tiled(*stated)
+            if plain
+            else Reducing(
+                checked({} if reduce is None else reduce), _kept(keep, len(q)), times.save_every, team, *stated
+            )
+        )
         near = stated_velocity(system, "v0s", v0s)
         carry, seen = runner.begin(initial_state(q, p, times.t0, seed, compensated, len(q), near))
         check_energy(system, seen, runner.start, own_params=spread == "states and params")
         seen = runner.first_row(seen) if isinstance(runner, Reducing) else seen
         about = {"seed": seed, "compensated": compensated, "members": True}
         if output is None:
-            return drive(runner, carry, times, Memory(runner.layout, seen, times.saves, members=plain), progress, about, team=team)
-        fixed = {**({} if np.ndim(seed) == 0 else {"seeds": seed}), **(runner.fixed if isinstance(runner, Reducing) else {})}
-        make = lambda: archive.create(output, archive_meta(system, runner, times, about, q.shape[1:]), *_of_all(runner, seen, carry), times.saves, fixed=fixed)
-        disk = Disk(opened(team, make, runner.start, runner.stop, len(q), alike=not plain), runner.layout, times, members=plain, whole=runner.whole)
+            return drive(
+                runner,
+                carry,
+                times,
+                Memory(runner.layout, seen, times.saves, members=plain),
+                progress,
+                about,
+                team=team,
+            )
+        fixed = {
+            **({} if np.ndim(seed) == 0 else {"seeds": seed}),
+            **(runner.fixed if isinstance(runner, Reducing) else {}),
+        }
+        make = lambda: archive.create(
+            output,
+            archive_meta(system, runner, times, about, q.shape[1:]),
+            *_of_all(runner, seen, carry),
+            times.saves,
+            fixed=fixed,
+        )
+        disk = Disk(
+            opened(team, make, runner.start, runner.stop, len(q), alike=not plain),
+            runner.layout,
+            times,
+            members=plain,
+            whole=runner.whole,
+        )
         disk.first(seen, carry)
         return drive(runner, carry, times, disk, progress, about, team=team)
 
 
 def _seeds(seed: Any, members: int) -> Any:
     """An integer, or one for each member."""
-    refusal = InputError(f"seed must be an integer of 64 bits, or one integer for each of the {members} members, not {shown(seed)}.")
+    refusal = InputError(
+        f"seed must be an integer of 64 bits, or one integer for each of the {members} members, not {shown(seed)}."
+    )
     try:
         seeds = np.asarray(seed)
     except (TypeError, ValueError):
@@ -108,12 +141,16 @@ def _kept(keep: Iterable[int] | None, members: int) -> np.ndarray:
         kept = np.asarray([] if keep is None else list(keep) if isinstance(keep, Iterable) else keep)
     except (TypeError, ValueError):
         kept = np.zeros((0, 0))
-    if kept.ndim != 1 or (kept.size and (kept.dtype.kind not in "iu" or kept.min() < -members or kept.max() >= members)):
+    if kept.ndim != 1 or (
+        kept.size and (kept.dtype.kind not in "iu" or kept.min() < -members or kept.max() >= members)
+    ):
         raise InputError(f"keep must list members by their numbers, 0 to {members - 1}, not {shown(keep)}.")
     return kept.astype(np.int64) % members
 
 
-def _stated(system: Stated, q0s: Any, v0s: Any, p0s: Any, params: PyTree, method: Method, times: Grid) -> tuple[Method, Stated, str, Any, Any]:
+def _stated(
+    system: Stated, q0s: Any, v0s: Any, p0s: Any, params: PyTree, method: Method, times: Grid
+) -> tuple[Method, Stated, str, Any, Any]:
     """What the user stated, checked: the method after its look at the system, the system, whose params differ, and (q, p) of all members."""
     method = _checked(system, method)
     q0s = as_array(q0s, "q0s")
@@ -137,7 +174,9 @@ def _stated(system: Stated, q0s: Any, v0s: Any, p0s: Any, params: PyTree, method
 def _of_all(runner: Tiled, seen: dict[str, Any], carry: Any) -> tuple[Any, Any]:
     """What is seen and the carry in the shapes they have for the members of all processes; without their numbers."""
     shaped = lambda x: np.broadcast_to(np.zeros((), np.asarray(x).dtype), (runner.members, *np.shape(x)[1:]))
-    return seen if isinstance(runner, Reducing) else jax.tree.map(shaped, seen), jax.tree.map(shaped, runner.whole(carry))
+    return seen if isinstance(runner, Reducing) else jax.tree.map(shaped, seen), jax.tree.map(
+        shaped, runner.whole(carry)
+    )
 
 
 def _spread(system: Stated, params: PyTree, q0s: Any, members: int) -> tuple[Any, str]:

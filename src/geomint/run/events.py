@@ -26,7 +26,11 @@ class Events:
     @property
     def records(self) -> np.ndarray:
         if self._records is None:
-            where = f"the file {self._path}.events is missing or too short" if self._path else "an ensemble only counts its events; simulate a member alone to see them"
+            where = (
+                f"the file {self._path}.events is missing or too short"
+                if self._path
+                else "an ensemble only counts its events; simulate a member alone to see them"
+            )
             raise AttributeError(f"single events are not kept: {where}.")
         return self._records
 
@@ -54,5 +58,7 @@ class Events:
         return self.counts[name] if name in self.counts else getattr(self, name)
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{np.sum(x)} {name}" for name, x in self.counts.items() if name in KINDS.values() and np.sum(x))
+        said = ", ".join(
+            f"{np.sum(x)} {name}" for name, x in self.counts.items() if name in KINDS.values() and np.sum(x)
+        )
         return f"<{len(self)} events: {said or 'none'}>"

@@ -37,15 +37,15 @@ import numpy as np
 from jax.core import Tracer, eval_jaxpr
 from jaxtyping import Array
 
-from ..numerics.compensated import value
-from ..system.checks import choice
-from ..numerics.compilation import jit
 from ..engines.block import Clock, march, observe
-from ..errors import GeomintError, InputError
-from ..system.lagrangian import derive
-from ..methods import Carry, Method
-from ..system.system import Stated
 from ..engines.grid import Grid
+from ..errors import GeomintError, InputError
+from ..methods import Carry, Method
+from ..numerics.compensated import value
+from ..numerics.compilation import jit
+from ..system.checks import choice
+from ..system.lagrangian import derive
+from ..system.system import Stated
 from .linear_maps import LinearMap
 
 WAYS = ("auto", "backwards", "stored")
@@ -58,7 +58,9 @@ def check_way(gradient: Any) -> None:
     choice(gradient, "gradient", "", WAYS)
 
 
-def moved(gradient: str, method: Method, system: Stated, carry: Carry, clock: Clock, times: Grid) -> tuple[Carry, Array]:
+def moved(
+    gradient: str, method: Method, system: Stated, carry: Carry, clock: Clock, times: Grid
+) -> tuple[Carry, Array]:
     """The carry at the end of a run and the rows seen at its saves, differentiable in the way asked for."""
     carry = jax.tree.map(lambda x: jax.lax.convert_element_type(x, jnp.result_type(x)), carry)
     shape = value(jax.eval_shape(lambda c: method.output(derive(system), c).q, carry)).shape
@@ -86,14 +88,18 @@ def moved(gradient: str, method: Method, system: Stated, carry: Carry, clock: Cl
 
 def _runs_backwards(gradient: str, method: Method, system: Stated) -> bool:
     if gradient == "backwards" and not method.traits.symmetric:
-        raise InputError(f"gradient='backwards' undoes each step by one of −dt, and {type(method).__name__} is not symmetric: take gradient='stored'.")
+        raise InputError(
+            f"gradient='backwards' undoes each step by one of −dt, and {type(method).__name__} is not symmetric: take gradient='stored'."
+        )
     # Backwards, what damps the motion drives it, and rounding grows without bound.
     forced = getattr(system, "force", None) is not None
     return gradient == "backwards" or (gradient == "auto" and method.traits.symmetric and not forced)
 
 
 # --- stored ---------------------------------------------------------------------------------------------------------
-def _stored(step: Callable[[Carry], Carry], look: Callable[[Carry], Array], carry: Carry, times: Grid) -> tuple[Carry, Array]:
+def _stored(
+    step: Callable[[Carry], Carry], look: Callable[[Carry], Array], carry: Carry, times: Grid
+) -> tuple[Carry, Array]:
     again = lambda function: jax.checkpoint(function, prevent_cse=False)  # a loop keeps XLA from undoing it
 
     @again
@@ -129,7 +135,9 @@ class Pure:
         """The function, and the tracers that it closed over."""
         closed, shape = jax.make_jaxpr(function, return_shape=True)(*arguments)
         constants = [None if isinstance(x, Tracer) else x for x in closed.consts]
-        return cls(closed.jaxpr, constants, jax.tree.structure(shape)), tuple(x for x in closed.consts if isinstance(x, Tracer))
+        return cls(closed.jaxpr, constants, jax.tree.structure(shape)), tuple(
+            x for x in closed.consts if isinstance(x, Tracer)
+        )
 
     def __call__(self, outer: tuple[Any, ...], *arguments: Any) -> Any:
         given = iter(outer)
@@ -139,7 +147,10 @@ class Pure:
     def keeping(self, kept: Any, result: Any) -> Any:
         """The result, but with those arrays of `kept` that the function hands on untouched."""
         same = [a is b for a, b in zip(self.jaxpr.invars, self.jaxpr.outvars, strict=False)]
-        leaves = [a if untouched else b for a, b, untouched in zip(jax.tree.leaves(kept), jax.tree.leaves(result), same, strict=True)]
+        leaves = [
+            a if untouched else b
+            for a, b, untouched in zip(jax.tree.leaves(kept), jax.tree.leaves(result), same, strict=True)
+        ]
         return jax.tree.unflatten(self.tree, leaves)
 
 
@@ -242,7 +253,9 @@ class Backwards:
 
     def _tell(self, inputs: Inputs, end: Carry, back: Carry) -> None:
         """A warning where the way back missed the start."""
-        there, here, last = (self.position(inputs.outer.position, c) for c in (inputs.carry, self._there(inputs, back), end))
+        there, here, last = (
+            self.position(inputs.outer.position, c) for c in (inputs.carry, self._there(inputs, back), end)
+        )
         size = jnp.maximum(jnp.max(jnp.abs(there)), jnp.max(jnp.abs(last)))
         jax.debug.callback(functools.partial(_warn_of_a_miss, self.name), jnp.max(jnp.abs(there - here)) / size)
 
@@ -251,7 +264,10 @@ def _warn_of_a_miss(name: str, missed: Any) -> None:
     if not np.all(missed <= MISSED * np.sqrt(np.finfo(missed.dtype).eps)):  # no number is a miss too
         far = f"missed the start by {np.max(missed):.1e} of the size of q: rounding grows that much on the way, and the gradient is that of a motion so near"
         lost = "met numbers that are not finite, so that the gradient is of no use"
-        warnings.warn(f"{name} ran backwards for a gradient and {far if np.all(np.isfinite(missed)) else lost}. gradient='stored' does without.", stacklevel=2)
+        warnings.warn(
+            f"{name} ran backwards for a gradient and {far if np.all(np.isfinite(missed)) else lost}. gradient='stored' does without.",
+            stacklevel=2,
+        )
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -279,7 +295,9 @@ def _derivative(way: Backwards, primals: tuple[Inputs], tangents: tuple[Inputs])
     has_tangent = lambda x: jnp.issubdtype(x.dtype, jnp.inexact)
     moving = [t for x, t in zip(jax.tree.leaves(inputs), jax.tree.leaves(moves), strict=True) if has_tangent(x)]
     found = iter(LinearMap(push, pull)(at, moving))
-    return result, jax.tree.map(lambda x: next(found) if has_tangent(x) else np.zeros(x.shape, jax.dtypes.float0), result)
+    return result, jax.tree.map(
+        lambda x: next(found) if has_tangent(x) else np.zeros(x.shape, jax.dtypes.float0), result
+    )
 
 
 # --- events ---------------------------------------------------------------------------------------------------------
@@ -301,7 +319,9 @@ def _forwards_only(name: str, result: Any) -> Any:
 @_forwards_only.defjvp
 def _passed_on(name: str, primals: Any, tangents: Any) -> tuple[Any, Any]:
     def refuse(at: Any, cotangents: Any) -> Any:
-        raise GeomintError(f"{name} takes as many steps as there are events, which JAX does not differentiate backwards: use jax.jvp or jax.jacfwd in place of jax.grad.")
+        raise GeomintError(
+            f"{name} takes as many steps as there are events, which JAX does not differentiate backwards: use jax.jvp or jax.jacfwd in place of jax.grad."
+        )
 
     passed = LinearMap(lambda at, x: x, refuse)
     return primals[0], jax.tree.map(lambda x: passed([], [x])[0] if x.dtype != jax.dtypes.float0 else x, tangents[0])

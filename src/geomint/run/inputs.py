@@ -12,17 +12,17 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
-from ..numerics.compensated import Compensated
-from ..system.checks import as_array, plain_scalar, shown
-from ..numerics.compilation import jit
 from ..errors import InputError
+from ..manifold import gram_product, loses_rank, not_kept_by, scales, seeds, vanishing
+from ..methods import State
+from ..numerics.compensated import Compensated
+from ..numerics.compilation import jit
+from ..numerics.linalg.discovery import over_members, plan_for
+from ..numerics.linalg.structure import DENSE_LIMIT
+from ..system.checks import as_array, plain_scalar, shown
 from ..system.index_check import check_filled
 from ..system.lagrangian import LagrangianSystem, derive
-from ..numerics.linalg.structure import DENSE_LIMIT
-from ..manifold import gram_product, loses_rank, not_kept_by, scales, seeds, vanishing
 from ..system.mechanics import Mechanics, real_array
-from ..methods import State
-from ..numerics.linalg.discovery import over_members, plan_for
 from ..system.system import Stated, System, check_mass
 
 
@@ -31,7 +31,9 @@ def is_traced(*trees: Any) -> bool:
     return any(isinstance(x, Tracer) for x in jax.tree.leaves(trees))
 
 
-def phase(system: Stated, q0: Any, v0: Any, p0: Any, members: bool = False, own_params: bool = False) -> tuple[Array, Array]:
+def phase(
+    system: Stated, q0: Any, v0: Any, p0: Any, members: bool = False, own_params: bool = False
+) -> tuple[Array, Array]:
     """(q, p) at the start, from v0 or p0; at rest with neither."""
     s = "s" if members else ""  # as the arguments of ensemble are called
     q = as_array(q0, "q0" + s)
@@ -83,7 +85,9 @@ def initial_state(
     if np.ndim(seed):
         keys = np.stack([_key(int(s)) for s in seed])
     else:
-        fold = lambda i: jax.random.key_data(jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(_key(int(seed)))), i))
+        fold = lambda i: jax.random.key_data(
+            jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(_key(int(seed)))), i)
+        )
         keys = jax.vmap(fold)(np.arange(members))
     return State(wrap(q), wrap(p), np.full(members, t0), keys, near=near)
 
@@ -108,10 +112,17 @@ def warn_of_lost_digits(system: Stated, shape: tuple[int, ...]) -> None:
         return
     _precise.add(key)
     mech = Mechanics(system, shape)
-    for name, function in (("potential", mech.slow_potential), ("fast", mech.fast_potential), ("constraint", mech.constraint)):
+    for name, function in (
+        ("potential", mech.slow_potential),
+        ("fast", mech.fast_potential),
+        ("constraint", mech.constraint),
+    ):
         traced = jax.make_jaxpr(function)(jax.ShapeDtypeStruct(shape, jnp.float64))
         if _has_float32(traced.jaxpr) or any(getattr(c, "dtype", None) == jnp.float32 for c in traced.consts):
-            warnings.warn(f"{name}(q) uses numbers in float32, which carry seven digits; make them float64 (numpy's default).", stacklevel=4)
+            warnings.warn(
+                f"{name}(q) uses numbers in float32, which carry seven digits; make them float64 (numpy's default).",
+                stacklevel=4,
+            )
 
 
 def _has_float32(jaxpr: Any) -> bool:
@@ -136,7 +147,9 @@ def check_overrides(system: System, q: Array) -> None:
         exact = jax.grad(energy)(q)
         error = float(jnp.max(jnp.abs(by_hand - exact)))
         if not error <= 1e-8 * max(1.0, float(jnp.max(jnp.abs(exact)))):
-            raise InputError(f"overrides[{name!r}] differs from the automatic derivative at q0 by {error:.3g}; correct it or leave it out.")
+            raise InputError(
+                f"overrides[{name!r}] differs from the automatic derivative at q0 by {error:.3g}; correct it or leave it out."
+            )
 
 
 def check_energy(system: Stated, seen: dict[str, Any], start: int = 0, own_params: bool = False) -> None:
@@ -154,7 +167,9 @@ def check_energy(system: Stated, seen: dict[str, Any], start: int = 0, own_param
             what = f"{' or '.join(f'{name}(q0)' for name in parts)} is not finite. Check the potential there"
         if isinstance(system, System) and np.max(np.abs(seen["p"])) > 1e140:
             raise InputError(f"the energy at q0{whose} overflows: v0 (or p0) or mass is too large.")
-        raise InputError(f"the energy at q0{whose} is {float(np.ravel(seen['energy'])[first])}: {what} (a singularity, log or sqrt of a negative number) or q0.")
+        raise InputError(
+            f"the energy at q0{whose} is {float(np.ravel(seen['energy'])[first])}: {what} (a singularity, log or sqrt of a negative number) or q0."
+        )
 
 
 ON_MANIFOLD = 1e-8  # relative size of g(q0) and of G(q0) v0 up to which initial data count as satisfying the constraint

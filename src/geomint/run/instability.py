@@ -28,9 +28,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..numerics.compilation import jit
 from ..engines.xla import spread_over
 from ..errors import GeomintError, InstabilityWarning
+from ..numerics.compilation import jit
 from ..system.lagrangian import derive
 from ..system.system import Stated, System, mass_is_matrix
 from .reducing import Reducing
@@ -197,9 +197,7 @@ def excess(run: Trajectory, largest: Any = None, first: int = 0, share: float = 
         scale[suspects] = np.fmax(scale[suspects], _trusted(allowed, error))
         suspects = suspects[largest[suspects] > scale[suspects]]
     for member in suspects[:READ]:
-        scale[member] = max(
-            scale[member], _noise(saved, first + int(member)), _whole_scale(saved, first + int(member))
-        )
+        scale[member] = max(scale[member], _noise(saved, first + int(member)), _whole_scale(saved, first + int(member)))
     suspects = suspects[largest[suspects] > scale[suspects]]
     return Excess(first + suspects, share * largest[suspects], scale[suspects]) if len(suspects) else None
 
@@ -380,9 +378,7 @@ def tried_steps(run: Trajectory, starts: list[Start], index: int) -> Tried:
             return Tried(f"{down}: take an implicit method, or see whether the force is singular.", 0.0, None)
         scales = [_kept_scale(run, start, 2**k, room) for start in starts]
         if None not in scales:
-            upto = (
-                f" (tried up to t = {grid.t0 + room * grid.save_every * grid.dt:g})" if room < grid.saves - 1 else ""
-            )
+            upto = f" (tried up to t = {grid.t0 + room * grid.save_every * grid.dt:g})" if room < grid.saves - 1 else ""
             return Tried(f"dt = {grid.dt / 2**k:.12g} keeps the energy{upto}.", scales[0] or 0.0, grid.dt / 2**k)
     down = f"No step down to dt = {grid.dt / 2**HALVINGS:.2g} keeps it"
     return Tried(f"{down}: the force may be singular, or not the gradient of the potential.", 0.0, None)

@@ -15,9 +15,9 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from ..engines import Xla, sound
+from ..engines.grid import Grid
 from ..engines.tiles import Engine
 from ..methods import Carry
-from ..engines.grid import Grid
 from .processes import Alone
 from .reducing import Reducing, bare, statuses
 
@@ -50,7 +50,9 @@ class Failure:
     bad: np.ndarray  # the row of the failing one
 
 
-def run_to_end(engine: Engine, carry: Carry, grid: Grid, sink: Sink, start: int = 0, progress: bool = False, team: Alone = ALONE) -> tuple[Carry, int, Failure | None]:
+def run_to_end(
+    engine: Engine, carry: Carry, grid: Grid, sink: Sink, start: int = 0, progress: bool = False, team: Alone = ALONE
+) -> tuple[Carry, int, Failure | None]:
     """From step `start` to the end of the grid: the last carry, the step it stands at, and what stopped it if anything did.
 
     The processes of a team take the same chunks, as long as the first of them says, and stop after the same step.
@@ -63,7 +65,14 @@ def run_to_end(engine: Engine, carry: Carry, grid: Grid, sink: Sink, start: int 
         jax.block_until_ready(carry_unused)
     rescue, cautious = Rescue(engine, grid, sink), grid.steps
     pace, cap, room = _pace.get(engine.key, 2000.0), grid.steps, team.agree("room for rows", engine.rows, min)
-    bar = tqdm(total=grid.steps, initial=n, unit="step", unit_scale=True, disable=not progress or team.index > 0, desc=engine.method.name)
+    bar = tqdm(
+        total=grid.steps,
+        initial=n,
+        unit="step",
+        unit_scale=True,
+        disable=not progress or team.index > 0,
+        desc=engine.method.name,
+    )
     with bar, team.interruptions() as interrupted:
         while n < grid.steps:
             ask = (interrupted(), _chunk(grid, n, room, max(1, min(cap, cautious, int(pace * CHUNK_SECONDS)))))
@@ -76,9 +85,13 @@ def run_to_end(engine: Engine, carry: Carry, grid: Grid, sink: Sink, start: int 
             # Between saves the rows stay where they are if all is well there; a million members are a gigabyte.
             unread = team.count == 1 and (n + steps * blocks) % grid.save_every != 0 and engine.well(buffer)
             rows = None if unread else engine.kept(buffer, blocks)  # may be a view: sinks copy what they keep
-            elapsed = team.agree("seconds", max(time.perf_counter() - began, 1e-9), max)  # of the process with the most to do
+            elapsed = team.agree(
+                "seconds", max(time.perf_counter() - began, 1e-9), max
+            )  # of the process with the most to do
             events = engine.events(buffer)
-            if events is None:  # more of them than there is room for: the same again in shorter chunks, or with more room
+            if (
+                events is None
+            ):  # more of them than there is room for: the same again in shorter chunks, or with more room
                 cap = max(1, steps * blocks // 2)
                 if steps * blocks == 1:
                     engine.log_rows *= 8
@@ -86,7 +99,11 @@ def run_to_end(engine: Engine, carry: Carry, grid: Grid, sink: Sink, start: int 
                 continue
             failed = None if rows is None else _first_bad(engine, rows, team)
             # Between saves only unrecoverable failures stop the run, because where a chunk ends there is a matter of timing.
-            passing = failed is not None and (n + steps * blocks) % grid.save_every != 0 and not team.agree("lost", _lost(engine, rows, buffer), all)
+            passing = (
+                failed is not None
+                and (n + steps * blocks) % grid.save_every != 0
+                and not team.agree("lost", _lost(engine, rows, buffer), all)
+            )
             if failed is not None and not passing:
                 carry, n = _keep_good(engine, carry, grid, n, steps, failed, sink)
                 retaken = rescue.step(carry, n, steps, team)
@@ -129,7 +146,11 @@ class Rescue:
     def step(self, carry: Carry, n: int, steps: int, team: Alone) -> tuple[Carry, Failure] | None:
         """The first of some steps from step n on that loses the state, taken again: the carry after it, and what had
         failed. None where it can't be taken, or where the energy alone is not finite, which no other form changes."""
-        if self.engine.spread != "one" or self.engine.method.rescued(0) is None or not _lost_after(self.engine, carry, n, steps, team):
+        if (
+            self.engine.spread != "one"
+            or self.engine.method.rescued(0) is None
+            or not _lost_after(self.engine, carry, n, steps, team)
+        ):
             return None
         failure = _find_failure(self.engine, carry, n, steps, team, lost=True)
         method = self.engine.method.rescued(failure.status)
@@ -177,7 +198,9 @@ def _bad(engine: Engine, rows: np.ndarray) -> np.ndarray:
 def _lost(engine: Engine, rows: Any, buffer: Any) -> bool:
     """Whether no member gets well again, as seen in the first row."""
     if isinstance(engine, Reducing):
-        return not any(np.any(sound(engine.member_layout.unpack(x), 1, energy=False)) for x in engine.first_of_members(buffer))
+        return not any(
+            np.any(sound(engine.member_layout.unpack(x), 1, energy=False)) for x in engine.first_of_members(buffer)
+        )
     return not np.any(sound(engine.layout.unpack(rows[..., 0, :]), rows.ndim - 2, energy=False))
 
 
@@ -185,12 +208,16 @@ def _first_bad(engine: Engine, rows: np.ndarray, team: Alone) -> int | None:
     bad = _bad(engine, rows)
     if bad.ndim == 2:  # an ensemble goes on while one member is well
         bad = bad.all(axis=0)
-        places = team.agree("failed", np.flatnonzero(bad).tolist(), lambda each: sorted(set.intersection(*map(set, each))))
+        places = team.agree(
+            "failed", np.flatnonzero(bad).tolist(), lambda each: sorted(set.intersection(*map(set, each)))
+        )
         return places[0] if places else None
     return int(np.argmax(bad)) if bad.any() else None
 
 
-def _keep_good(engine: Engine, carry: Carry, grid: Grid, n: int, steps: int, good_blocks: int, sink: Sink) -> tuple[Carry, int]:
+def _keep_good(
+    engine: Engine, carry: Carry, grid: Grid, n: int, steps: int, good_blocks: int, sink: Sink
+) -> tuple[Carry, int]:
     """Replay the good blocks of a chunk, the same program and so the same numbers, and keep their rows and events."""
     carry, buffer = engine.advance(carry, n, steps, good_blocks, engine.buffer())
     n += steps * good_blocks
@@ -216,10 +243,18 @@ def _find_failure(engine: Engine, origin: Carry, first: int, steps: int, team: A
     good, bad = 0, steps
     while bad - good > 1:
         middle = (good + bad) // 2
-        failed = _lost_after(engine, origin, first, middle, team) if lost else _first_bad(engine, last_row(middle), team) is not None
+        failed = (
+            _lost_after(engine, origin, first, middle, team)
+            if lost
+            else _first_bad(engine, last_row(middle), team) is not None
+        )
         good, bad = (good, middle) if failed else (middle, bad)
     row = last_row(bad)
-    status = statuses(engine.method, bare(engine.whole(after(bad)[0]))) if isinstance(engine, Reducing) else engine.layout.unpack(row).get("status")
+    status = (
+        statuses(engine.method, bare(engine.whole(after(bad)[0])))
+        if isinstance(engine, Reducing)
+        else engine.layout.unpack(row).get("status")
+    )
     code = 0 if status is None else int(np.nan_to_num(np.max(status, initial=0)))
     code = team.agree("status", code, max)
     return Failure(first + bad, code, last_row(good)[..., 0, :], row[..., 0, :])

@@ -34,7 +34,9 @@ from ..errors import InputError, ProcessLost
 JOIN_SECONDS = 300
 LEAVE_SECONDS = 10
 _SIZE = struct.Struct("<I")
-_joined: Counter[tuple[int, ...]] = Counter()  # runs so far that these processes have shared: each group numbers its own, the same on all of them
+_joined: Counter[tuple[int, ...]] = (
+    Counter()
+)  # runs so far that these processes have shared: each group numbers its own, the same on all of them
 
 
 def first(words: Sequence[Any]) -> Any:
@@ -81,7 +83,10 @@ class Team(Alone):
                 k = waiting[ready]
                 said = self._heard(k, self._receive(k))
                 if said["what"] != what:
-                    self._lose(k, f"is not where this one is ({said['what']} there, {what} here): all processes must make the same calls of geomint, with the same arguments.")
+                    self._lose(
+                        k,
+                        f"is not where this one is ({said['what']} there, {what} here): all processes must make the same calls of geomint, with the same arguments.",
+                    )
                 words[k] = said["word"]
         decision = decide([words[k] for k in range(self.count)])
         for k in self.connections:
@@ -214,7 +219,9 @@ def chosen(mesh: Any) -> tuple[Sequence[Any], Alone]:
     devices = sorted(devices, key=lambda d: d.process_index)  # stable: the order of the mesh within a process
     processes = sorted({d.process_index for d in devices})
     if jax.process_index() not in processes:
-        raise InputError(f"mesh has devices of the processes {processes} only, and this is process {jax.process_index()}: leave the call to those.")
+        raise InputError(
+            f"mesh has devices of the processes {processes} only, and this is process {jax.process_index()}: leave the call to those."
+        )
     return devices, Alone() if len(processes) == 1 else _join(processes)
 
 
@@ -229,8 +236,14 @@ def _join(processes: Sequence[int]) -> Team:
         return Team(index, processes, {0: _knock(where, index)})
     except Exception as error:
         who = f"process {processes[0]}" if index else "the other processes"
-        late = isinstance(error, TimeoutError) or "DEADLINE_EXCEEDED" in str(error)  # the second is how jax.distributed says it
-        why = f"did not join this run within {JOIN_SECONDS} s: all processes of the mesh must make the same call" if late else "could not be joined for this run"
+        late = isinstance(error, TimeoutError) or "DEADLINE_EXCEEDED" in str(
+            error
+        )  # the second is how jax.distributed says it
+        why = (
+            f"did not join this run within {JOIN_SECONDS} s: all processes of the mesh must make the same call"
+            if late
+            else "could not be joined for this run"
+        )
         raise ProcessLost(f"{who} {why} ({error}).", process=processes[0]) from error
 
 
@@ -253,7 +266,9 @@ def _welcome(where: str, count: int) -> dict[int, socket.socket]:
         while len(connections) < count - 1:
             connection, _ = server.accept()
             connection.settimeout(10)
-            with contextlib.suppress(OSError, ValueError, KeyError, AttributeError):  # a stranger at the door is no member of the job
+            with contextlib.suppress(
+                OSError, ValueError, KeyError, AttributeError
+            ):  # a stranger at the door is no member of the job
                 said = _read(connection, most=1000)
                 if hmac.compare_digest(said["key"], key):
                     connections[said["index"]] = _kept_alive(connection)

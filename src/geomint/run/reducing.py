@@ -15,12 +15,12 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from ..numerics.compensated import value
 from ..engines import Layout
 from ..engines.block import Observed
 from ..engines.tiles import Pieces, Tiled, cut_out, placed
 from ..engines.xla import BUFFER_NUMBERS, BUFFER_ROWS
 from ..methods import Carry, Method, State
+from ..numerics.compensated import value
 from .processes import Alone
 from .reductions import Column, Reductions, join_tiles, numbers_of_tile, program_of_tile
 from .summary import fixed, stated, whole_numbers
@@ -76,13 +76,26 @@ class Reducing(Tiled):
         self.first_energies, self._last = np.asarray(seen["energy"]), None  # of this process's members
         self.states = value(state.q), value(state.p)
         self.member_layout = self.layout
-        self.cuts = [Cut(a, min(a + self.tile, part.stop), k) for k, part in enumerate(self.parts) for a in range(part.start, part.stop, self.tile)]
+        self.cuts = [
+            Cut(a, min(a + self.tile, part.stop), k)
+            for k, part in enumerate(self.parts)
+            for a in range(part.start, part.stop, self.tile)
+        ]
         for cut in self.cuts:
-            cut.leaves = jax.device_put(jax.tree.leaves((self.reductions, self._system_of(cut))), self.parts[cut.part].device)
+            cut.leaves = jax.device_put(
+                jax.tree.leaves((self.reductions, self._system_of(cut))), self.parts[cut.part].device
+            )
         some = self._system_of(Cut(0, min(self.tile, self.members)))
         self.program = program_of_tile(self.spread, self.member_layout, jax.tree.structure((self.reductions, some)))
         self._make_room_to_reduce(numbers_of_tile(self.spread, self.member_layout, self.reductions, some, self.tile))
-        nothing = self._reduce_tile(jax.tree.leaves((self.reductions, some)), np.zeros(self.shape), np.full(self.tile, -1, np.int32), self.tile, 1, 0)[0]
+        nothing = self._reduce_tile(
+            jax.tree.leaves((self.reductions, some)),
+            np.zeros(self.shape),
+            np.full(self.tile, -1, np.int32),
+            self.tile,
+            1,
+            0,
+        )[0]
         paths, self.structure = jax.tree_util.tree_flatten_with_path(nothing)
         self.leaves = [(path[-1].key, x.shape[1:], x.dtype) for path, x in paths]
         row = self._row([self._on_host(nothing, 1)], np.zeros((len(self.keep), 1, self.member_layout.width)))
@@ -92,7 +105,9 @@ class Reducing(Tiled):
     def _system_of(self, cut: Cut) -> Any:
         if not self.with_functions or self.spread != "states and params":
             return self.system if self.with_functions else None
-        return self.system.with_params(cut_out(jax.tree.map(np.asarray, self.system.params), cut.start, cut.stop, self.tile))
+        return self.system.with_params(
+            cut_out(jax.tree.map(np.asarray, self.system.params), cut.start, cut.stop, self.tile)
+        )
 
     def _make_room_to_reduce(self, numbers_left: int) -> None:
         """As many rows as there is room for members and for what their tiles leave. It depends on the ensemble alone: the program that
@@ -117,14 +132,24 @@ class Reducing(Tiled):
 
     # --- the carry ---
     def _in_tiles(self, failed: np.ndarray) -> Pieces:
-        return Pieces([placed(cut_out(failed, c.start - self.start, c.stop - self.start, self.tile), self.parts[c.part].device) for c in self.cuts])
+        return Pieces(
+            [
+                placed(cut_out(failed, c.start - self.start, c.stop - self.start, self.tile), self.parts[c.part].device)
+                for c in self.cuts
+            ]
+        )
 
     def whole(self, carry: Any) -> Any:
         if not isinstance(carry, Marked):
             return super().whole(carry)
         failed = carry.failed
         if isinstance(failed, Pieces):
-            failed = np.concatenate([np.zeros(0, np.int32), *(np.asarray(x)[: c.stop - c.start] for c, x in zip(self.cuts, failed.parts, strict=True))])
+            failed = np.concatenate(
+                [
+                    np.zeros(0, np.int32),
+                    *(np.asarray(x)[: c.stop - c.start] for c, x in zip(self.cuts, failed.parts, strict=True)),
+                ]
+            )
         return Marked(super().whole(carry.carry), failed)
 
     # --- the engine of the host loop ---
@@ -191,32 +216,52 @@ class Reducing(Tiled):
             return None
         buffers, row = self._last
         begin, size, shape = self.member_layout.place(name)
-        held = [np.asarray(b.rows[: part.count, row, begin : begin + size]) for part, b in zip(self.parts, buffers, strict=True)]
+        held = [
+            np.asarray(b.rows[: part.count, row, begin : begin + size])
+            for part, b in zip(self.parts, buffers, strict=True)
+        ]
         return np.concatenate(held).reshape(-1, *shape)
 
     def first_row(self, seen: Observed) -> dict[str, Any]:
         """What is left of the initial states of this process's members."""
         real = jax.dtypes.canonicalize_dtype(float)
-        rows = np.concatenate([np.asarray(x, real).reshape(self.stop - self.start, int(np.prod(np.shape(x)[1:]))) for x in jax.tree.leaves(seen)], axis=1)
+        rows = np.concatenate(
+            [
+                np.asarray(x, real).reshape(self.stop - self.start, int(np.prod(np.shape(x)[1:])))
+                for x in jax.tree.leaves(seen)
+            ],
+            axis=1,
+        )
         left = []
         for cut in self.cuts:
             full = np.zeros(self.shape)
             full[:, 0] = cut_out(rows, cut.start - self.start, cut.stop - self.start, self.tile)
-            left.append(self._reduce_tile(cut.leaves, full, np.full(self.tile, -1, np.int32), cut.stop - cut.start, 1, 0)[0])
+            left.append(
+                self._reduce_tile(cut.leaves, full, np.full(self.tile, -1, np.int32), cut.stop - cut.start, 1, 0)[0]
+            )
         places = [k for k, m in enumerate(self.keep) if self.start <= m < self.stop]
         packed = self._gathered(left, places, [rows[self.keep[k] - self.start][None] for k in places], 1)
         return whole_numbers(self.layout.unpack(packed[0]))
 
     # --- from what the tiles left to a row ---
-    def _gathered(self, left: Sequence[Any], places: list[int], sample: Sequence[np.ndarray], blocks: int) -> np.ndarray:
+    def _gathered(
+        self, left: Sequence[Any], places: list[int], sample: Sequence[np.ndarray], blocks: int
+    ) -> np.ndarray:
         """Packed rows, from what the tiles of all processes left, and the rows of members that are kept, which stand at `places`."""
         if self.team.count == 1:
-            on_host, ordered = [self._on_host(tile, blocks) for tile in left], np.zeros((len(self.keep), blocks, self.member_layout.width))
+            on_host, ordered = (
+                [self._on_host(tile, blocks) for tile in left],
+                np.zeros((len(self.keep), blocks, self.member_layout.width)),
+            )
             for k, rows in zip(places, sample, strict=True):
                 ordered[k] = rows
             return self._packed(self._row(on_host, ordered), blocks)
         leaves = [jax.tree.leaves(tile) for tile in left]
-        word = {"tiles": [[_text(np.asarray(x)[:blocks]) for x in tile] for tile in leaves], "places": places, "sample": [_text(x) for x in sample]}
+        word = {
+            "tiles": [[_text(np.asarray(x)[:blocks]) for x in tile] for tile in leaves],
+            "places": places,
+            "sample": [_text(x) for x in sample],
+        }
         told = self.team.agree("rows of tiles", word, lambda words: _text(self._joined_words(words, blocks)))
         return _array(told, (blocks, self.layout.width), np.float64)
 
@@ -224,13 +269,27 @@ class Reducing(Tiled):
         """The rows that count, of what a tile left. Values to be sorted stay on a graphics card."""
         leaves = jax.tree.leaves(left)
         stay = leaves[0].devices().pop().platform != "cpu"
-        return jax.tree.unflatten(self.structure, [x if stay and name == "values" else np.asarray(x)[:blocks] for (name, *_), x in zip(self.leaves, leaves, strict=True)])
+        return jax.tree.unflatten(
+            self.structure,
+            [
+                x if stay and name == "values" else np.asarray(x)[:blocks]
+                for (name, *_), x in zip(self.leaves, leaves, strict=True)
+            ],
+        )
 
     def _joined_words(self, words: Sequence[dict[str, Any]], blocks: int) -> np.ndarray:
         tiles, sample = [], np.zeros((len(self.keep), blocks, self.member_layout.width))
         for word in words:
             for told in word["tiles"]:
-                tiles.append(jax.tree.unflatten(self.structure, [_array(x, (blocks, *shape), dtype) for x, (_, shape, dtype) in zip(told, self.leaves, strict=True)]))
+                tiles.append(
+                    jax.tree.unflatten(
+                        self.structure,
+                        [
+                            _array(x, (blocks, *shape), dtype)
+                            for x, (_, shape, dtype) in zip(told, self.leaves, strict=True)
+                        ],
+                    )
+                )
             for k, told in zip(word["places"], word["sample"], strict=True):
                 sample[k] = _array(told, sample.shape[1:], jax.dtypes.canonicalize_dtype(float))
         return self._packed(self._row(tiles, sample), blocks)

@@ -19,11 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..system.checks import as_array, plain_scalar, refused, shown, vector, whole
-from ..numerics.compilation import jit
 from ..engines import Layout, sound
 from ..engines.xla import Spread, spread_over
 from ..errors import InputError, nearest
+from ..numerics.compilation import jit
+from ..system.checks import as_array, plain_scalar, refused, shown, vector, whole
 from ..system.mechanics import real_array
 from ..system.system import Stated, as_function
 
@@ -37,9 +37,15 @@ class Column(eqx.Module):
     name: str = eqx.field(static=True)
 
     def among(self, seen: dict[str, Any]) -> Any:
-        named = {name: x for group in GROUPS for name, x in seen.get(group, {}).items()} | {name: x for name, x in seen.items() if name not in GROUPS}
+        named = {name: x for group in GROUPS for name, x in seen.get(group, {}).items()} | {
+            name: x for name, x in seen.items() if name not in GROUPS
+        }
         if self.name not in named:
-            raise InputError(f"reduce: no quantity {self.name!r} is saved in this run." + nearest(self.name, named) + " A function of (q, p) can be given as well.")
+            raise InputError(
+                f"reduce: no quantity {self.name!r} is saved in this run."
+                + nearest(self.name, named)
+                + " A function of (q, p) can be given as well."
+            )
         return named[self.name]
 
 
@@ -72,7 +78,11 @@ class Reduction(eqx.Module):
         return {}
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.of.name!r})" if isinstance(self.of, Column) else f"{type(self).__name__}(a function)"
+        return (
+            f"{type(self).__name__}({self.of.name!r})"
+            if isinstance(self.of, Column)
+            else f"{type(self).__name__}(a function)"
+        )
 
 
 def _quantity(of: Any, callee: str) -> Any:
@@ -136,7 +146,9 @@ class Histogram(Reduction):
     def __init__(self, of: str | Callable, bins: Any, range: tuple[float, float] | None = None):
         self.of = _quantity(of, "Histogram")
         if range is None and plain_scalar(bins) is not None:
-            raise InputError("Histogram: give bins= as edges, or their number and range=(low, high); the range can't be known before the run.")
+            raise InputError(
+                "Histogram: give bins= as edges, or their number and range=(low, high); the range can't be known before the run."
+            )
         if range is None:
             edges = as_array(bins, "bins", "Histogram")
         else:
@@ -144,14 +156,18 @@ class Histogram(Reduction):
             count = whole(bins, "bins", "Histogram", least=1, most=10**6)
             edges = np.linspace(low, high, count + 1, dtype=jnp.result_type(float))
         if edges.ndim != 1 or len(edges) < 2 or not np.all(np.isfinite(edges)) or not np.all(np.diff(edges) > 0):
-            raise InputError("Histogram(bins=..., range=...): the edges must be at least two numbers, in increasing order.")
+            raise InputError(
+                "Histogram(bins=..., range=...): the edges must be at least two numbers, in increasing order."
+            )
         self.edges = edges
 
     def of_tile(self, x: Array, well: Array) -> Parts:
         bins = len(self.edges) - 1
         place = jnp.searchsorted(self.edges, x, side="right") - 1
         place = jnp.where(x == self.edges[-1], bins - 1, place)
-        place = jnp.where(_inner(well, x) & (place >= 0), place, bins).reshape(len(x), -1)  # those that do not count go behind the last bin
+        place = jnp.where(_inner(well, x) & (place >= 0), place, bins).reshape(
+            len(x), -1
+        )  # those that do not count go behind the last bin
         count = lambda p: jnp.zeros(bins + 1, int).at[p].add(1)[:bins]
         return {"counts": jax.vmap(count, in_axes=1, out_axes=1)(place).reshape(bins, *x.shape[1:])}
 
@@ -209,7 +225,10 @@ def _picked(tiles: Sequence[Any], places: np.ndarray) -> np.ndarray:
         return np.asarray(_sorted_and_picked([jax.device_put(x, first) for x in tiles], padded, rows))[:, :rows]
     # On a processor numpy's partition takes a twentieth of the time of XLA's sort.
     values = np.moveaxis(np.concatenate([np.asarray(x) for x in tiles], axis=1), 1, -1)
-    out = [np.partition(row, np.unique(places[:, i]), axis=-1)[..., places[:, i]] for i, row in enumerate(values[: places.shape[1]])]
+    out = [
+        np.partition(row, np.unique(places[:, i]), axis=-1)[..., places[:, i]]
+        for i, row in enumerate(values[: places.shape[1]])
+    ]
     return np.moveaxis(np.stack(out), (0, -2, -1), (1, 0, 2))
 
 
@@ -226,7 +245,9 @@ def _sorted_and_picked(tiles: list[Array], places: Array, rows: Any) -> Array:
 Reductions = dict[str, Reduction]
 
 
-def _look(spread: Spread, layout: Layout, reductions: Reductions, system: Stated, row: Array, well: Array) -> dict[str, Parts]:
+def _look(
+    spread: Spread, layout: Layout, reductions: Reductions, system: Stated, row: Array, well: Array
+) -> dict[str, Parts]:
     """What one row leaves: of every reduction its parts, and how many members counted."""
     seen, out = layout.unpack(row), {}
     for name, reduction in reductions.items():
@@ -249,7 +270,17 @@ def program_of_tile(spread: Spread, layout: Layout, structure: Any) -> Callable[
     return jit(program)
 
 
-def _reduce_tile(spread: Spread, layout: Layout, reductions: Reductions, system: Stated, rows: Array, failed: Array, count: Any, blocks: Any, save: Any) -> tuple[dict[str, Any], Array]:
+def _reduce_tile(
+    spread: Spread,
+    layout: Layout,
+    reductions: Reductions,
+    system: Stated,
+    rows: Array,
+    failed: Array,
+    count: Any,
+    blocks: Any,
+    save: Any,
+) -> tuple[dict[str, Any], Array]:
     """What the first `blocks` of rows (tile, room, width) leave, and for each member the save at which it had failed, or −1.
 
     count:  members of the tile; behind them it is filled up.
@@ -278,7 +309,12 @@ def _reduce_tile(spread: Spread, layout: Layout, reductions: Reductions, system:
 def numbers_of_tile(spread: Spread, layout: Layout, reductions: Reductions, system: Stated, tile: int) -> int:
     """How many numbers one row of a tile leaves."""
     row = jax.ShapeDtypeStruct((tile, layout.width), jnp.result_type(float))
-    left = jax.eval_shape(lambda s, row, well: _look(spread, layout, reductions, s, row, well), system, row, jax.ShapeDtypeStruct((tile,), bool))
+    left = jax.eval_shape(
+        lambda s, row, well: _look(spread, layout, reductions, s, row, well),
+        system,
+        row,
+        jax.ShapeDtypeStruct((tile,), bool),
+    )
     return sum(int(np.prod(x.shape)) for x in jax.tree.leaves(left))
 
 
@@ -296,10 +332,14 @@ def join_tiles(reductions: Reductions, tiles: Sequence[dict[str, Any]]) -> dict[
 def checked(reduce: Any) -> Reductions:
     """What the user gave as reduce=."""
     if not isinstance(reduce, Mapping):
-        raise InputError(f'reduce must be a mapping such as {{"energy": gm.Mean("energy")}}, not {type(reduce).__name__}.')
+        raise InputError(
+            f'reduce must be a mapping such as {{"energy": gm.Mean("energy")}}, not {type(reduce).__name__}.'
+        )
     for name, reduction in reduce.items():
         if not isinstance(name, str) or "/" in name or not name:
             raise InputError(f"reduce: a name is a text without '/', not {shown(name)}.")
         if not isinstance(reduction, Reduction):
-            raise InputError(f"reduce[{name!r}] must be gm.Mean(...), gm.Quantiles(...) or gm.Histogram(...), not {shown(reduction)}.")
+            raise InputError(
+                f"reduce[{name!r}] must be gm.Mean(...), gm.Quantiles(...) or gm.Histogram(...), not {shown(reduction)}."
+            )
     return dict(sorted(reduce.items()))

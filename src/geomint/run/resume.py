@@ -14,15 +14,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import methods
-from ..system.checks import as_path, flag
 from ..engines import Clock, choose
+from ..engines.grid import Grid, grid
 from ..engines.scalar.straight import Straight
 from ..engines.tiles import Tiled
 from ..errors import ArchiveError, GeomintError, InputError
-from ..system.system import Stated, checked_system
 from ..io import archive
 from ..io.fingerprint import fingerprint
-from ..engines.grid import Grid, grid
+from ..io.sinks import Disk
+from ..system.checks import as_path, flag
+from ..system.system import Stated, checked_system
 from .inputs import initial_state
 from .loop import ALONE
 from .processes import Alone, chosen, first
@@ -30,7 +31,6 @@ from .reducing import Marked, Reducing, bare
 from .reductions import Reduction
 from .shared import opened
 from .simulate import archive_meta, drive, prepared
-from ..io.sinks import Disk
 from .summary import again
 from .trajectory import Checkpoint, Trajectory
 
@@ -109,27 +109,50 @@ def resume(
         return _continued(contents, system, t_end, progress, method, reduce, devices, team)
 
 
-def _continued(contents: archive.Contents, system: Stated | None, t_end: float | None, progress: bool, method: methods.Method | None, reduce: Any, devices: Any, team: Alone) -> Trajectory:
+def _continued(
+    contents: archive.Contents,
+    system: Stated | None,
+    t_end: float | None,
+    progress: bool,
+    method: methods.Method | None,
+    reduce: Any,
+    devices: Any,
+    team: Alone,
+) -> Trajectory:
     path, meta = contents.path, contents.meta
     old = Grid(*meta["grid"])
     times = old if t_end is None else grid(old.dt, t_end, old.t0, old.save_every, only_t_end=True)
     if times.steps < contents.step:
-        raise InputError(f"{path} has already reached t = {old.t0 + contents.step * old.dt:g}, beyond t_end = {times.t_end:g}.")
+        raise InputError(
+            f"{path} has already reached t = {old.t0 + contents.step * old.dt:g}, beyond t_end = {times.t_end:g}."
+        )
     system, runner, carry, events = _set_up(contents, times, system, method, reduce, devices, team)
     if runner.described.split()[0] != meta["engine"]:
-        warnings.warn(f"{path} was run by the {meta['engine']} engine, which is not to be had here: {runner.described} goes on, and the last bits may differ from those of an uninterrupted run.", stacklevel=3)
+        warnings.warn(
+            f"{path} was run by the {meta['engine']} engine, which is not to be had here: {runner.described} goes on, and the last bits may differ from those of an uninterrupted run.",
+            stacklevel=3,
+        )
     about = {"seed": contents.seed, **{k: contents.meta[k] for k in ("compensated", "members")}}
 
     def writer() -> archive.Writer:
         if times.saves <= contents.room:
             return contents.writer()
         # The engine of the file says what form its carry has, even where another one goes on.
-        meta = {**archive_meta(system, runner, times, about, tuple(contents.meta["q_shape"])), "engine": contents.meta["engine"]}
+        meta = {
+            **archive_meta(system, runner, times, about, tuple(contents.meta["q_shape"])),
+            "engine": contents.meta["engine"],
+        }
         return archive.enlarged(contents, meta, times.saves, contents.leaves)
 
     if isinstance(runner, Tiled):
         plain = not isinstance(runner, Reducing)
-        sink = Disk(opened(team, writer, runner.start, runner.stop, runner.members, alike=not plain), runner.layout, times, plain, runner.whole)
+        sink = Disk(
+            opened(team, writer, runner.start, runner.stop, runner.members, alike=not plain),
+            runner.layout,
+            times,
+            plain,
+            runner.whole,
+        )
     else:
         sink = Disk(writer(), runner.layout, times, False)
         sink.back_to(contents.rows, events)
@@ -198,9 +221,17 @@ def _check_match(contents: archive.Contents, system: Stated) -> None:
     if _fingerprint_here(system, meta) == meta["fingerprint"]:
         return
     here = archive._versions()
-    differing = [f"{name} {meta['versions'][name]} → {here[name]}" for name in ("jax", "numpy") if meta["versions"].get(name) != here[name]]
-    hint = f" The versions differ too ({', '.join(differing)}), which may change the traced program." if differing else ""
-    raise ArchiveError(f"{contents.path}: the system given is not the one that was run (its energy, constraint, mass, params, symmetries or derivatives by hand differ).{hint}")
+    differing = [
+        f"{name} {meta['versions'][name]} → {here[name]}"
+        for name in ("jax", "numpy")
+        if meta["versions"].get(name) != here[name]
+    ]
+    hint = (
+        f" The versions differ too ({', '.join(differing)}), which may change the traced program." if differing else ""
+    )
+    raise ArchiveError(
+        f"{contents.path}: the system given is not the one that was run (its energy, constraint, mass, params, symmetries or derivatives by hand differ).{hint}"
+    )
 
 
 def _fingerprint_here(system: Stated, meta: dict[str, Any]) -> str | None:
@@ -229,17 +260,33 @@ def _begun(
     meta = contents.meta
     clock = Clock.of(times.t0, times.dt)
     held = contents.fixed()
-    q, p = (jnp.asarray(held[f"start/{name}"] if "reduce" in meta else np.asarray(contents.array(name)[0])) for name in ("q", "p"))
+    q, p = (
+        jnp.asarray(held[f"start/{name}"] if "reduce" in meta else np.asarray(contents.array(name)[0]))
+        for name in ("q", "p")
+    )
     method = prepared(method or archive.method_of(contents), system, np.asarray(q), meta["spread"])
     make = choose(meta["engine"])
     if issubclass(make, Straight):  # the carry on file has that form, whether or not the engine covers the run here too
         method = method.for_straight_code(bool(meta["members"]))
     if not meta["members"]:
         runner = make(method, system, clock, meta["spread"])
-        return runner, contents.carry_like(runner.begin(initial_state(q, p, times.t0, meta["seed"], meta["compensated"]))[0])
+        return runner, contents.carry_like(
+            runner.begin(initial_state(q, p, times.t0, meta["seed"], meta["compensated"]))[0]
+        )
     members = len(q)
-    stated = make, method, system, clock, meta["spread"], members, devices, meta.get("tile", members)  # without tiles before there were any
-    runner = Tiled(*stated) if reductions is None else Reducing(reductions, held["kept"], times.save_every, team, *stated)
+    stated = (
+        make,
+        method,
+        system,
+        clock,
+        meta["spread"],
+        members,
+        devices,
+        meta.get("tile", members),
+    )  # without tiles before there were any
+    runner = (
+        Tiled(*stated) if reductions is None else Reducing(reductions, held["kept"], times.save_every, team, *stated)
+    )
     template, _ = runner.begin(initial_state(q, p, times.t0, contents.seed, meta["compensated"], members))
     whole = runner.whole(template)
     if "reduce" in meta and reductions is None:  # to look at, not to go on
@@ -253,22 +300,37 @@ def save(run: Trajectory, path: str | Path) -> Path:
     if run.system is None or run.checkpoint is None:
         raise InputError("this run can't be saved: it came from an archive without its system; copy the file instead.")
     if run.share and run.share[:2] != (0, run.share[2]):
-        raise InputError(f"this process has the members {run.share[0]} … {run.share[1] - 1} of {run.share[2]} only; gm.ensemble(..., output=...) writes all into one file.")
+        raise InputError(
+            f"this process has the members {run.share[0]} … {run.share[1] - 1} of {run.share[2]} only; gm.ensemble(..., output=...) writes all into one file."
+        )
     clock = Clock.of(run.grid.t0, run.grid.dt)
     q = run.q if run.summary is None else run.summary.start[0][:, None]
     shape = q.shape[2:] if run.members else q.shape[1:]
     about = {"seed": run.seed, "compensated": run.compensated, "members": run.members}
-    engine = archive.read(run.path).meta["engine"] if run.path and run.path.exists() else run.engine.split()[0]  # it says what form the carry has
+    engine = (
+        archive.read(run.path).meta["engine"] if run.path and run.path.exists() else run.engine.split()[0]
+    )  # it says what form the carry has
     make = choose(engine)
-    runner = Tiled(make, run.method, run.system, clock, run.spread, len(q)) if run.members else make(run.method, run.system, clock, run.spread)
+    runner = (
+        Tiled(make, run.method, run.system, clock, run.spread, len(q))
+        if run.members
+        else make(run.method, run.system, clock, run.spread)
+    )
     columns = jax.tree.map(lambda x: np.moveaxis(np.asarray(x), 1, 0) if run.members else np.asarray(x), run.columns)
     meta, carry, fixed = {}, run.checkpoint.carry, {} if np.ndim(run.seed) == 0 else {"seeds": run.seed}
     if run.summary is not None:
-        columns, meta, carry, fixed = {**columns, **run.summary.rows}, {"reduce": run.summary.stated}, Marked(carry, run.summary.failed_at), {**fixed, **run.summary.fixed}
+        columns, meta, carry, fixed = (
+            {**columns, **run.summary.rows},
+            {"reduce": run.summary.stated},
+            Marked(carry, run.summary.failed_at),
+            {**fixed, **run.summary.fixed},
+        )
     # The whole grid of the run, with room for it: one that was interrupted goes on to its own end.
     solver = {"solver": run.solver} if run.solver else {}  # of a loaded run, whose method has not looked at the system
     meta = {**archive_meta(run.system, runner, run.grid, about, shape), "engine": engine, **solver, **meta}
-    writer = archive.create(path, meta, jax.tree.map(lambda x: x[0], columns), carry, max(len(run), run.grid.saves), fixed=fixed)
+    writer = archive.create(
+        path, meta, jax.tree.map(lambda x: x[0], columns), carry, max(len(run), run.grid.saves), fixed=fixed
+    )
     try:
         writer.append_columns(columns, np.asarray(run.t))
         if run.records is not None:

@@ -17,9 +17,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..methods import Carry
 from ..io import archive
 from ..io.archive import _CRC, _HEAD, Writer, _flat, _read_tables, _write
+from ..methods import Carry
 from .processes import Alone, first
 
 _ZEROS = bytes(2**20)
@@ -28,7 +28,9 @@ _ZEROS = bytes(2**20)
 class SharedWriter(Writer):
     """The part of one process in the writing of an archive; a sink like the whole one."""
 
-    def __init__(self, team: Alone, held: Writer | None, told: Sequence[Any], start: int, stop: int, members: int, alike: bool):
+    def __init__(
+        self, team: Alone, held: Writer | None, told: Sequence[Any], start: int, stop: int, members: int, alike: bool
+    ):
         """held: the archive as the first process has opened it; `told` is what the others need to know of it.
         alike: all processes have the same rows, and the first of them writes them."""
         if held is None:
@@ -61,7 +63,9 @@ class SharedWriter(Writer):
                 at += column.row_bytes
         if self.team.index == 0:
             times = self.columns["t"]
-            _write(self.file, np.ascontiguousarray(t, times.dtype).tobytes(), times.offset + self.rows * times.row_bytes)
+            _write(
+                self.file, np.ascontiguousarray(t, times.dtype).tobytes(), times.offset + self.rows * times.row_bytes
+            )
 
     def abandon(self) -> None:
         """Other processes have the file open."""

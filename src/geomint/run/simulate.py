@@ -9,21 +9,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..numerics.compensated import value
-from ..system.checks import as_path, flag
-from ..numerics.compilation import warn_of_outer_jit
 from ..engines import Clock, Layout, begin, choose
+from ..engines.grid import Grid, grid
 from ..engines.tiles import Engine, Tiled
 from ..errors import GeomintError, InputError, Interrupted, ProcessLost, RunStopped
+from ..io import archive
+from ..io.fingerprint import fingerprint
+from ..io.sinks import Disk, Memory, check_memory
+from ..methods import Method, State, as_method
+from ..numerics.compensated import value
+from ..numerics.compilation import warn_of_outer_jit
+from ..system.checks import as_path, flag
 from ..system.index_check import check_indices
 from ..system.lagrangian import LagrangianMechanics, derive
 from ..system.mechanics import Mechanics
-from ..methods import Method, State, as_method
 from ..system.system import Stated, System, checked_system
-from ..io import archive
-from ..io.fingerprint import fingerprint
 from .gradients import check_way, moved
-from ..engines.grid import Grid, grid
 from .inputs import (
     check_energy,
     check_on_manifold,
@@ -39,7 +40,6 @@ from .instability import Extremes, warn_of_instability
 from .loop import AGREED, ALONE, Failure, Sink, run_to_end
 from .processes import Alone
 from .reducing import Reducing, bare
-from ..io.sinks import Disk, Memory, check_memory
 from .summary import taken_from
 from .trajectory import Checkpoint, Trajectory
 
@@ -151,7 +151,9 @@ def sampled(members: int) -> list[int]:
     return _spread_out(np.arange(members), SAMPLE).tolist()
 
 
-def archive_meta(system: Stated, runner: Engine, times: Grid, about: dict[str, Any], q_shape: tuple[int, ...]) -> dict[str, Any]:
+def archive_meta(
+    system: Stated, runner: Engine, times: Grid, about: dict[str, Any], q_shape: tuple[int, ...]
+) -> dict[str, Any]:
     """What an archive says of itself."""
     return {
         **about, "seed": about["seed"] if np.ndim(about["seed"]) == 0 else None, "method": runner.method.name, "complete_name": runner.method.complete_name, "grid": [times.t0, times.dt, times.steps, times.save_every], "engine": runner.described.split()[0],
@@ -161,7 +163,16 @@ def archive_meta(system: Stated, runner: Engine, times: Grid, about: dict[str, A
     }  # fmt: skip
 
 
-def drive(runner: Engine, carry: Any, times: Grid, sink: Any, progress: bool, about: dict[str, Any], start: int = 0, team: Alone = ALONE) -> Trajectory:
+def drive(
+    runner: Engine,
+    carry: Any,
+    times: Grid,
+    sink: Any,
+    progress: bool,
+    about: dict[str, Any],
+    start: int = 0,
+    team: Alone = ALONE,
+) -> Trajectory:
     """Run to the end, or as far as it goes; whatever happens, what was saved is in the Trajectory."""
     try:
         return _driven(runner, carry, times, sink, progress, about, start, team)
@@ -169,7 +180,9 @@ def drive(runner: Engine, carry: Any, times: Grid, sink: Any, progress: bool, ab
         sink.close()  # whatever went wrong: an archive that stays open can't be resumed
 
 
-def _driven(runner: Engine, carry: Any, times: Grid, sink: Any, progress: bool, about: dict[str, Any], start: int, team: Alone) -> Trajectory:
+def _driven(
+    runner: Engine, carry: Any, times: Grid, sink: Any, progress: bool, about: dict[str, Any], start: int, team: Alone
+) -> Trajectory:
     last: dict[str, Any] = {"carry": carry, "step": start}
     extremes = Extremes(runner)
     tap = _Tap(sink, last, extremes)
@@ -191,7 +204,11 @@ def _driven(runner: Engine, carry: Any, times: Grid, sink: Any, progress: bool, 
         raise _lost(lost, sink, times) from None
     runner.method.review(bare(carry))
     if interrupted:
-        raise Interrupted(f"interrupted at step {step}, t = {times.t0 + step * times.dt:g}.", "What was saved is in the exception's .run" + _how_to_resume(run), run=run)
+        raise Interrupted(
+            f"interrupted at step {step}, t = {times.t0 + step * times.dt:g}.",
+            "What was saved is in the exception's .run" + _how_to_resume(run),
+            run=run,
+        )
     if failure is not None:
         raise _stopped(runner, times, run, failure)
     warn_of_instability(run, extremes)
@@ -216,7 +233,9 @@ class _Tap:
 def _lost(lost: ProcessLost, sink: Any, times: Grid) -> ProcessLost:
     """The same error, with what is left and how to go on."""
     if not isinstance(sink, Disk):
-        return ProcessLost(lost.reason, "The run was in memory only; with output= it could be resumed.", process=lost.process)
+        return ProcessLost(
+            lost.reason, "The run was in memory only; with output= it could be resumed.", process=lost.process
+        )
     path, step = sink.writer.path, archive.read(sink.writer.path).step
     kept = f"{path} is whole up to step {step}, t = {times.t0 + step * times.dt:g}: gm.resume({str(path)!r}, ...) continues it, on any number of processes."
     return ProcessLost(lost.reason, kept, process=lost.process, path=path)
@@ -233,7 +252,11 @@ def _collect(runner: Engine, times: Grid, sink: Any, carry: Any, step: int, abou
         return run
     columns, summary = sink.columns, None
     records = sink.events if runner.logs else None
-    system, share = (runner.own_system, (runner.start, runner.stop, runner.members)) if isinstance(runner, Tiled) else (runner.system, None)
+    system, share = (
+        (runner.own_system, (runner.start, runner.stop, runner.members))
+        if isinstance(runner, Tiled)
+        else (runner.system, None)
+    )
     if isinstance(runner, Reducing):
         system, summary = runner.system, taken_from(columns, carry.failed, runner.stated, runner.fixed)
         columns = jax.tree.map(lambda x: np.moveaxis(x, 0, 1), columns)
@@ -262,13 +285,23 @@ def _stopped(runner: Engine, times: Grid, run: Trajectory, failure: Failure) -> 
     else:
         message = f"{runner.method.name} turned non-finite {when}. {_why(runner, times, good, runner.layout.unpack(failure.bad))}"
     kept = f"The run up to t = {float(run.t[-1]):g} ({len(run)} saved points) is kept in the exception's .run"
-    return RunStopped(message, kept + (f" and in {run.path}." if run.path else "."), run=run, step=failure.step, time=times.t0 + failure.step * times.dt, q=good.get("q"), p=good.get("p"))
+    return RunStopped(
+        message,
+        kept + (f" and in {run.path}." if run.path else "."),
+        run=run,
+        step=failure.step,
+        time=times.t0 + failure.step * times.dt,
+        q=good.get("q"),
+        p=good.get("p"),
+    )
 
 
 def _why(runner: Engine, times: Grid, good: dict[str, Any], bad: dict[str, Any]) -> str:
     """A look at the last good state and at the first bad one: is the force singular, has the energy no value, or did the step outgrow its
     stability limit?"""
-    if runner.spread == "one" and all(np.all(np.abs(bad[name]) < 1e50) for name in ("q", "p")):  # and not on the way to infinity
+    if runner.spread == "one" and all(
+        np.all(np.abs(bad[name]) < 1e50) for name in ("q", "p")
+    ):  # and not on the way to infinity
         mech = derive(runner.system, bad["q"].shape)
         if isinstance(mech, LagrangianMechanics) and not np.all(np.isfinite(mech.velocity_at(bad["q"], bad["p"]))):
             return ("No velocity v with ∂L/∂v(q, v) = p was found there, although q and p are finite: "
@@ -291,8 +324,19 @@ def _traced(
     clock = Clock.of(times.t0, times.dt)
     carry, seen = begin(method, system, state, clock)
     carry, rows = moved(gradient, method, system, carry, clock, times)
-    columns = jax.tree.map(lambda first, rest: jnp.concatenate([first[None].astype(rest.dtype), rest]), seen, Layout.of(seen).unpack(rows))
-    return Trajectory(system, method, times, jnp.asarray(times.times()), _failures_marked(columns), seed=seed, compensated=compensated, checkpoint=Checkpoint(carry, times.steps))
+    columns = jax.tree.map(
+        lambda first, rest: jnp.concatenate([first[None].astype(rest.dtype), rest]), seen, Layout.of(seen).unpack(rows)
+    )
+    return Trajectory(
+        system,
+        method,
+        times,
+        jnp.asarray(times.times()),
+        _failures_marked(columns),
+        seed=seed,
+        compensated=compensated,
+        checkpoint=Checkpoint(carry, times.steps),
+    )
 
 
 def _failures_marked(columns: dict[str, Any]) -> dict[str, Any]:
@@ -301,5 +345,9 @@ def _failures_marked(columns: dict[str, Any]) -> dict[str, Any]:
     if "status" not in columns:
         return columns
     worth = jnp.where(columns["status"] == 0, 1.0, jnp.nan)
-    mark = lambda x: x * worth.reshape(worth.shape + (1,) * (x.ndim - 1)).astype(x.dtype) if jnp.issubdtype(x.dtype, jnp.inexact) else x
+    mark = lambda x: (
+        x * worth.reshape(worth.shape + (1,) * (x.ndim - 1)).astype(x.dtype)
+        if jnp.issubdtype(x.dtype, jnp.inexact)
+        else x
+    )
     return {name: x if name == "status" else jax.tree.map(mark, x) for name, x in columns.items()}

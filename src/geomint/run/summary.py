@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArchiveError, InputError
-from ..system.system import Stated
 from ..io.fingerprint import of_function
+from ..system.system import Stated
 from .reductions import Column, Histogram, Mean, Quantiles, Reduction, Reductions, checked
 
 KINDS: dict[str, type[Reduction]] = {kind.__name__: kind for kind in (Mean, Quantiles, Histogram)}
@@ -66,11 +66,17 @@ class Summary:
 
 def stated(reductions: Reductions, system: Stated, q_shape: tuple[int, ...], spread: str) -> dict[str, Any]:
     """The reductions as JSON, without functions and arrays; of a function there is a fingerprint."""
-    of = lambda r: {"of": r.of.name} if isinstance(r.of, Column) else {"of": None, "program": of_function(r.of, system, q_shape, spread)}
+    of = lambda r: (
+        {"of": r.of.name}
+        if isinstance(r.of, Column)
+        else {"of": None, "program": of_function(r.of, system, q_shape, spread)}
+    )
     return {name: {"kind": type(r).__name__, **of(r)} for name, r in reductions.items()}
 
 
-def fixed(reductions: Mapping[str, Reduction | Reduced], kept: np.ndarray, start: tuple[Any, Any]) -> dict[str, np.ndarray]:
+def fixed(
+    reductions: Mapping[str, Reduction | Reduced], kept: np.ndarray, start: tuple[Any, Any]
+) -> dict[str, np.ndarray]:
     """What an archive of a reduced run has besides rows, by its path there."""
     settings = {f"reduced/{name}/{key}": x for name, r in reductions.items() for key, x in r.settings.items()}
     return {**settings, "kept": kept, "start/q": np.asarray(start[0]), "start/p": np.asarray(start[1])}
@@ -78,11 +84,16 @@ def fixed(reductions: Mapping[str, Reduction | Reduced], kept: np.ndarray, start
 
 def whole_numbers(columns: dict[str, Any]) -> dict[str, Any]:
     """Rows of a reduced run, as a tree: what was packed among real numbers and counts something is whole again."""
-    results = {name: {key: np.asarray(x, np.int64) if key in WHOLE else x for key, x in held.items()} for name, held in columns.get("reduced", {}).items()}
+    results = {
+        name: {key: np.asarray(x, np.int64) if key in WHOLE else x for key, x in held.items()}
+        for name, held in columns.get("reduced", {}).items()
+    }
     return {**columns, "reduced": results, "members_left": np.asarray(columns["members_left"], np.int64)}
 
 
-def taken_from(columns: dict[str, Any], failed_at: Any, described: dict[str, Any], held: dict[str, np.ndarray]) -> Summary:
+def taken_from(
+    columns: dict[str, Any], failed_at: Any, described: dict[str, Any], held: dict[str, np.ndarray]
+) -> Summary:
     """Takes all but the rows of members out of the columns; `described` and `held` are what `stated` and `fixed` said."""
     columns.update(whole_numbers(columns))
     results, left, reduced = columns.pop("reduced"), columns.pop("members_left"), {}
@@ -97,16 +108,22 @@ def again(path: Any, described: dict[str, Any], held: dict[str, np.ndarray], red
     if reduce is None:
         lacking = [name for name, about in described.items() if about["of"] is None]
         if lacking:
-            raise InputError(f"{path}: the reductions {', '.join(lacking)} are of functions, which an archive can't hold; give all reductions again: gm.resume(..., reduce=reduce).")
+            raise InputError(
+                f"{path}: the reductions {', '.join(lacking)} are of functions, which an archive can't hold; give all reductions again: gm.resume(..., reduce=reduce)."
+            )
         setting = lambda name: [x for place, x in held.items() if place.startswith(f"reduced/{name}/")]
         return {name: KINDS[about["kind"]](about["of"], *setting(name)) for name, about in described.items()}  # pyright: ignore[reportCallIssue]
     reductions = checked(reduce)
     here = stated(reductions, *of_run)
     if _told(here) != _told(described):
-        raise ArchiveError(f"{path}: reduce is not what the run began with: {_told(here)} here, {_told(described)} on file.")
+        raise ArchiveError(
+            f"{path}: reduce is not what the run began with: {_told(here)} here, {_told(described)} on file."
+        )
     for name, about in here.items():
         if about != described[name]:
-            raise ArchiveError(f"{path}: the function of reduce[{name!r}] is not the one that the run began with (or another version of JAX traces it otherwise).")
+            raise ArchiveError(
+                f"{path}: the function of reduce[{name!r}] is not the one that the run began with (or another version of JAX traces it otherwise)."
+            )
     for name, reduction in reductions.items():
         for key, x in reduction.settings.items():
             if not np.array_equal(x, held[f"reduced/{name}/{key}"]):
@@ -115,4 +132,7 @@ def again(path: Any, described: dict[str, Any], held: dict[str, np.ndarray], red
 
 
 def _told(described: dict[str, Any]) -> str:
-    return ", ".join(f"{name}: {about['kind']} of {about['of'] or 'a function'}" for name, about in described.items()) or "none"
+    return (
+        ", ".join(f"{name}: {about['kind']} of {about['of'] or 'a function'}" for name, about in described.items())
+        or "none"
+    )

@@ -11,12 +11,12 @@ import numpy as np
 from jax.core import Tracer
 
 from ..engines import sound
+from ..engines.grid import Grid
 from ..errors import InputError
-from ..system.lagrangian import derive
 from ..methods import Carry, Method
+from ..system.lagrangian import derive
 from ..system.system import Stated
 from .events import Events
-from ..engines.grid import Grid
 from .reducing import statuses
 from .summary import Reduced, Summary
 
@@ -63,7 +63,9 @@ class Trajectory:
         if isinstance(stated, property) and stated.fget is not None:
             return stated.fget(self)  # it has raised an AttributeError, which led here: raise that one again
         if not columns and self.__dict__.get("summary") is not None:
-            raise AttributeError(f"this run has no {name!r}: its members were reduced while it ran, to run.reduced; ensemble(..., keep=[...]) keeps the rows of some.")
+            raise AttributeError(
+                f"this run has no {name!r}: its members were reduced while it ran, to run.reduced; ensemble(..., keep=[...]) keeps the rows of some."
+            )
         known = ", ".join(sorted(columns))
         raise AttributeError(f"this run has no {name!r}; saved are {known}.")
 
@@ -168,7 +170,9 @@ class Trajectory:
     def events(self) -> Events:
         """Times, levels and kinds of the events of an event-driven method, and how many there were of each kind."""
         if not self.method.traits.event_driven:
-            raise InputError(f"{self.method.name} takes steps of equal length; events are those of event-driven methods, such as EnergyStepping.")
+            raise InputError(
+                f"{self.method.name} takes steps of equal length; events are those of event-driven methods, such as EnergyStepping."
+            )
         if self.checkpoint is None:
             raise InputError("the events need the system: load with gm.load(path, system=system).")
         return Events(self.records, self.method.tally(self.checkpoint.carry), self.path)

@@ -225,9 +225,7 @@ def function(x: Any, name: str, callee: str = "", *, of: str = "q") -> Any:
     raise InputError(f"{told} must be a function of {of}, not {given}.")
 
 
-def instance(
-    x: Any, name: str, callee: str = "", *, kinds: type | tuple[type, ...], must: str, hint: str = ""
-) -> Any:
+def instance(x: Any, name: str, callee: str = "", *, kinds: type | tuple[type, ...], must: str, hint: str = "") -> Any:
     """An instance of a class of geomint; a class given in its place is named."""
     if isinstance(x, kinds):
         return x

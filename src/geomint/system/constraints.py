@@ -15,9 +15,9 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
+from ..errors import InputError
 from .checks import as_array, plain_scalar, shown, whole
 from .checks import function as checked_function
-from ..errors import InputError
 
 
 class Constraint(eqx.Module):
@@ -95,7 +95,9 @@ class Distances(Constraint):
         ends = [(place(i), place(j)) for i, j in pairs]
         for i, j in ends:
             if i == j or (i < 0 and j < 0):
-                raise InputError(f"Distances: a pair joins two particles, or a particle and a fixed point; got {pairs[ends.index((i, j))]}.")
+                raise InputError(
+                    f"Distances: a pair joins two particles, or a particle and a fixed point; got {pairs[ends.index((i, j))]}."
+                )
         self.first, self.second = (tuple(side) for side in zip(*ends, strict=True))
         self.fixed = tuple(fixed)
         self.lengths = _lengths(lengths, len(pairs))
@@ -104,7 +106,9 @@ class Distances(Constraint):
         if q.ndim != 2:
             raise InputError(f"Distances holds particles in q of shape (particles, dimension), not {q.shape}.")
         if max(*self.first, *self.second) >= len(q):
-            raise InputError(f"Distances: particle {max(*self.first, *self.second)} in pairs, but q has {len(q)} particles.")
+            raise InputError(
+                f"Distances: particle {max(*self.first, *self.second)} in pairs, but q has {len(q)} particles."
+            )
         steps = self._differences(q)
         return jnp.sum(steps**2, axis=1) - self.lengths**2
 

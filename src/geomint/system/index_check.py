@@ -154,9 +154,7 @@ class Needs:
         needs."""
         is_scan, programs = equation.primitive.name == "scan", self.inside(equation)
         fixed, count = scan_sizes(equation) if is_scan else (equation.params["body_nconsts"], len(outputs))
-        tested = (
-            [False] * count if is_scan else self.of(programs[0], [True]).inputs[equation.params["cond_nconsts"] :]
-        )
+        tested = [False] * count if is_scan else self.of(programs[0], [True]).inputs[equation.params["cond_nconsts"] :]
         wanted = [a or b for a, b in zip(outputs[:count], tested, strict=True)]
         while True:
             inputs = self.of(programs[-1], [*wanted, *outputs[count:]]).inputs[fixed : fixed + count]
@@ -177,9 +175,7 @@ class Walk:
     def __init__(self, needs: Needs) -> None:
         self.complete, self.left, self.depth, self.needs = True, BUDGET, 0, needs
 
-    def run(
-        self, program: Any, inputs: Values, wanted: Sequence[bool], consts: Sequence[Any] | None = None
-    ) -> Values:
+    def run(self, program: Any, inputs: Values, wanted: Sequence[bool], consts: Sequence[Any] | None = None) -> Values:
         """The outputs of a jaxpr; those that are not wanted may be UNKNOWN."""
         jaxpr, consts = _plain(program), getattr(program, "consts", ()) if consts is None else consts
         values: dict[Any, Any] = dict(
@@ -446,9 +442,7 @@ def _checked(pending: Pending, inputs: Values, what: str = CLAMPED) -> bool:
 def _functions(system: Stated, structure: Any) -> dict[str, Callable]:
     """The user's functions by name, each as a function of the leaves of the system, q, p and t. Velocities have the
     shape of p."""
-    stated = {
-        name: getattr(system, name, None) for name in ("potential", "fast", "constraint", "lagrangian", "force")
-    }
+    stated = {name: getattr(system, name, None) for name in ("potential", "fast", "constraint", "lagrangian", "force")}
     pick: dict[str, Callable] = {
         name: operator.attrgetter(name) for name, function in stated.items() if function is not None
     }

@@ -1,6 +1,6 @@
 """Systems stated by a Lagrangian: position-dependent mass, generalised coordinates, forces that do work.
 
-    d/dt ∂L/∂v − ∂L/∂q = f(q, v, t) − Gᵀλ,    g(q) = 0.
+d/dt ∂L/∂v − ∂L/∂q = f(q, v, t) − Gᵀλ,    g(q) = 0.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from ..numerics.compensated import value
-from .checks import function
 from ..errors import InputError
+from ..numerics.compensated import value
 from ..numerics.linalg.newton import dense_solve, inverse
-from .mechanics import Derived, Mechanics, Position, real_array, scalar
 from ..numerics.polynomials import degree
+from .checks import function
+from .mechanics import Derived, Mechanics, Position, real_array, scalar
 from .symmetries import Symmetry
 from .system import Stated, System, as_function, checked_origin, checked_params, checked_symmetries, checked_watch
 
@@ -110,7 +110,11 @@ class LagrangianMechanics(Derived):
         """q̈ of the equation of motion, constrained or not."""
         q, n = value(q), value(q).size
         mass = jax.jacfwd(self.momentum_at, argnums=1)(q, v).reshape(n, n)
-        push = jax.grad(self.lagrangian)(q, v) - jax.jvp(lambda x: self.momentum_at(x, v), (q,), (v,))[1] + self.outer_force(q, v, t)
+        push = (
+            jax.grad(self.lagrangian)(q, v)
+            - jax.jvp(lambda x: self.momentum_at(x, v), (q,), (v,))[1]
+            + self.outer_force(q, v, t)
+        )
         free = jnp.linalg.solve(mass, push.ravel())
         if self.system.constraint is None:
             return free.reshape(q.shape)

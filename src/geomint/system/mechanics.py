@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..numerics.compensated import Compensated, value
 from ..errors import InputError
+from ..numerics.compensated import Compensated, value
 from ..numerics.hints import often
 from .system import System, mass_is_matrix
 
@@ -39,9 +39,13 @@ def scalar(name: str, energy: Any, q: Array) -> Array:
     energy = real_array(f"{name}(q)", energy)
     if energy.shape != ():
         hint = "return its sum" if energy.size > 1 else "return a scalar, as jnp.sum does"
-        raise InputError(f"{name}(q) must return one number, but for q of shape {q.shape} it returns an array of shape {energy.shape}; {hint}.")
+        raise InputError(
+            f"{name}(q) must return one number, but for q of shape {q.shape} it returns an array of shape {energy.shape}; {hint}."
+        )
     if energy.dtype != q.dtype and jnp.issubdtype(energy.dtype, jnp.floating):
-        raise InputError(f"{name}(q) returns {energy.dtype} although q is {q.dtype}: something inside lowers the precision (a cast, or dtype=jnp.float32).")
+        raise InputError(
+            f"{name}(q) returns {energy.dtype} although q is {q.dtype}: something inside lowers the precision (a cast, or dtype=jnp.float32)."
+        )
     return energy.astype(q.dtype)
 
 
@@ -89,8 +93,9 @@ class Derived(eqx.Module):
     # --- what is watched --------------------------------------------------------------------------------------------
     def momentum_maps(self, q: Position, p: Position) -> dict[str, Array]:
         """J(q, p) of every stated symmetry, by name."""
-        return {name: symmetry.momentum_map(value(q), value(p)) for name, symmetry in self.system.named_symmetries.items()}
-
+        return {
+            name: symmetry.momentum_map(value(q), value(p)) for name, symmetry in self.system.named_symmetries.items()
+        }
 
     def watched(self, q: Position, p: Position) -> dict[str, Array]:
         """What the system asks to be watched, by name."""

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .checks import as_array, shown, vector, whole
 from ..errors import InputError
+from .checks import as_array, shown, vector, whole
 
 
 class Symmetry(eqx.Module):
@@ -60,7 +60,9 @@ class Translation(Symmetry):
     def generators(self, q: Array) -> Array:
         d = _space(q)
         if self.direction is not None and len(self.direction) != d:
-            raise InputError(f"Translation(direction=...) has {len(self.direction)} components, but the last axis of q has {d}.")
+            raise InputError(
+                f"Translation(direction=...) has {len(self.direction)} components, but the last axis of q has {d}."
+            )
         vectors = np.eye(d) if self.direction is None else np.asarray([self.direction])
         everyone = jnp.ones((q.size // d, 1))
         return (everyone * vectors[:, None, :]).reshape(-1, *q.shape)
@@ -129,7 +131,9 @@ class Generator(Symmetry):
     def __init__(self, matrix: Array):
         self.matrix = jnp.asarray(as_array(matrix, "matrix", "Generator"))
         if self.matrix.ndim != 2 or self.matrix.shape[0] != self.matrix.shape[1] or not self.matrix.size:
-            raise InputError(f"Generator(matrix=...): matrix must be a square matrix, not of shape {self.matrix.shape}.")
+            raise InputError(
+                f"Generator(matrix=...): matrix must be a square matrix, not of shape {self.matrix.shape}."
+            )
 
     @property
     def name(self) -> str:
@@ -141,4 +145,6 @@ class Generator(Symmetry):
             return (self.matrix @ q.ravel()).reshape(1, *q.shape)
         if n == _space(q):
             return jnp.einsum("ij,...j->...i", self.matrix, q)[None]
-        raise InputError(f"Generator(A): A is {n}×{n}, but q has shape {q.shape}; A must be {q.size}×{q.size} or {_space(q)}×{_space(q)}.")
+        raise InputError(
+            f"Generator(A): A is {n}×{n}, but q has shape {q.shape}; A must be {q.size}×{q.size} or {_space(q)}×{_space(q)}."
+        )

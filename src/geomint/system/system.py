@@ -15,8 +15,8 @@ from jax.core import Tracer
 from jax.errors import ConcretizationTypeError, TracerArrayConversionError, TracerBoolConversionError
 from jaxtyping import Array, PyTree
 
-from .checks import as_array, function, instance, shown
 from ..errors import GeomintError, InputError, nearest
+from .checks import as_array, function, instance, shown
 from .symmetries import Symmetry
 
 OVERRIDES = ("gradient", "fast_gradient")
@@ -148,7 +148,6 @@ class Stated(eqx.Module):
                     return f"{group}[{name!r}]"
         return "a function of the system"
 
-
     def with_params(self, params: PyTree) -> Self:
         """The same system with other parameters."""
         return eqx.tree_at(lambda s: s.params, self, as_floats(params), is_leaf=lambda x: x is None)
@@ -260,7 +259,9 @@ def _checked_mass(mass: Any) -> Array:
                 raise
             raise InputError(f"mass must be a number, an array that broadcasts to q, or a matrix: {error}") from None
         if mass.size == 0:
-            raise InputError(f"mass must be a number, an array that broadcasts to q, or a matrix, not of shape {mass.shape}.")
+            raise InputError(
+                f"mass must be a number, an array that broadcasts to q, or a matrix, not of shape {mass.shape}."
+            )
     mass = jnp.asarray(mass, float)
     if isinstance(mass, Tracer):
         return mass
@@ -309,9 +310,21 @@ def check_one_reading(mass: Any, q_shape: tuple[int, ...]) -> None:
     readings = []
     for first in fitting:
         places = ", ".join(":" if first <= d < first + k else "None" for d in range(len(q_shape)))
-        meant = " (one for each body)" if first == 0 else " (one for each coordinate axis)" if first + k == len(q_shape) else ""
-        readings.append(f"mass[{places}] for axis {first}{meant}" if k == 1 else f"mass[{places}] for axes {first} to {first + k - 1}{meant}")
-    raise InputError(f"mass of shape {shape} can be read in {len(fitting)} ways for q0 of shape {q_shape}; write {', or '.join(readings)}.")
+        meant = (
+            " (one for each body)"
+            if first == 0
+            else " (one for each coordinate axis)"
+            if first + k == len(q_shape)
+            else ""
+        )
+        readings.append(
+            f"mass[{places}] for axis {first}{meant}"
+            if k == 1
+            else f"mass[{places}] for axes {first} to {first + k - 1}{meant}"
+        )
+    raise InputError(
+        f"mass of shape {shape} can be read in {len(fitting)} ways for q0 of shape {q_shape}; write {', or '.join(readings)}."
+    )
 
 
 def check_mass(system: System, q_shape: tuple[int, ...]) -> None:
@@ -320,7 +333,9 @@ def check_mass(system: System, q_shape: tuple[int, ...]) -> None:
     n = int(np.prod(q_shape))
     check_one_reading(system.mass, tuple(q_shape))
     if mass_is_matrix(shape, q_shape) and shape != (n, n):
-        raise InputError(f"mass has shape {shape}, but q0 has shape {tuple(q_shape)}: give a number, an array that broadcasts to {tuple(q_shape)}, or a matrix ({n}, {n}).")
+        raise InputError(
+            f"mass has shape {shape}, but q0 has shape {tuple(q_shape)}: give a number, an array that broadcasts to {tuple(q_shape)}, or a matrix ({n}, {n})."
+        )
     if len(shape) < 2 or shape[0] != shape[1] or isinstance(system.mass, Tracer):
         return
     mass = np.asarray(system.mass)
@@ -329,7 +344,9 @@ def check_mass(system: System, q_shape: tuple[int, ...]) -> None:
             raise InputError(f"mass must be positive; its smallest entry is {mass.min():g}.")
         return
     if np.max(np.abs(mass - mass.T)) > 1e-12 * np.max(np.abs(mass)):
-        raise InputError("mass must be symmetric; mass and its transpose differ by " f"{np.max(np.abs(mass - mass.T)):.2g}.")
+        raise InputError(
+            f"mass must be symmetric; mass and its transpose differ by {np.max(np.abs(mass - mass.T)):.2g}."
+        )
     smallest = np.linalg.eigvalsh(mass)[0]
     if smallest <= 0:
         raise InputError(f"mass must be positive definite; its smallest eigenvalue is {smallest:.3g}.")

@@ -26,7 +26,27 @@ LONGEST = 15_000  # instructions, above which compiling takes longer than ten se
 REAL, WHOLE, TRUTH = ir.DoubleType(), ir.IntType(64), ir.IntType(1)
 COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 INTRINSIC = {"sqrt": "llvm.sqrt", "abs": "llvm.fabs", "floor": "llvm.floor", "ceil": "llvm.ceil"}
-LIBRARY = ("exp", "log", "log1p", "expm1", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "erf", "erfc", "cbrt", "pow", "atan2", "fmod")
+LIBRARY = (
+    "exp",
+    "log",
+    "log1p",
+    "expm1",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "erf",
+    "erfc",
+    "cbrt",
+    "pow",
+    "atan2",
+    "fmod",
+)
 
 
 def _element(kind: Any) -> Any:
@@ -40,7 +60,11 @@ class Machine(Remembering):
 
     def __init__(self, function: ir.Function, lanes: int = 1):
         super().__init__()
-        self.module, self.builder, self.lanes = function.module, ir.IRBuilder(function.append_basic_block("entry")), lanes
+        self.module, self.builder, self.lanes = (
+            function.module,
+            ir.IRBuilder(function.append_basic_block("entry")),
+            lanes,
+        )
         self.can_fuse = has_fused()
         self.masks: list[Any] = []  # which lanes the present loops and branches concern
 
@@ -61,11 +85,17 @@ class Machine(Remembering):
             return ir.Constant(kind, [x] * self.lanes)
         b = self.builder
         first = b.insert_element(ir.Constant(kind, ir.Undefined), x, WHOLE(0))
-        return b.shuffle_vector(first, ir.Constant(kind, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), [0] * self.lanes))
+        return b.shuffle_vector(
+            first,
+            ir.Constant(kind, ir.Undefined),
+            ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), [0] * self.lanes),
+        )
 
     def alike(self, arguments: list[Any]) -> list[Any]:
         operands = [self.instruction(x) for x in arguments]
-        return [self.spread(x) for x in operands] if any(isinstance(x.type, ir.VectorType) for x in operands) else operands
+        return (
+            [self.spread(x) for x in operands] if any(isinstance(x.type, ir.VectorType) for x in operands) else operands
+        )
 
     def written(self, operation: str, x: list[Any]) -> Any:
         x = self.alike(x)
@@ -163,13 +193,18 @@ class Machine(Remembering):
         """The whole number toward zero; the nearest there is for those too large, and 0 for what is no number, as XLA does."""
         many = f"v{kind.count}" if isinstance(kind, ir.VectorType) else ""
         name = f"llvm.fptosi.sat.{many}i64.{many}f64"
-        return self.builder.call(self.module.globals.get(name) or ir.Function(self.module, ir.FunctionType(kind, [x.type]), name), [x])
+        return self.builder.call(
+            self.module.globals.get(name) or ir.Function(self.module, ir.FunctionType(kind, [x.type]), name), [x]
+        )
 
     def intrinsic(self, name: str, x: Any, *more: Any, result: Any = None) -> Any:
         suffix = f"v{x.type.count}" if isinstance(x.type, ir.VectorType) else ""
         name = f"{name}.{suffix}{'f64' if _element(x.type) == REAL else f'i{_element(x.type).width}'}"
         found = self.module.globals.get(name)
-        return self.builder.call(found or ir.Function(self.module, ir.FunctionType(result or x.type, [x.type] * (1 + len(more))), name), [x, *more])
+        return self.builder.call(
+            found or ir.Function(self.module, ir.FunctionType(result or x.type, [x.type] * (1 + len(more))), name),
+            [x, *more],
+        )
 
     def library(self, name: str, x: list[Any]) -> Any:
         """A function of the C library, lane by lane."""
@@ -183,7 +218,9 @@ class Machine(Remembering):
         return out
 
     # --- loops and branches -----------------------------------------------------------------------------------------
-    def while_(self, begin: list[Any], test: Callable[[list[Any]], Any], body: Callable[[list[Any]], list[Any]]) -> list[Any]:
+    def while_(
+        self, begin: list[Any], test: Callable[[list[Any]], Any], body: Callable[[list[Any]], list[Any]]
+    ) -> list[Any]:
         """A loop whose test is one truth value."""
         b = self.builder
         start, head = b.block, b.append_basic_block("loop")
@@ -206,7 +243,9 @@ class Machine(Remembering):
         b.position_at_end(after)
         return list(moving)
 
-    def loop(self, begin: list[Any], test: Callable[[list[Any]], Any], body: Callable[[list[Any]], list[Any]]) -> list[Any]:
+    def loop(
+        self, begin: list[Any], test: Callable[[list[Any]], Any], body: Callable[[list[Any]], list[Any]]
+    ) -> list[Any]:
         if self.lanes == 1:
             return self.while_(begin, test, body)
         active: list[Any] = []
@@ -269,7 +308,11 @@ class Machine(Remembering):
         for mask, case in zip(takes, cases, strict=True):
             mask = self.within(mask)
             values = self.guarded(mask, case)
-            results = [self.builder.select(mask, x, old) for x, old in zip(values, results, strict=True)] if results else values
+            results = (
+                [self.builder.select(mask, x, old) for x, old in zip(values, results, strict=True)]
+                if results
+                else values
+            )
         return results
 
     def guarded(self, mask: Any, case: Callable[[], list[Any]]) -> list[Any]:
@@ -321,7 +364,10 @@ class Machine(Remembering):
         b, x = self.builder, self.spread(x)
         for k in range(self.lanes):
             number = x if self.lanes == 1 else b.extract_element(x, WHOLE(k))
-            b.store(number, b.gep(array, [self.instruction(self.value("add", place, self.value("mul", apart, k)) if k else place)]))
+            b.store(
+                number,
+                b.gep(array, [self.instruction(self.value("add", place, self.value("mul", apart, k)) if k else place)]),
+            )
 
 
 _REAL: dict[str, Callable[..., Any]] = {
@@ -348,7 +394,9 @@ def _made_ready() -> None:
 def _target() -> Any:
     """This machine: one for each module, since the compiled module takes it along when it goes."""
     _made_ready()
-    return llvm.Target.from_default_triple().create_target_machine(cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3)
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3
+    )
 
 
 @functools.cache

@@ -21,9 +21,9 @@ import numpy as np
 from ...methods import Carry
 from ..block import Kept, Log
 from ..scalar.program import KEPT, Loop, Numbers, Packed, Plan
-from ..scalar.values import NotCovered, Values
-from ..scalar.translate import operations, primitives
 from ..scalar.straight import Straight
+from ..scalar.translate import operations, primitives
+from ..scalar.values import NotCovered, Values
 
 
 @dataclasses.dataclass
@@ -50,7 +50,9 @@ class _Writer:
         self.plan, self.width, self.lanes = plan, width, lanes
         reals, wholes = REAL.as_pointer(), WHOLE.as_pointer()
         self.module = ir.Module("geomint")
-        signature = ir.FunctionType(WHOLE, [reals, wholes, reals, wholes, reals, wholes, reals, reals, *[WHOLE] * 8, REAL, REAL])
+        signature = ir.FunctionType(
+            WHOLE, [reals, wholes, reals, wholes, reals, wholes, reals, reals, *[WHOLE] * 8, REAL, REAL]
+        )
         function = ir.Function(self.module, signature, "run")
         for array in function.args[:8]:
             array.add_attribute("noalias")
@@ -178,7 +180,9 @@ class Native(Straight):
         if jax.dtypes.canonicalize_dtype(float) != np.float64:
             raise NotCovered("numbers of type float32")
         lanes = 1 if self.spread == "one" else LANES or widest()
-        return compiled(Plan(self.method, self.system, carry, self.spread), self.layout.width, lanes, self.where_it_pays)
+        return compiled(
+            Plan(self.method, self.system, carry, self.spread), self.layout.width, lanes, self.where_it_pays
+        )
 
     def buffer(self) -> Kept:
         if self.program is None:
@@ -213,7 +217,17 @@ class Native(Straight):
 
         def go(begin: int, end: int) -> int:
             # From the arrays and not their addresses: as long as there is work to do, they are not freed.
-            return program.run(*(x.ctypes.data for x in arrays), *settings, begin, end, first, steps, blocks, float(self.clock.t0), float(self.clock.dt))
+            return program.run(
+                *(x.ctypes.data for x in arrays),
+                *settings,
+                begin,
+                end,
+                first,
+                steps,
+                blocks,
+                float(self.clock.t0),
+                float(self.clock.dt),
+            )
 
         groups = padded // program.lanes
         count = go(0, 1) if groups == 1 else _on_all_cores(go, groups)

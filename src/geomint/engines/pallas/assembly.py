@@ -96,4 +96,10 @@ def fused(form: str, x: Any, y: Any, z: Any) -> Any:
 def _told(text: str, *x: Any) -> Any:
     letter = "d" if x[0].dtype == jnp.float64 else "f"
     constraints = ",".join([f"={letter}", *letter * len(x)])
-    return triton.elementwise_inline_asm(text, args=list(x), constraints=constraints, pack=1, result_shape_dtypes=[jax.ShapeDtypeStruct(x[0].shape, x[0].dtype)])[0]
+    return triton.elementwise_inline_asm(
+        text,
+        args=list(x),
+        constraints=constraints,
+        pack=1,
+        result_shape_dtypes=[jax.ShapeDtypeStruct(x[0].shape, x[0].dtype)],
+    )[0]

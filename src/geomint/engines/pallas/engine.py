@@ -20,18 +20,21 @@ import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from ...numerics.compilation import jit
 from ...methods import Carry
-from . import assembly
+from ...numerics.compilation import jit
 from ..block import Kept
-from ..scalar.program import KEPT, Loop, Numbers, Packed, Plan
 from ..scalar.fma_fusion import Remembering
-from ..scalar.values import NotCovered, constant
+from ..scalar.program import KEPT, Loop, Numbers, Packed, Plan
 from ..scalar.straight import Straight
+from ..scalar.values import NotCovered, constant
+from . import assembly
 
 LONGEST = 10_000  # operations, above which compiling takes minutes
 SMALL = 24  # numbers carried, up to which it is tried to have more programs on a processor:
-REGISTERS = {150: 72, 500: 96}  # of a lane, by the most operations; seven programs on each quarter of a processor, or five
+REGISTERS = {
+    150: 72,
+    500: 96,
+}  # of a lane, by the most operations; seven programs on each quarter of a processor, or five
 LANES, WARPS = 32, 1  # members of one program of the grid, and the warps they are spread over
 INTERPRET = False  # the kernel without a GPU, for tests
 
@@ -63,7 +66,10 @@ class Lanes(Remembering):
             return 1 / x[0] if self.interpret else assembly.rough_reciprocal(x[0])
         if operation == "div":
             # Whole numbers are divided toward zero, as in lax.
-            x = [jnp.asarray(y, other.dtype) if constant(y) and not constant(other) else jnp.asarray(y) for y, other in (x, x[::-1])]
+            x = [
+                jnp.asarray(y, other.dtype) if constant(y) and not constant(other) else jnp.asarray(y)
+                for y, other in (x, x[::-1])
+            ]
             return jax.lax.div(*jnp.broadcast_arrays(*x))
         if operation == "rem":
             return jax.lax.rem(*jnp.broadcast_arrays(*(jnp.asarray(y) for y in x)))
@@ -95,7 +101,9 @@ class Lanes(Remembering):
         """The same in every lane."""
         x = self.settled(x)
         if constant(x):
-            return jnp.full((self.lanes,), x, bool if isinstance(x, bool) else self.whole if isinstance(x, int) else self.kind)
+            return jnp.full(
+                (self.lanes,), x, bool if isinstance(x, bool) else self.whole if isinstance(x, int) else self.kind
+            )
         return jnp.broadcast_to(x, (self.lanes,))
 
     def within(self, mask: Any) -> Any:
@@ -116,7 +124,9 @@ class Lanes(Remembering):
     def any(mask: Any) -> Any:
         return jnp.max(mask.astype(jnp.int32)) > 0  # Triton knows no disjunction over lanes
 
-    def loop(self, begin: list[Any], test: Callable[[list[Any]], Any], body: Callable[[list[Any]], list[Any]]) -> list[Any]:
+    def loop(
+        self, begin: list[Any], test: Callable[[list[Any]], Any], body: Callable[[list[Any]], list[Any]]
+    ) -> list[Any]:
         begin = [self.spread(x) for x in begin]
 
         def tested(s: list[Any]) -> Any:
@@ -140,7 +150,11 @@ class Lanes(Remembering):
 
     def branch(self, which: Any, cases: list[Callable[[], list[Any]]]) -> list[Any]:
         last = len(cases) - 1
-        takes = [~which, which] if which.dtype == bool else [which <= 0 if k == 0 else which >= k if k == last else which == k for k in range(last + 1)]
+        takes = (
+            [~which, which]
+            if which.dtype == bool
+            else [which <= 0 if k == 0 else which >= k if k == last else which == k for k in range(last + 1)]
+        )
         results: list[Any] = []
         for mask, case in zip(takes, cases, strict=True):
             mask = self.within(mask)
@@ -242,7 +256,10 @@ class Columns:
         return self.packed.unpack(*(parts if together is None else (together[:floats], together[floats:])))
 
     def read(self, refs: Any, mine: Any) -> list[Any]:
-        floats, columns = self.packed.sizes[0], [x for ref, n in zip(refs, self.sizes, strict=True) for x in _read(ref, mine)[:n]]
+        floats, columns = (
+            self.packed.sizes[0],
+            [x for ref, n in zip(refs, self.sizes, strict=True) for x in _read(ref, mine)[:n]],
+        )
         found = [(columns[i + floats * k], k, dtype) for k, i, dtype in self.packed.places()]
         return [x != 0 if dtype.kind == "b" else x.astype(self.whole) if k else x for x, k, dtype in found]
 
@@ -279,11 +296,15 @@ def _kernel(plan: Plan, shape: Shape, moving: Columns, own: Columns, *refs: Any)
     moving.write(out, mine, state)
 
 
-def _launch(plan: Plan, shape: Shape, method: Any, system: Any, carry: Carry, counts: Any, times: Any) -> tuple[Carry, Any]:
+def _launch(
+    plan: Plan, shape: Shape, method: Any, system: Any, carry: Carry, counts: Any, times: Any
+) -> tuple[Carry, Any]:
     """The carry after the blocks, and their rows (members, rows, width)."""
     real, whole = times.dtype, counts.dtype
     moving, own = Columns(plan.carry, real, whole), Columns(plan.params, real, whole)
-    at_least_one = lambda packed, tree: [x if x.shape[0] else jnp.zeros(1, x.dtype) for x in packed.pack(tree, jnp, real, whole)]
+    at_least_one = lambda packed, tree: [
+        x if x.shape[0] else jnp.zeros(1, x.dtype) for x in packed.pack(tree, jnp, real, whole)
+    ]
     given = at_least_one(plan.given, (method, system.with_params(None)))
     params = own.arrays(system.params, shape.padded) if plan.own_params else at_least_one(plan.params, system.params)
     carries = moving.arrays(carry, shape.padded)
@@ -291,7 +312,13 @@ def _launch(plan: Plan, shape: Shape, method: Any, system: Any, carry: Carry, co
     rows = jax.ShapeDtypeStruct((shape.rows, -(-shape.width // tile), shape.padded, tile), real)
     out_shape = [*(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in carries), rows]
     more: dict[str, Any] = {"interpret": True} if shape.interpret else {"compiler_params": _settings(shape)}
-    call = pl.pallas_call(functools.partial(_kernel, plan, shape, moving, own), out_shape=out_shape, grid=(shape.padded // shape.lanes,), name="geomint", **more)
+    call = pl.pallas_call(
+        functools.partial(_kernel, plan, shape, moving, own),
+        out_shape=out_shape,
+        grid=(shape.padded // shape.lanes,),
+        name="geomint",
+        **more,
+    )
     *moved, rows = call(counts, times, *given, *params, *carries)
     return moving.tree(moved, shape.members), _untiled(rows, shape.width, shape.members).transpose(2, 0, 1)
 
@@ -332,11 +359,15 @@ class Kernel(Straight):
         members = self.buffer_shape[0]
         shape = Shape(self.layout.width, self.rows, members, LANES, WARPS, INTERPRET)
         program = compiled(Plan(self.method, self.system, carry, self.spread), shape)
-        jax.block_until_ready(program(self.method, self.system, carry, *self.told(0, 0, 0)))  # compiles, or says why it can't
+        jax.block_until_ready(
+            program(self.method, self.system, carry, *self.told(0, 0, 0))
+        )  # compiles, or says why it can't
         return program
 
     def told(self, first: int, steps: int, blocks: int) -> tuple[Any, Any]:
-        return np.array([first, steps, blocks], jax.dtypes.canonicalize_dtype(int)), np.array([self.clock.t0, self.clock.dt], jax.dtypes.canonicalize_dtype(float))
+        return np.array([first, steps, blocks], jax.dtypes.canonicalize_dtype(int)), np.array(
+            [self.clock.t0, self.clock.dt], jax.dtypes.canonicalize_dtype(float)
+        )
 
     def buffer(self) -> Kept:
         return super().buffer() if self.program is None else Kept(None)

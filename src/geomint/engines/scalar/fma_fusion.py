@@ -57,7 +57,9 @@ class Remembering(abc.ABC):
 
     def __init__(self) -> None:
         self.seen: list[dict[Any, Any]] = [{}]
-        self.depths: dict[int, tuple[int, Any]] = {}  # by the id of a value: how many scopes must be open to make it; and it, to keep the id
+        self.depths: dict[
+            int, tuple[int, Any]
+        ] = {}  # by the id of a value: how many scopes must be open to make it; and it, to keep the id
         self.count = 0  # operations written
         self._rules: dict[str, Callable[..., Any]] = {
             "add": self._sum, "sub": lambda x, y: self._sum(x, y, -1.0), "mul": self._product, "neg": lambda x: self._times(-1.0, x), "div": self._quotient,
@@ -81,11 +83,18 @@ class Remembering(abc.ABC):
     # --- operations ---------------------------------------------------------------------------------------------------
     def value(self, operation: str, *arguments: Any) -> Any:
         rule = self._rules.get(operation)
-        return rule(*arguments) if rule is not None and self._reals(arguments[operation == "select" :]) else self._once(operation, *arguments)
+        return (
+            rule(*arguments)
+            if rule is not None and self._reals(arguments[operation == "select" :])
+            else self._once(operation, *arguments)
+        )
 
     def _reals(self, numbers: tuple[Any, ...]) -> bool:
         """Whether these are real numbers, and not all of them known."""
-        kinds = [isinstance(x, float) if constant(x) else isinstance(x, (Product, Pair, Multiple)) or self.real(x) for x in numbers]
+        kinds = [
+            isinstance(x, float) if constant(x) else isinstance(x, (Product, Pair, Multiple)) or self.real(x)
+            for x in numbers
+        ]
         return all(kinds) and not all(constant(x) for x in numbers)
 
     def settled(self, x: Any) -> Any:
@@ -130,7 +139,10 @@ class Remembering(abc.ABC):
                 return scope[found][0]
         made = make()
         self.seen[-1][found] = made, key
-        self.depths[id(made)] = max((self._depth(x) for x in key if not constant(x) and not isinstance(x, str)), default=0), made
+        self.depths[id(made)] = (
+            max((self._depth(x) for x in key if not constant(x) and not isinstance(x, str)), default=0),
+            made,
+        )
         return made
 
     def given(self, x: Any) -> None:
@@ -235,7 +247,9 @@ class Remembering(abc.ABC):
         if x is y:
             x = y = self.settled(x)
         if f == -g:
-            return self._times(f, self._plain_sum("sub", x, y)) if f > 0 else self._times(g, self._plain_sum("sub", y, x))
+            return (
+                self._times(f, self._plain_sum("sub", x, y)) if f > 0 else self._times(g, self._plain_sum("sub", y, x))
+            )
         if f == g:
             return self._times(f, self._plain_sum("add", x, y))
         # Of two different factors 1 or the smaller is put off further, and what is left of the other goes into the sum.
@@ -248,7 +262,11 @@ class Remembering(abc.ABC):
         if self.can_fuse and isinstance(x, Product) and isinstance(y, Product):
             return self._remembered((operation, x, y), lambda: Pair(operation, x, y))
         if self.can_fuse and isinstance(y, Pair) and not isinstance(x, Product):
-            return self._added(self._added(x, operation, y.first), operation if y.operation == "add" else _opposite(operation), y.second)
+            return self._added(
+                self._added(x, operation, y.first),
+                operation if y.operation == "add" else _opposite(operation),
+                y.second,
+            )
         if self.can_fuse and isinstance(x, Pair) and not isinstance(y, Product):
             return self._added(self._plain_sum(operation, x.first, self.settled(y)), x.operation, x.second)
         if self.can_fuse and isinstance(x, Product):

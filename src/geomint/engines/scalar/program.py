@@ -16,13 +16,13 @@ from typing import Any
 import jax
 import numpy as np
 
+from ...methods import Carry, Method
 from ...numerics.compensated import value
 from ...system.lagrangian import derive
-from ...methods import Carry, Method
 from ...system.system import Stated
 from ..block import _pack, observe
-from .values import Code, NotCovered, Values, filled
 from .translate import Reader, arrays, operations
+from .values import Code, NotCovered, Values, filled
 
 KEPT = 64  # programs; beyond, the one that has not been used for longest is forgotten
 FOLDED = 4  # so many times fewer operations may be left when what is known beforehand has been folded away
@@ -37,7 +37,9 @@ class Packed:
     def __init__(self, tree: Any, members: bool = False):
         leaves, self.treedef = jax.tree.flatten(tree)
         self.members = members
-        self.shapes = [(np.shape(x)[members:], np.dtype(getattr(x, "dtype", None) or np.asarray(x).dtype)) for x in leaves]
+        self.shapes = [
+            (np.shape(x)[members:], np.dtype(getattr(x, "dtype", None) or np.asarray(x).dtype)) for x in leaves
+        ]
         if any(dtype.kind not in "fiub" for _, dtype in self.shapes):
             raise NotCovered("numbers that are neither real nor whole")
 
@@ -106,7 +108,9 @@ class Plan:
             system = system.with_params(jax.tree.unflatten(self.params.treedef, params))
             return function(method, system, jax.tree.unflatten(self.carry.treedef, carry), *x)
 
-        shapes = [[jax.ShapeDtypeStruct(s, d) for s, d in packed.shapes] for packed in (self.given, self.params, self.carry)]
+        shapes = [
+            [jax.ShapeDtypeStruct(s, d) for s, d in packed.shapes] for packed in (self.given, self.params, self.carry)
+        ]
         return jax.make_jaxpr(flat)(*shapes, *[jax.ShapeDtypeStruct((), float)] * more)
 
     @functools.cached_property
@@ -117,7 +121,11 @@ class Plan:
     @functools.cached_property
     def key(self) -> Any:
         packed = (self.carry, self.given, self.params)
-        return self.own_params, self.members, tuple((p.treedef, tuple((s, str(d)) for s, d in p.shapes)) for p in packed)
+        return (
+            self.own_params,
+            self.members,
+            tuple((p.treedef, tuple((s, str(d)) for s, d in p.shapes)) for p in packed),
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Plan) and self.key == other.key
@@ -147,7 +155,15 @@ class Loop:
 
     def __init__(self, code: Code, plan: Plan, given: list[Values], params: list[Values], numbers: Numbers,
                  keep: Callable[[Any, Values], None], note: Callable[[Any, Values], None] | None = None):  # fmt: skip
-        self.code, self.plan, self.given, self.params, self.numbers, self.keep, self.note = code, plan, given, params, numbers, keep, note
+        self.code, self.plan, self.given, self.params, self.numbers, self.keep, self.note = (
+            code,
+            plan,
+            given,
+            params,
+            numbers,
+            keep,
+            note,
+        )
         for x in (numbers.dt, *(x for array in (*given, *params) for x in array.ravel())):
             code.given(x)
 
@@ -158,7 +174,9 @@ class Loop:
     def carried_out(self, program: Any, state: list[Any], *more: Any) -> list[Values]:
         if operations(program) > FOLDED * self.code.longest:
             raise NotCovered(f"more than {self.code.longest} operations a step")
-        return Reader(self.code).read(program, [*self.given, *self.params, *self.plan.carry.arrays(state), *(filled((), [x]) for x in more)])
+        return Reader(self.code).read(
+            program, [*self.given, *self.params, *self.plan.carry.arrays(state), *(filled((), [x]) for x in more)]
+        )
 
     def step(self, state: list[Any]) -> list[Any]:
         new = self.carried_out(self.plan.step, state, self.numbers.dt)
@@ -194,7 +212,9 @@ class Loop:
                 *state, noted = self.events([*state, noted], until)
             else:
                 state = self.code.repeat(n.steps, state, lambda _, s: self.step(s))
-            (row,) = self.read(state, lambda m, s, c, t: _pack(observe(m, derive(s, self.plan.shape), c, t), float), until)
+            (row,) = self.read(
+                state, lambda m, s, c, t: _pack(observe(m, derive(s, self.plan.shape), c, t), float), until
+            )
             self.keep(i, row)
             return [*state, noted]
 

@@ -43,12 +43,18 @@ class RandomNumbers:
         impl = equation.invars[0].aval.dtype._impl
         if key.shape != (2,) or impl.name != "threefry2x32":
             raise NotCovered(f"random keys of {impl.name}, or many of them at once")
-        shapes = [jax.ShapeDtypeStruct((2,), np.uint32), *(jax.ShapeDtypeStruct(v.aval.shape, np.uint32) for v in equation.invars[1:])]
+        shapes = [
+            jax.ShapeDtypeStruct((2,), np.uint32),
+            *(jax.ShapeDtypeStruct(v.aval.shape, np.uint32) for v in equation.invars[1:]),
+        ]
         return self.read(jax.make_jaxpr(lambda *x: function(impl, *x))(*shapes), [key, *more])[0]  # type: ignore[attr-defined]
 
     def rule_threefry2x32(self, equation: Any, key1: Values, key2: Values, x1: Values, x2: Values) -> list[Values]:
         """Twenty rounds (Salmon, Moraes, Dror, Shaw, 2011)."""
-        pairs = [self._rounds(*words) for words in zip(*(x.ravel() for x in np.broadcast_arrays(key1, key2, x1, x2)), strict=True)]
+        pairs = [
+            self._rounds(*words)
+            for words in zip(*(x.ravel() for x in np.broadcast_arrays(key1, key2, x1, x2)), strict=True)
+        ]
         shape = np.broadcast_shapes(key1.shape, x1.shape)
         return [filled(shape, [pair[k] for pair in pairs]) for k in (0, 1)]
 
@@ -60,7 +66,9 @@ class RandomNumbers:
         for i in range(5):
             for r in ROTATIONS[i % 2]:
                 x = plus(x, y)
-                turned = value("or", value("and", value("shift_left", y, r), WORD), value("shift_right_logical", y, 32 - r))
+                turned = value(
+                    "or", value("and", value("shift_left", y, r), WORD), value("shift_right_logical", y, 32 - r)
+                )
                 y = value("xor", x, turned)
             x, y = plus(x, keys[(i + 1) % 3]), plus(plus(y, keys[(i + 2) % 3]), i + 1)
         return x, y
@@ -84,14 +92,19 @@ class RandomNumbers:
         size = value("abs", y)
         log = value("log", multiply(code, subtract(code, 1.0, size), add(code, 1.0, size)))
         half = add(code, 2 / (math.pi * a), multiply(code, 0.5, log))
-        z = value("sqrt", subtract(code, value("sqrt", subtract(code, multiply(code, half, half), multiply(code, 1 / a, log))), half))
+        z = value(
+            "sqrt",
+            subtract(code, value("sqrt", subtract(code, multiply(code, half, half), multiply(code, 1 / a, log))), half),
+        )
         # Small arguments: z ≈ √π|y|/2, and what is left is |y| − erf(z), which keeps their digits.
         small, left = value("lt", size, 0.5), subtract(code, 1.0, size)
         z = value("select", small, multiply(code, math.sqrt(math.pi) / 2, size), z)
         for _ in range(3):
             # f = erfc(z) − (1 − |y|), f' = −2/√π exp(−z²), f''/f' = −2z;  z ← z − u/(1 + z u) with u = f/f'.
             slope = multiply(code, -2 / math.sqrt(math.pi), value("exp", negate(code, multiply(code, z, z))))
-            residual = value("select", small, subtract(code, size, value("erf", z)), subtract(code, value("erfc", z), left))
+            residual = value(
+                "select", small, subtract(code, size, value("erf", z)), subtract(code, value("erfc", z), left)
+            )
             u = divide(code, residual, slope)
             z = subtract(code, z, divide(code, u, add(code, 1.0, multiply(code, z, u))))
         z = value("select", value("eq", size, 1.0), math.inf, z)

@@ -59,7 +59,11 @@ class SmallMatrices:
 
     def rule_ffi_call(self, equation: Any, *operands: Values) -> Values:
         """What `linalg.native` does by a call: here it is written out with the rest."""
-        rule = {"geomint_eliminate": self._eliminated, "geomint_substitute": self._substituted, "geomint_inner": self._inner}
+        rule = {
+            "geomint_eliminate": self._eliminated,
+            "geomint_substitute": self._substituted,
+            "geomint_inner": self._inner,
+        }
         name = equation.params["target_name"]
         if name not in rule:
             raise NotCovered(f"the foreign function {name}")
@@ -72,7 +76,9 @@ class SmallMatrices:
             a, d, c, (w, inverse, above) = lower[place], through[place], upper[place], out[place]
             for i in range(len(d)):
                 w[i] = multiply(self.code, a[i], inverse[i - 1]) if i else 0.0
-                inverse[i] = divide(self.code, 1.0, subtract(self.code, d[i], multiply(self.code, w[i], c[i - 1])) if i else d[i])
+                inverse[i] = divide(
+                    self.code, 1.0, subtract(self.code, d[i], multiply(self.code, w[i], c[i - 1])) if i else d[i]
+                )
                 above[i] = c[i]
         return out
 
@@ -83,13 +89,20 @@ class SmallMatrices:
             for i in range(1, len(x)):
                 x[i] = subtract(self.code, x[i], multiply(self.code, w[i], x[i - 1]))
             for i in reversed(range(len(x))):
-                x[i] = multiply(self.code, subtract(self.code, x[i], multiply(self.code, above[i], x[i + 1])) if i + 1 < len(x) else x[i], inverse[i])
+                x[i] = multiply(
+                    self.code,
+                    subtract(self.code, x[i], multiply(self.code, above[i], x[i + 1])) if i + 1 < len(x) else x[i],
+                    inverse[i],
+                )
         return out
 
     def _inner(self, x: Values, y: Values) -> Values:
         out = np.empty(x.shape[:-1], object)
         for place in np.ndindex(*x.shape[:-1]):
-            out[place] = functools.reduce(lambda a, b: add(self.code, a, b), [multiply(self.code, a, b) for a, b in zip(x[place], y[place], strict=True)])
+            out[place] = functools.reduce(
+                lambda a, b: add(self.code, a, b),
+                [multiply(self.code, a, b) for a, b in zip(x[place], y[place], strict=True)],
+            )
         return out
 
     def _largest(self, column: Values, first: int) -> Any:
@@ -119,7 +132,11 @@ class SmallMatrices:
 
     def _over(self, x: Any, y: Any) -> Any:
         """x/y as x·(1/y): the reciprocal of a pivot serves its whole row and column."""
-        return divide(self.code, x, y) if constant(x) or constant(y) else multiply(self.code, x, self.code.value("div", 1.0, y))
+        return (
+            divide(self.code, x, y)
+            if constant(x) or constant(y)
+            else multiply(self.code, x, self.code.value("div", 1.0, y))
+        )
 
     def _less(self, x: Any, left: Iterable[Any], right: Iterable[Any]) -> Any:
         """x − Σ left·right."""

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from ...methods import Carry, State
 from ..block import Kept, Observed
-from .values import NotCovered
 from ..xla import Xla
+from .values import NotCovered
 
 
 @dataclasses.dataclass

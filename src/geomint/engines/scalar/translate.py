@@ -25,8 +25,8 @@ from jax.extend.core import Literal
 from ...numerics.jaxprs import inside, scan_sizes
 from .number_types import MOVES, WRAPPING, check_types
 from .random_numbers import WORD, RandomNumbers
-from .values import ELEMENTWISE, Code, NotCovered, Values, add, constant, filled, known, multiply, power, select
 from .small_matrices import SmallMatrices
+from .values import ELEMENTWISE, Code, NotCovered, Values, add, constant, filled, known, multiply, power, select
 
 UNROLLED = 64  # longest scan that is written out
 
@@ -58,7 +58,11 @@ class Reader(SmallMatrices, RandomNumbers):
             return operands
         check_types(equation, operands)
         results = self.applied(equation, operands)
-        return [self.words(equation, x, v.aval.dtype) for x, v in zip(results, equation.outvars, strict=True)] if name in WRAPPING else results
+        return (
+            [self.words(equation, x, v.aval.dtype) for x, v in zip(results, equation.outvars, strict=True)]
+            if name in WRAPPING
+            else results
+        )
 
     def applied(self, equation: Any, operands: list[Values]) -> list[Values]:
         name = equation.primitive.name
@@ -78,27 +82,41 @@ class Reader(SmallMatrices, RandomNumbers):
     def at_once(equation: Any, operands: list[Values]) -> list[Values]:
         """Known numbers: the operation itself."""
         with jax.ensure_compile_time_eval():
-            arrays = [jnp.asarray(np.array(x.tolist(), v.aval.dtype).reshape(x.shape)) for x, v in zip(operands, equation.invars, strict=True)]
+            arrays = [
+                jnp.asarray(np.array(x.tolist(), v.aval.dtype).reshape(x.shape))
+                for x, v in zip(operands, equation.invars, strict=True)
+            ]
             results = equation.primitive.bind(*arrays, **equation.params)
         return [known(x) for x in (results if equation.primitive.multiple_results else [results])]
 
     def each(self, rule: Callable[..., Any], operands: Sequence[Values]) -> Values:
         arrays = np.broadcast_arrays(*operands)
-        return filled(arrays[0].shape, [rule(self.code, *entries) for entries in zip(*(x.ravel() for x in arrays), strict=True)])
+        return filled(
+            arrays[0].shape, [rule(self.code, *entries) for entries in zip(*(x.ravel() for x in arrays), strict=True)]
+        )
 
     def one_of(self, which: Values, *cases: Values) -> Values:
         """The case of that number."""
         out = cases[0]
         for k, case in enumerate(cases[1:], start=1):
-            out = self.each(lambda code, w, old, new, k=k: select(code, w == k if constant(w) else code.value("eq", w, k), old, new), [which, out, case])
+            out = self.each(
+                lambda code, w, old, new, k=k: select(
+                    code, w == k if constant(w) else code.value("eq", w, k), old, new
+                ),
+                [which, out, case],
+            )
         return out
 
     def words(self, equation: Any, x: Values, dtype: Any) -> Values:
         """Numbers of 32 bits are kept in 64: what an operation carried beyond them is cut off."""
         if dtype == np.uint32:
-            return self.each(lambda code, entry: entry & WORD if constant(entry) else code.value("and", entry, WORD), [x])
+            return self.each(
+                lambda code, entry: entry & WORD if constant(entry) else code.value("and", entry, WORD), [x]
+            )
         if dtype == np.int32:
-            return self.each(lambda code, entry: code.value("shift_right_arithmetic", code.value("shift_left", entry, 32), 32), [x])
+            return self.each(
+                lambda code, entry: code.value("shift_right_arithmetic", code.value("shift_left", entry, 32), 32), [x]
+            )
         return x
 
     @staticmethod
@@ -112,9 +130,14 @@ class Reader(SmallMatrices, RandomNumbers):
         pool = np.concatenate([x.reshape(-1, *more) for x in moving])
         starts = np.cumsum([0, *map(math.prod, shapes)])
         places = [np.arange(a, b).reshape(shape) for a, b, shape in zip(starts, starts[1:], shapes, strict=False)]
-        indices = [np.array(x.tolist(), v.aval.dtype).reshape(x.shape) for x, v in zip(known, equation.invars[len(moving) :], strict=True)]
+        indices = [
+            np.array(x.tolist(), v.aval.dtype).reshape(x.shape)
+            for x, v in zip(known, equation.invars[len(moving) :], strict=True)
+        ]
         with jax.ensure_compile_time_eval():
-            found = np.asarray(equation.primitive.bind(*map(jnp.asarray, places), *map(jnp.asarray, indices), **equation.params))
+            found = np.asarray(
+                equation.primitive.bind(*map(jnp.asarray, places), *map(jnp.asarray, indices), **equation.params)
+            )
         if found.size and (found.min() < 0 or found.max() >= len(pool)):
             raise NotCovered(f"{name} out of bounds")
         return pool[found.ravel()].reshape((*found.shape, *more))
@@ -155,7 +178,9 @@ class Reader(SmallMatrices, RandomNumbers):
             best, where = rows[place][0], 0
             for i, candidate in enumerate(rows[place][1:], start=1):
                 # The first that is no number wins over all that are.
-                none = self.code.value("and", self.code.value("ne", candidate, candidate), self.code.value("eq", best, best))
+                none = self.code.value(
+                    "and", self.code.value("ne", candidate, candidate), self.code.value("eq", best, best)
+                )
                 wins = self.code.value("or", self.code.value(better, candidate, best), none)
                 best, where = select(self.code, wins, best, candidate), select(self.code, wins, where, i)
             out[place] = where
@@ -171,8 +196,12 @@ class Reader(SmallMatrices, RandomNumbers):
         (left, right), (left_batch, right_batch) = equation.params["dimension_numbers"]
         rest = lambda a, *used: [k for k in range(a.ndim) if k not in {*itertools.chain(*used)}]
         left_kept, right_kept = rest(x, left, left_batch), rest(y, right, right_batch)
-        x = x.transpose(*left_batch, *left_kept, *left).reshape(*(x.shape[k] for k in left_batch), math.prod(x.shape[k] for k in left_kept), -1)
-        y = y.transpose(*right_batch, *right_kept, *right).reshape(*(y.shape[k] for k in right_batch), math.prod(y.shape[k] for k in right_kept), -1)
+        x = x.transpose(*left_batch, *left_kept, *left).reshape(
+            *(x.shape[k] for k in left_batch), math.prod(x.shape[k] for k in left_kept), -1
+        )
+        y = y.transpose(*right_batch, *right_kept, *right).reshape(
+            *(y.shape[k] for k in right_batch), math.prod(y.shape[k] for k in right_kept), -1
+        )
         products = self.each(multiply, [x[..., :, None, :], y[..., None, :, :]])
         return self.folded(add, products, [products.ndim - 1], 0.0).reshape(equation.outvars[0].aval.shape)
 
@@ -185,15 +214,23 @@ class Reader(SmallMatrices, RandomNumbers):
     def rule_scatter(self, equation: Any, operand: Values, indices: Values, updates: Values) -> Values:
         return self._scattered(equation, operand, indices, updates, lambda _, old, new: new)
 
-    def _scattered(self, equation: Any, operand: Values, indices: Values, updates: Values, rule: Callable[..., Any]) -> Values:
+    def _scattered(
+        self, equation: Any, operand: Values, indices: Values, updates: Values, rule: Callable[..., Any]
+    ) -> Values:
         """With known indices: where each update goes is found by sending a one there."""
         if any(not constant(x) for x in indices.ravel()):
             raise NotCovered("scatter with indices that are computed")
-        settings = {k: v for k, v in equation.params.items() if k in ("dimension_numbers", "indices_are_sorted", "unique_indices", "mode")}
+        settings = {
+            k: v
+            for k, v in equation.params.items()
+            if k in ("dimension_numbers", "indices_are_sorted", "unique_indices", "mode")
+        }
         with jax.ensure_compile_time_eval():
             where = jnp.asarray(np.array(indices.tolist(), equation.invars[1].aval.dtype).reshape(indices.shape))
             ones = jnp.eye(updates.size).reshape(updates.size, *updates.shape)
-            reached = np.asarray(jax.vmap(lambda u: jax.lax.scatter_add(jnp.zeros(operand.shape), where, u, **settings))(ones))
+            reached = np.asarray(
+                jax.vmap(lambda u: jax.lax.scatter_add(jnp.zeros(operand.shape), where, u, **settings))(ones)
+            )
         out = operand.copy().ravel()
         for update, row in zip(updates.ravel(), reached.reshape(updates.size, -1), strict=True):
             for place in np.nonzero(row)[0]:
@@ -208,14 +245,23 @@ class Reader(SmallMatrices, RandomNumbers):
         before, after = (np.dtype(v.aval.dtype) for v in (equation.invars[0], equation.outvars[0]))
         old, new = before.kind.replace("u", "i"), after.kind.replace("u", "i")
         if old == new:
-            return x if old != "i" or (after.itemsize >= before.itemsize and after.kind == before.kind) else self.words(equation, x, after)
+            return (
+                x
+                if old != "i" or (after.itemsize >= before.itemsize and after.kind == before.kind)
+                else self.words(equation, x, after)
+            )
         if new == "f":
             return self.each(lambda code, entry: float(entry) if constant(entry) else code.value("to f", entry), [x])
         if new == "i" and old == "f" and after != jax.dtypes.canonicalize_dtype(int):
             raise NotCovered(f"real numbers made {after}")
         if any(constant(entry) for entry in x.ravel()) and old == "f":
             raise NotCovered("known real numbers made whole, beside others")
-        return self.each(lambda code, entry: {"i": int, "b": bool}[new](entry) if constant(entry) else code.value(f"to {new}", entry), [x])
+        return self.each(
+            lambda code, entry: (
+                {"i": int, "b": bool}[new](entry) if constant(entry) else code.value(f"to {new}", entry)
+            ),
+            [x],
+        )
 
     def rule_clamp(self, equation: Any, low: Values, x: Values, high: Values) -> Values:
         return self.each(ELEMENTWISE["min"], [self.each(ELEMENTWISE["max"], [low, x]), high])
@@ -243,7 +289,11 @@ class Reader(SmallMatrices, RandomNumbers):
     def rule_dynamic_slice(self, equation: Any, x: Values, *start: Values) -> Values:
         """A choice among all places where the slice may begin."""
         sizes = equation.params["slice_sizes"]
-        return self._chosen([n - size for n, size in zip(x.shape, sizes, strict=True)], start, lambda place: x[tuple(slice(p, p + size) for p, size in zip(place, sizes, strict=True))])
+        return self._chosen(
+            [n - size for n, size in zip(x.shape, sizes, strict=True)],
+            start,
+            lambda place: x[tuple(slice(p, p + size) for p, size in zip(place, sizes, strict=True))],
+        )
 
     def rule_dynamic_update_slice(self, equation: Any, x: Values, update: Values, *start: Values) -> Values:
         def put(place: tuple[int, ...]) -> Values:
@@ -266,11 +316,20 @@ class Reader(SmallMatrices, RandomNumbers):
             start = [filled((), [0]) for _ in x.shape]
             for axis, i in zip(numbers.start_index_map, index, strict=True):
                 start[axis] = filled((), [i])
-            cut = lambda place: np.squeeze(x[tuple(slice(k, k + size) for k, size in zip(place, sizes, strict=True))], axis=tuple(gone))
+            cut = lambda place: np.squeeze(
+                x[tuple(slice(k, k + size) for k, size in zip(place, sizes, strict=True))], axis=tuple(gone)
+            )
             found = self._chosen(last, start, cut)
-            if fills and any(constant(i) and not 0 <= i <= last[axis] for axis, i in zip(numbers.start_index_map, index, strict=True)):
+            if fills and any(
+                constant(i) and not 0 <= i <= last[axis] for axis, i in zip(numbers.start_index_map, index, strict=True)
+            ):
                 raise NotCovered("gather out of bounds")
-            beyond = [self.code.value("gt" if high else "lt", i, last[axis] if high else 0) for axis, i in zip(numbers.start_index_map, index, strict=True) if not constant(i) for high in (0, 1)]
+            beyond = [
+                self.code.value("gt" if high else "lt", i, last[axis] if high else 0)
+                for axis, i in zip(numbers.start_index_map, index, strict=True)
+                if not constant(i)
+                for high in (0, 1)
+            ]
             if not fills or not beyond:
                 return found
             if equation.outvars[0].aval.dtype.kind != "f" or p.get("fill_value") is not None:
@@ -288,16 +347,23 @@ class Reader(SmallMatrices, RandomNumbers):
         order[[*batches, *offsets]] = range(rank)
         return stacked.transpose(*order)
 
-    def _chosen(self, last: Sequence[int], start: Sequence[Values], make: Callable[[tuple[int, ...]], Values]) -> Values:
+    def _chosen(
+        self, last: Sequence[int], start: Sequence[Values], make: Callable[[tuple[int, ...]], Values]
+    ) -> Values:
         """make(place) at the place that is computed; indices beyond the ends are those at the ends."""
         firsts = [s.item() for s in start]
-        ranges = [[min(max(int(first), 0), most)] if constant(first) else range(most + 1) for first, most in zip(firsts, last, strict=True)]
+        ranges = [
+            [min(max(int(first), 0), most)] if constant(first) else range(most + 1)
+            for first, most in zip(firsts, last, strict=True)
+        ]
         places = list(itertools.product(*ranges))
         at_least = lambda first, p: self.code.value("ge", first, p)
         # From the first place on, each later one takes over where the index has reached it.
         out = make(places[0])
         for place in places[1:]:
-            reached = [at_least(first, p) for first, p in zip(firsts, place, strict=True) if not constant(first) and p > 0]
+            reached = [
+                at_least(first, p) for first, p in zip(firsts, place, strict=True) if not constant(first) and p > 0
+            ]
             which = functools.reduce(lambda a, b: self.code.value("and", a, b), reached)
             out = self.each(lambda code, old, new, w=which: select(code, w, old, new), [out, make(place)])
         return out
@@ -331,14 +397,21 @@ class Reader(SmallMatrices, RandomNumbers):
         if p["length"] > UNROLLED:
             raise NotCovered(f"a scan of {p['length']} steps")
         constants, carried = scan_sizes(equation)
-        fixed, carry, xs = operands[:constants], list(operands[constants : constants + carried]), operands[constants + carried :]
+        fixed, carry, xs = (
+            operands[:constants],
+            list(operands[constants : constants + carried]),
+            operands[constants + carried :],
+        )
         each, kept = [_rows(x) for x in xs], []
         for i in reversed(range(p["length"])) if p["reverse"] else range(p["length"]):
             results = self.read(p["jaxpr"], [*fixed, *carry, *(rows[i] for rows in each)])
             carry = results[:carried]
             kept.append(results[carried:])
         kept = kept[::-1] if p["reverse"] else kept
-        ys = [np.stack(y) if p["length"] else np.empty(v.aval.shape, object) for y, v in zip(zip(*kept, strict=True), equation.outvars[carried:], strict=True)]
+        ys = [
+            np.stack(y) if p["length"] else np.empty(v.aval.shape, object)
+            for y, v in zip(zip(*kept, strict=True), equation.outvars[carried:], strict=True)
+        ]
         return [*carry, *ys]
 
     def rule_custom_linear_solve(self, equation: Any, *operands: Values) -> list[Values]:
@@ -367,7 +440,9 @@ def operations(program: Any) -> int:
             total += max((math.prod(v.aval.shape) for v in (*equation.invars, *equation.outvars)), default=0)
         elif name == "dot_general":
             (contracted, _), _ = equation.params["dimension_numbers"]
-            total += math.prod(equation.outvars[0].aval.shape) * math.prod(equation.invars[0].aval.shape[k] for k in contracted)
+            total += math.prod(equation.outvars[0].aval.shape) * math.prod(
+                equation.invars[0].aval.shape[k] for k in contracted
+            )
     return total
 
 

@@ -33,7 +33,9 @@ class Code(Protocol):
         """Says of a value that it is there before all loops."""
         ...
 
-    def loop(self, begin: list[Any], test: Callable[[list[Any]], Any], body: Callable[[list[Any]], list[Any]]) -> list[Any]:
+    def loop(
+        self, begin: list[Any], test: Callable[[list[Any]], Any], body: Callable[[list[Any]], list[Any]]
+    ) -> list[Any]:
         """While the test holds, the body; the values at the end."""
         ...
 

@@ -9,7 +9,9 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 
-def conjugate_gradients(apply: Callable[[Array], Array], right: Array, inverse_diagonal: Array | float = 1.0, limit: int = 2000) -> tuple[Array, Array]:
+def conjugate_gradients(
+    apply: Callable[[Array], Array], right: Array, inverse_diagonal: Array | float = 1.0, limit: int = 2000
+) -> tuple[Array, Array]:
     """x with apply(x) = right for a symmetric positive definite operator, and the smallest xᵀAx / xᵀx seen.
 
     Iterates until the residual is at round-off of the right side or, near it, no longer falls: a looser tolerance would
@@ -34,7 +36,17 @@ def conjugate_gradients(apply: Callable[[Array], Array], right: Array, inverse_d
         rho_new, squared = dot(r, z), dot(r, r)
         fell = squared < 0.25 * mark
         mark, waited = jnp.where(fell, squared, mark), jnp.where(fell, 0, waited + 1)
-        return x, r, z + (rho_new / rho) * p, rho_new, squared, mark, waited, count + 1, jnp.minimum(curvature, bend / dot(p, p))
+        return (
+            x,
+            r,
+            z + (rho_new / rho) * p,
+            rho_new,
+            squared,
+            mark,
+            waited,
+            count + 1,
+            jnp.minimum(curvature, bend / dot(p, p)),
+        )
 
     z = inverse_diagonal * right
     start = (jnp.zeros_like(right), right, z, dot(right, z), whole, whole, 0, 0, jnp.asarray(jnp.inf, right.dtype))

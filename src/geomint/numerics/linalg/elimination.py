@@ -120,7 +120,9 @@ class Reduction(Factored):
 
     def solve(self, right: Array) -> Array:
         odd = small_apply(self.inverse, right[1::2])
-        even = self.inner.solve(right[0::2] - small_apply(self.to_below, odd) - _earlier(small_apply(self.to_above, odd)))
+        even = self.inner.solve(
+            right[0::2] - small_apply(self.to_below, odd) - _earlier(small_apply(self.to_above, odd))
+        )
         odd = odd - small_apply(self.below, even) - small_apply(self.above, _later(even))
         return jnp.stack([even, odd], axis=1).reshape(right.shape)
 

@@ -31,7 +31,9 @@ def _interface_version() -> int:
 def _pointer_to(kind: Any) -> Any:
     @intrinsic
     def cast(typing: Any, address: Any) -> Any:
-        make = lambda context, builder, signature, arguments: builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+        make = lambda context, builder, signature, arguments: builder.inttoptr(
+            arguments[0], context.get_value_type(signature.return_type)
+        )
         return types.CPointer(kind)(types.int64), make
 
     return cast

@@ -13,7 +13,12 @@ _loop = numba.njit(error_model="numpy", fastmath={"contract"})
 def eliminate(frame):
     """(lower, through, upper) -> factors (3, n): 1/pivot, the coupling ahead over the pivot, the coupling behind over it."""
     many, n = sizes(frame, ARGUMENTS, 1)
-    lower, through, upper, out = data(frame, ARGUMENTS, 0), data(frame, ARGUMENTS, 1), data(frame, ARGUMENTS, 2), data(frame, RESULTS, 0)
+    lower, through, upper, out = (
+        data(frame, ARGUMENTS, 0),
+        data(frame, ARGUMENTS, 1),
+        data(frame, ARGUMENTS, 2),
+        data(frame, RESULTS, 0),
+    )
     middle = n // 2
     for k in range(many):
         a, w, c, m = k * n, 3 * k * n, (3 * k + 1) * n, (3 * k + 2) * n

@@ -38,9 +38,13 @@ def _right(n: int) -> bool:
     lower, upper, right = (random.uniform(-1, 1, (2, n)) for _ in range(3))
     through = random.uniform(3, 4, (2, n))
     x = jit(lambda *a: substitute(eliminate(*a[:3]), a[3]))(lower, through, upper, right)
-    if not np.allclose(_inner(jnp.asarray(right), jnp.asarray(upper)), np.sum(right * upper, axis=-1), rtol=1e-14, atol=1e-14):
+    if not np.allclose(
+        _inner(jnp.asarray(right), jnp.asarray(upper)), np.sum(right * upper, axis=-1), rtol=1e-14, atol=1e-14
+    ):
         return False
-    dense = [np.diag(d) + np.diag(a[1:], -1) + np.diag(b[:-1], 1) for a, d, b in zip(lower, through, upper, strict=True)]
+    dense = [
+        np.diag(d) + np.diag(a[1:], -1) + np.diag(b[:-1], 1) for a, d, b in zip(lower, through, upper, strict=True)
+    ]
     return bool(np.allclose(x, np.linalg.solve(np.array(dense), right[..., None])[..., 0], rtol=1e-12, atol=1e-14))
 
 
@@ -52,7 +56,9 @@ def eliminate(lower: Array, through: Array, upper: Array) -> Array:
 
 def substitute(factors: Array, right: Array) -> Array:
     """x from the factors."""
-    return jax.ffi.ffi_call("geomint_substitute", jax.ShapeDtypeStruct(right.shape, right.dtype), vmap_method="broadcast_all")(factors, right)
+    return jax.ffi.ffi_call(
+        "geomint_substitute", jax.ShapeDtypeStruct(right.shape, right.dtype), vmap_method="broadcast_all"
+    )(factors, right)
 
 
 def inner(x: Array, y: Array) -> Array:

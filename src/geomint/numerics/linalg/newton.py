@@ -54,7 +54,9 @@ def _iterate(correction: Residual, start: Array, scale: Array, measured: Measure
     return x, size
 
 
-def _root(residual: Residual, start: Array, scale: Array, solve: Callable, tangent_solve: Callable, whole: bool = True) -> Solution:
+def _root(
+    residual: Residual, start: Array, scale: Array, solve: Callable, tangent_solve: Callable, whole: bool = True
+) -> Solution:
     root, size = jax.lax.custom_root(residual, start, solve, tangent_solve, has_aux=True)
     tiny = _round_off(root, scale) if whole else jnp.finfo(root.dtype).eps * scale
     return Solution(root, size <= 1e4 * tiny)

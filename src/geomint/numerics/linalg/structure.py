@@ -58,7 +58,9 @@ class Plan:
     order: np.ndarray | None = None  # (count, size): which unknown stands in which row of which block; n for padding
     diagonal: np.ndarray | None = None  # (count, size, size): mask of the entries K_ii that exist
     lower: np.ndarray | None = None  # likewise K_{i+1,i}, for bands
-    fewest: bool = False  # operations, rather than the shortest chain of them, matter: other systems are solved at the same time
+    fewest: bool = (
+        False  # operations, rather than the shortest chain of them, matter: other systems are solved at the same time
+    )
 
     def __post_init__(self):
         digest = hashlib.sha256(f"{self.kind} {self.n} {self.fewest}".encode())
@@ -153,7 +155,10 @@ class Plan:
         seeds = self.colours[None, :] == np.arange(self.colours.max() + 1)[:, None]
         products = jax.vmap(apply)(jnp.asarray(seeds, dtype))
         coupled = self.lower[: self.n - 1, 0, 0]
-        before, after = np.roll(seeds, 1, axis=1) & np.append(False, coupled), np.roll(seeds, -1, axis=1) & np.append(coupled, False)
+        before, after = (
+            np.roll(seeds, 1, axis=1) & np.append(False, coupled),
+            np.roll(seeds, -1, axis=1) & np.append(coupled, False),
+        )
         picked = lambda mask: jnp.sum(jnp.where(mask, products, 0.0), axis=0)
         return picked(before), picked(seeds), picked(after)
 
@@ -252,7 +257,11 @@ def matrix_free(n: int) -> Plan:
 
 def least_squares(n: int) -> Plan:
     """For operators with dependent rows; conjugate gradients find the smallest solution by themselves."""
-    return Plan("least-squares", n, f"least squares by the pseudo-inverse of {n} unknowns") if n <= DENSE_LIMIT else matrix_free(n)
+    return (
+        Plan("least-squares", n, f"least squares by the pseudo-inverse of {n} unknowns")
+        if n <= DENSE_LIMIT
+        else matrix_free(n)
+    )
 
 
 def fallback(n: int) -> Plan:
@@ -281,7 +290,9 @@ def find(products: Products, n: int, kind: str = "auto", tiny: int = TINY) -> Pl
 
 def _masks(found: Pattern, order: np.ndarray, rows: np.ndarray, n: int) -> np.ndarray:
     """(count, size, size): whether entry (rows[k, a], order[k, b]) is in the pattern."""
-    padded: Pattern = sparse.csr_matrix((found.data, found.indices, np.append(found.indptr, found.indptr[-1])), shape=(n + 1, n)).astype(bool)
+    padded: Pattern = sparse.csr_matrix(
+        (found.data, found.indices, np.append(found.indptr, found.indptr[-1])), shape=(n + 1, n)
+    ).astype(bool)
     padded = sparse.hstack([padded, sparse.csr_matrix((n + 1, 1), dtype=bool)], format="csr")
     a, b = np.broadcast_arrays(rows[:, :, None], order[:, None, :])
     return np.asarray(padded[a.ravel(), b.ravel()]).reshape(a.shape)
@@ -316,7 +327,11 @@ def _banded(found: Pattern, n: int, tiny: int) -> Plan | None:
     order = order.reshape(count, size)
     below = np.concatenate([order[1:], np.full_like(order[:1], n)])
     colours = column_colours(found)
-    what = f"elimination in a tridiagonal band of {n}" if size == 1 else f"cyclic reduction of {-(-n // size)} blocks of {size}"
+    what = (
+        f"elimination in a tridiagonal band of {n}"
+        if size == 1
+        else f"cyclic reduction of {-(-n // size)} blocks of {size}"
+    )
     return Plan("banded", n, f"{what} unknowns{' in a band' if size > 1 else ''}, {colours.max() + 1} products",
                 colours, order, _masks(found, order, order, n), _masks(found, order, below, n))  # fmt: skip
 
@@ -328,4 +343,6 @@ def _block_size(found: Pattern, permutation: np.ndarray) -> int:
     rows, columns = found.nonzero()
     i, j = place[rows], place[columns]
     width = int(np.max(np.abs(i - j)))
-    return next((b for b in range(max(1, (width + 1) // 2), width + 1) if np.max(np.abs(i // b - j // b)) <= 1), max(1, width))
+    return next(
+        (b for b in range(max(1, (width + 1) // 2), width + 1) if np.max(np.abs(i // b - j // b)) <= 1), max(1, width)
+    )

@@ -18,7 +18,14 @@ import numpy as np
 
 from ...errors import InputError, RunStopped
 from ...methods import SymmetricMultistep
-from ...methods.multistep_coefficients import Coefficients, construct, defects, interval_of_periodicity, order, smallest_gap
+from ...methods.multistep_coefficients import (
+    Coefficients,
+    construct,
+    defects,
+    interval_of_periodicity,
+    order,
+    smallest_gap,
+)
 from ...run import simulate
 from ...system.system import System
 from ..base import Check, Outcome, experiment
@@ -52,7 +59,12 @@ def sigma_of_paper(a: tuple[Any, ...]) -> tuple[Any, ...]:
     return (0, *half, *half[-2::-1], 0)
 
 
-DELTA_HAT = {2: (2, (1, 1)), 4: (12, (-1, 7, 7, -1)), 6: (60, (1, -8, 37, 37, -8, 1)), 8: (840, (-3, 29, -139, 533, 533, -139, 29, -3))}
+DELTA_HAT = {
+    2: (2, (1, 1)),
+    4: (12, (-1, 7, 7, -1)),
+    6: (60, (1, -8, 37, 37, -8, 1)),
+    8: (840, (-3, 29, -139, 533, 533, -139, 29, -3)),
+}
 
 
 def discriminant(a_1: Any, a_2: Any) -> Any:
@@ -72,28 +84,64 @@ def roots(ascending: tuple[Any, ...]) -> np.ndarray:
 
 
 # --- coefficients -----------------------------------------------------------------------------------------------------
-@experiment(PAPER, "coefficients", "σ and δ̂ are the paper's to the last digit; (13) decides, and method (B) is refused", "section 4.1, Fig. 1")
+@experiment(
+    PAPER,
+    "coefficients",
+    "σ and δ̂ are the paper's to the last digit; (13) decides, and method (B) is refused",
+    "section 4.1, Fig. 1",
+)
 def coefficients(quick: bool) -> Outcome:
     """Everything in fractions: no rounding between a coefficient here and one in print."""
     values = [Fraction(x) for x in ("-9/10", "-7/10", "-1/3", "0", "2/7", "4/10", "17/19")]
-    different = {n: sum(construct(a).sigma != sigma_of_paper(a) for a in itertools.combinations(values, n)) for n in (1, 2, 3)}
+    different = {
+        n: sum(construct(a).sigma != sigma_of_paper(a) for a in itertools.combinations(values, n)) for n in (1, 2, 3)
+    }
     tried = {n: math.comb(len(values), n) for n in different}
     printed = {k: tuple(Fraction(x, below) for x in above) for k, (below, above) in DELTA_HAT.items()}
-    checks = [Check(f"σ of order {2 * n + 2}: methods of {tried[n]} that differ from the paper's formula", x, 0, 0, "none") for n, x in different.items()]
-    checks.append(Check("δ̂ for k = 2, 4, 6, 8: formulas that differ", sum(construct(values[: k // 2 - 1]).delta_hat != x for k, x in printed.items()), 0, 0, "none"))
+    checks = [
+        Check(f"σ of order {2 * n + 2}: methods of {tried[n]} that differ from the paper's formula", x, 0, 0, "none")
+        for n, x in different.items()
+    ]
+    checks.append(
+        Check(
+            "δ̂ for k = 2, 4, 6, 8: formulas that differ",
+            sum(construct(values[: k // 2 - 1]).delta_hat != x for k, x in printed.items()),
+            0,
+            0,
+            "none",
+        )
+    )
     for label, a in {"r = 4, a = 0.5": FOUR, "(A)": A, "r = 8": EIGHT}.items():
         method, r = construct(a), 2 * len(a) + 2
         checks.append(Check(f"{label}: exact order", order(method.rho, method.sigma), r, r, str(r)))
-        checks.append(Check(f"{label}: conditions (12), (13) that are violated", 2 - holds(method, 12) - holds(method, 13), 0, 0, "none"))
+        checks.append(
+            Check(
+                f"{label}: conditions (12), (13) that are violated",
+                2 - holds(method, 12) - holds(method, 13),
+                0,
+                0,
+                "none",
+            )
+        )
     fourth = [construct((a,)) for a in np.arange(-99, 100, 6) / 100]
-    checks.append(Check(f"r = 4: methods of {len(fourth)} with a₁ in (−1, 1) that violate (13)", sum(not holds(m, 13) for m in fourth), 0, 0, "none"))
+    checks.append(
+        Check(
+            f"r = 4: methods of {len(fourth)} with a₁ in (−1, 1) that violate (13)",
+            sum(not holds(m, 13) for m in fourth),
+            0,
+            0,
+            "none",
+        )
+    )
     checks += [
         Check("(B): largest modulus of a root of σ", max(abs(roots(construct(B).sigma))), 1.31455, 1.31465, "1.3146"),
         Check("(B) is refused, with the modulus", refusal(B), 1.31455, 1.31465, "1.3146"),
     ]
     grid = list(itertools.combinations([Fraction(n, 20) for n in range(-19, 20, 2 if quick else 1)], 2))
     wrong = sum(holds(construct(pair), 13) != (discriminant(*pair) > 0) for pair in grid)
-    checks.append(Check(f"r = 6: of {len(grid)} pairs (a₁, a₂), those on the wrong side of β² = 4α(γ − 2α)", wrong, 0, 0, "none"))
+    checks.append(
+        Check(f"r = 6: of {len(grid)} pairs (a₁, a₂), those on the wrong side of β² = 4α(γ − 2α)", wrong, 0, 0, "none")
+    )
     return Outcome(checks, draw_coefficients())
 
 
@@ -141,8 +189,17 @@ def draw_region(axes: Axes, fill: bool = True) -> None:
     axes.plot([-1, 1], [-1, 1], color="0.4", lw=0.8, ls=":", label="a₁ = a₂: ρ has double roots")
     marks = (("(A)", A, "o", "C0", (8, 6)), ("(B)", B, "X", "C3", (8, 6)), ("largest Ω", WIDEST, "*", "C1", (-24, 9)))
     for name, (a_1, a_2), marker, color, shift in marks:
-        axes.plot(a_1, a_2, marker, ms=13 if marker == "*" else 8, color=color, mec="k" if marker == "*" else "w", mew=0.6)
-        axes.annotate(name, (a_1, a_2), shift, textcoords="offset points", fontsize=9, bbox={"boxstyle": "round,pad=0.15", "fc": "w", "ec": "none", "alpha": 0.75})
+        axes.plot(
+            a_1, a_2, marker, ms=13 if marker == "*" else 8, color=color, mec="k" if marker == "*" else "w", mew=0.6
+        )
+        axes.annotate(
+            name,
+            (a_1, a_2),
+            shift,
+            textcoords="offset points",
+            fontsize=9,
+            bbox={"boxstyle": "round,pad=0.15", "fc": "w", "ec": "none", "alpha": 0.75},
+        )
     ticks = [-1, -0.5, 0, 0.5, 1]
     axes.set(xlim=(-1, 1), ylim=(-1, 1), aspect="equal", xlabel="a₁", ylabel="a₂", xticks=ticks, yticks=ticks)
     axes.legend(frameon=True, framealpha=0.9, edgecolor="none", fontsize=8, loc="upper right")
@@ -172,7 +229,9 @@ def largest_swing(method: SymmetricMultistep, h: float) -> float:
 OSCILLATOR = System(lambda q: 0.5 * jnp.sum(q**2))
 
 
-@experiment(PAPER, "periodicity", "The interval of periodicity (0, Ω), from the roots and by running the method", "section 4.2")
+@experiment(
+    PAPER, "periodicity", "The interval of periodicity (0, Ω), from the roots and by running the method", "section 4.2"
+)
 def periodicity(quick: bool) -> Outcome:
     """Ω by exact real-root counting, which no narrow unstable window escapes; then an oscillator at hω a thousandth below Ω
     and a thousandth above."""
@@ -191,8 +250,12 @@ def periodicity(quick: bool) -> Outcome:
         Check("(A): Ω", methods["r = 6, (A)"].periodicity, 0.72165, 0.72185, "0.7218"),
         Check("r = 8: Ω", methods["r = 8"].periodicity, 0.93815, 0.93825, "0.9382"),
     ]
-    offsets = np.array([-1e-3, 1e-3] if quick else [*-np.geomspace(2e-2, 1e-4, 12), *np.geomspace(1e-4, 2e-2, 12), -1e-3, 1e-3])
-    swings = {label: np.array([largest_swing(m, m.periodicity * (1 + x)) for x in offsets]) for label, m in methods.items()}
+    offsets = np.array(
+        [-1e-3, 1e-3] if quick else [*-np.geomspace(2e-2, 1e-4, 12), *np.geomspace(1e-4, 2e-2, 12), -1e-3, 1e-3]
+    )
+    swings = {
+        label: np.array([largest_swing(m, m.periodicity * (1 + x)) for x in offsets]) for label, m in methods.items()
+    }
     for label, swing in swings.items():
         bounded, grown = swing[offsets == -1e-3][0], swing[offsets == 1e-3][0]
         checks.append(
@@ -207,10 +270,23 @@ def periodicity(quick: bool) -> Outcome:
         checks.append(
             Check(f"{label}: largest |q| in a run at hω = 1.001 Ω", grown, 1e40, None, "above 1e40: grows", rtol=None)
         )
-    gaps = {"r = 4, a = 0.5": (0.322, 3), "r = 6, (A)": (0.0054, 4), "r = 6, largest Ω": (0.0571, 4), "r = 8": (0.0006, 4)}
+    gaps = {
+        "r = 4, a = 0.5": (0.322, 3),
+        "r = 6, (A)": (0.0054, 4),
+        "r = 6, largest Ω": (0.0571, 4),
+        "r = 8": (0.0006, 4),
+    }
     for label, (gap, digits) in gaps.items():
         half = 0.51 * 10**-digits
-        checks.append(Check(f"{label}: smallest gap between roots of ρ and σ, in radians", smallest_gap(methods[label].coefficients), gap - half, gap + half, f"{gap:g}"))
+        checks.append(
+            Check(
+                f"{label}: smallest gap between roots of ρ and σ, in radians",
+                smallest_gap(methods[label].coefficients),
+                gap - half,
+                gap + half,
+                f"{gap:g}",
+            )
+        )
     return Outcome(checks, draw_periodicity(0.1 if quick else 0.025, offsets, swings))
 
 
@@ -225,7 +301,9 @@ def draw_periodicity(width: float, offsets: np.ndarray, swings: dict[str, np.nda
     corners = 0.5 * width * np.array([(-1, -1), (-1, 1), (1, -1), (1, 1)])
     for i, j in itertools.combinations(range(len(line)), 2):
         a_1, a_2 = float(line[i]), float(line[j])
-        if any(discriminant(a_1 + x, a_2 + y) > 0 for x, y in corners):  # cells on the curve too; what is beyond it is covered
+        if any(
+            discriminant(a_1 + x, a_2 + y) > 0 for x, y in corners
+        ):  # cells on the curve too; what is beyond it is covered
             omega[i, j] = omega[j, i] = interval_of_periodicity(construct((round(a_1, 6), round(a_2, 6))))
     image = region.pcolormesh(line, line, omega, cmap="viridis", vmin=0, vmax=1.05, rasterized=True)
     figure.colorbar(image, ax=region, label="Ω")
@@ -235,7 +313,15 @@ def draw_periodicity(width: float, offsets: np.ndarray, swings: dict[str, np.nda
     region.set_title("Ω of the methods of order 6 that satisfy (13)", fontsize=11)
     by_size = np.argsort(offsets)
     for k, (label, swing) in enumerate(swings.items()):
-        runs.semilogy(offsets[by_size], np.minimum(swing[by_size], BEYOND), ("o-", "s-", "^-", "D-")[k], ms=4, lw=1, color=f"C{k}", label=label)
+        runs.semilogy(
+            offsets[by_size],
+            np.minimum(swing[by_size], BEYOND),
+            ("o-", "s-", "^-", "D-")[k],
+            ms=4,
+            lw=1,
+            color=f"C{k}",
+            label=label,
+        )
     runs.axvline(0, color="0.5", lw=0.8, ls="--")
     runs.set_xscale("symlog", linthresh=1e-4, linscale=0.6)
     runs.set(ylim=(0.5, 10 * BEYOND), xlim=(-0.04, 0.04), xlabel="hω/Ω − 1", ylabel=f"largest |q| in {STEPS:,} steps")

@@ -63,7 +63,12 @@ def angular_error(run: Trajectory) -> np.ndarray:
     return momentum - momentum[0]
 
 
-@experiment(PAPER, "sphere", "Two bodies on a sphere: angular momentum to h⁸ without drift; fewer forces than a composition", "Fig. 3, example 2")
+@experiment(
+    PAPER,
+    "sphere",
+    "Two bodies on a sphere: angular momentum to h⁸ without drift; fewer forces than a composition",
+    "Fig. 3, example 2",
+)
 def sphere(quick: bool) -> Outcome:
     """Order 8. At the paper's h = .0125 the multistep method costs one force a step, the composition of Rattle 17. Each is
     given the longest step that reaches the error; no error is a smooth function of h. The gain depends on whether Rattle
@@ -77,7 +82,12 @@ def sphere(quick: bool) -> Outcome:
     forms = {
         form: Effort(model, Composition(Rattle(Verlet(form)), order=8), theirs, t_end) for form in ("kick", "drift")
     }
-    small = Effort(model, multistep, np.array([0.02, 0.0175, 0.015, 0.0125, 0.01, 0.00875, 0.0075, 0.00625, 0.005, 0.004, 0.003]), 200.0)
+    small = Effort(
+        model,
+        multistep,
+        np.array([0.02, 0.0175, 0.015, 0.0125, 0.01, 0.00875, 0.0075, 0.00625, 0.005, 0.004, 0.003]),
+        200.0,
+    )
     fig3 = moved(model, multistep, 0.02, 200.0 if quick else 20_000.0, 1 if quick else 5)
     turned = angular_error(fig3)[:, 0]
     early = fig3 if quick else moved(model, multistep, 0.02, 200.0)  # every step
@@ -227,9 +237,20 @@ def draw_sphere(fig3: Trajectory, early: Trajectory, few: Effort, forms: dict[st
 
 
 def draw_order(axes: Axes, small: Effort) -> None:
-    for name, values, marker, color in (("energy", small.errors, "o-", "C0"), ("angular momentum", small.turning, "s-", "C2")):
+    for name, values, marker, color in (
+        ("energy", small.errors, "o-", "C0"),
+        ("angular momentum", small.turning, "s-", "C2"),
+    ):
         axes.loglog(small.steps, values, marker, ms=4, lw=0.9, color=color, label=name)
-        axes.loglog(small.steps, values[-1] * (small.steps / small.steps[-1]) ** 8, color=color, lw=0.9, ls="--", alpha=0.6, label=f"{name}: slope 8")
+        axes.loglog(
+            small.steps,
+            values[-1] * (small.steps / small.steps[-1]) ** 8,
+            color=color,
+            lw=0.9,
+            ls="--",
+            alpha=0.6,
+            label=f"{name}: slope 8",
+        )
     axes.set_xticks([0.003, 0.005, 0.01, 0.02], ["0.003", "0.005", "0.01", "0.02"])
     axes.set_xticks([], minor=True)
     axes.set(xlabel="step h", ylabel="largest error, t ≤ 200", title="r = 8: error against step")
@@ -244,7 +265,14 @@ def draw_effort(axes: Axes, few: Effort, forms: dict[str, Effort]) -> None:
     for x, label, marker, color in ((few, "multistep, r = 8", "o-", "C0"), *compositions):
         axes.semilogy(1e-3 * x.forces, x.errors, marker, ms=4, lw=0.8, color=color, label=label)
         axes.semilogy(1e-3 * x.forces[x.chosen], x.errors[x.chosen], marker[0], ms=11, mew=1.5, mfc="none", color=color)
-    axes.semilogy(1e-3 * PRINTED, TARGET, "*", ms=11, color="0.3", mfc="none", label="composition, as the paper prints it")
+    axes.semilogy(
+        1e-3 * PRINTED, TARGET, "*", ms=11, color="0.3", mfc="none", label="composition, as the paper prints it"
+    )
     axes.axhline(TARGET, color="0.5", lw=0.8, ls="--")
-    axes.set(ylim=(4e-7, 3e-3), xlabel="forces to t = 2000, in thousands", ylabel="largest |ΔE|", title="Effort (circled: the cheapest run with |ΔE| ≤ 8e-6)")
+    axes.set(
+        ylim=(4e-7, 3e-3),
+        xlabel="forces to t = 2000, in thousands",
+        ylabel="largest |ΔE|",
+        title="Effort (circled: the cheapest run with |ΔE| ≤ 8e-6)",
+    )
     axes.legend(frameon=False, fontsize=8, loc="upper right")

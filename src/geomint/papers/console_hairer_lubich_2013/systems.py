@@ -10,9 +10,9 @@ import numpy as np
 
 from ... import models
 from ...errors import RunStopped
+from ...manifold.projection import project
 from ...methods import Method, SymmetricMultistep
 from ...models import Model
-from ...manifold.projection import project
 from ...run import Trajectory, ensemble, simulate
 from ..base import Check, Information, Outcome, experiment
 from .experiments import EIGHT, FOUR, PAPER, A, B
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 def moved(model: Model, method: Method, dt: float, t_end: float, save_every: int = 1) -> Trajectory:
     """The model's run to t_end, or a few steps less or more where steps do not fit."""
     blocks = round(t_end / dt / save_every)
-    return simulate(model.system, model.q0, model.v0, method=method, dt=dt, t_end=blocks * save_every * dt, save_every=save_every)
+    return simulate(
+        model.system, model.q0, model.v0, method=method, dt=dt, t_end=blocks * save_every * dt, save_every=save_every
+    )
 
 
 def largest(x: np.ndarray) -> float:
@@ -67,7 +69,12 @@ def growth(error: np.ndarray) -> float:
     return float(np.exp(np.polyfit(n[used], np.log(error[used] / n[used]), 1)[0])) if used.sum() > 2 else np.nan
 
 
-@experiment(PAPER, "triple-pendulum", "Triple pendulum: (A) keeps the energy to h⁶; (B), which violates (13), explodes", "Fig. 2")
+@experiment(
+    PAPER,
+    "triple-pendulum",
+    "Triple pendulum: (A) keeps the energy to h⁶; (B), which violates (13), explodes",
+    "Fig. 2",
+)
 def triple_pendulum(quick: bool) -> Outcome:
     """Chaotic motion from rest. The multipliers of (B) grow by 1.3146 a step from round-off: after ln(1e16)/ln(1.3146) or
     some 130 steps of any length no point on the constraint is found. By then |ΔE| is anything from .03 to 1e4, depending on
@@ -168,8 +175,16 @@ def draw_triple_pendulum(good: dict[float, Trajectory], bad: list[Exploding]) ->
     figure = new_figure(11.5, 4.6)
     left, right = figure.subplots(1, 2, width_ratios=(1.5, 1))
     for (dt, run), factor, color in zip(good.items(), (1, 64), ("C0", "C1"), strict=True):
-        left.plot(run.t, 1e9 * factor * run.energy_error, lw=0.9, color=color, label=f"h = {dt:g}" + f", {factor} times" * (factor > 1))
-    left.set(xlim=(0, 30), xlabel="time", ylabel="H − H(0), in units of 1e-9", title="Fig. 2: method (A), a = (−0.7, 0.4)")
+        left.plot(
+            run.t,
+            1e9 * factor * run.energy_error,
+            lw=0.9,
+            color=color,
+            label=f"h = {dt:g}" + f", {factor} times" * (factor > 1),
+        )
+    left.set(
+        xlim=(0, 30), xlabel="time", ylabel="H − H(0), in units of 1e-9", title="Fig. 2: method (A), a = (−0.7, 0.4)"
+    )
     left.legend(frameon=False, fontsize=9)
     for k, x in enumerate(bad):
         n = np.arange(len(x.error))
@@ -225,7 +240,12 @@ class Top:
         return np.max(np.abs(np.swapaxes(q, 1, 2) @ q - np.eye(3)), axis=(1, 2))
 
 
-@experiment(PAPER, "heavy-top", "Heavy top as a rotation matrix: orders 4, 6, 8, by quaternions and by Newton's method", "example 3")
+@experiment(
+    PAPER,
+    "heavy-top",
+    "Heavy top as a rotation matrix: orders 4, 6, 8, by quaternions and by Newton's method",
+    "example 3",
+)
 def heavy_top(quick: bool) -> Outcome:
     """I = (.6, .8, 1), D = (.6, .4, .2), body momentum (1.8, .4, −.9). The constraint QᵀQ = I is solved in quaternions; the
     general solver must give the same motion."""
@@ -260,15 +280,35 @@ def draw_heavy_top(tops: list[Top]) -> Figure:
             run = x.runs[0.01]
             error = np.abs(run.energy_error)
             energy.semilogy(*envelope(run.t[1:], np.maximum(error[1:], 1e-15), 1200), lw=0.5, color=color)
-        order.loglog(x.steps, list(x.errors.values()), "o-" if closed else "x", ms=5 if closed else 9, lw=1, color=color, label=f"r = {x.r}, {x.solver}")
+        order.loglog(
+            x.steps,
+            list(x.errors.values()),
+            "o-" if closed else "x",
+            ms=5 if closed else 9,
+            lw=1,
+            color=color,
+            label=f"r = {x.r}, {x.solver}",
+        )
         if x.r == 8:
             largest_in = 1e16 * x.skew[1:].reshape(-1, 500).max(axis=1)
-            orthogonal.plot(5.0 * np.arange(len(largest_in)) + 2.5, largest_in, "o" if closed else "x", ms=5 if closed else 7, color=color)
+            orthogonal.plot(
+                5.0 * np.arange(len(largest_in)) + 2.5,
+                largest_in,
+                "o" if closed else "x",
+                ms=5 if closed else 7,
+                color=color,
+            )
     energy.set(xlim=(0, 200), xlabel="time", ylabel="|H − H(0)|", title="Energy, h = 0.01, by quaternions")
     order.set(xlabel="step h", ylabel="largest |H − H(0)|, t ≤ 200", title="Error against step")
     order.set_xticks([0.005, 0.01, 0.02], ["0.005", "0.01", "0.02"])
     order.set_xticks([], minor=True)
-    orthogonal.set(xlim=(0, 200), ylim=(0, 8), xlabel="time", ylabel="max |QᵀQ − I| in 500 steps, units of 1e-16", title="Orthogonality, r = 8, h = 0.01")
+    orthogonal.set(
+        xlim=(0, 200),
+        ylim=(0, 8),
+        xlabel="time",
+        ylabel="max |QᵀQ − I| in 500 steps, units of 1e-16",
+        title="Orthogonality, r = 8, h = 0.01",
+    )
     for axes in (energy, order, orthogonal):
         axes.grid(alpha=0.25)
     figure.legend(*order.get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False, fontsize=9)

@@ -17,15 +17,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...analysis import measure
 from ... import models
-from ...numerics.compilation import jit
-from ...system.lagrangian import derive
+from ...analysis import measure
 from ...analysis.measure import Point
 from ...methods import Rattle, Shake, Splitting, Verlet
 from ...methods.splitting import KickDrift
 from ...models import Model
+from ...numerics.compilation import jit
 from ...run import simulate
+from ...system.lagrangian import derive
 from ..base import Check, Outcome, experiment
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 PAPER = "fernandez-pendas-2019"
 EPS = float(np.finfo(float).eps)
 
-pendula: Any = functools.cache(lambda: {"triple pendulum": models.triple_pendulum(), "double pendulum": models.double_pendulum()})
+pendula: Any = functools.cache(
+    lambda: {"triple pendulum": models.triple_pendulum(), "double pendulum": models.double_pendulum()}
+)
 spheres: Any = functools.cache(models.sphere_bodies)  # one system each, so that its programs are compiled once
 
 
@@ -62,7 +64,9 @@ def textbook_rattle(model: Model, h: float, steps: int) -> Textbook:
         for _ in range(8):  # Newton's method for g(q_{k+1}) = 0
             half = p + 0.5 * h * (force - pull(G, positional))
             there = q + h * half
-            positional = positional + np.linalg.solve(0.5 * h**2 * gradient(there) @ G.T, np.sum(links(there) ** 2, axis=1) - squares)
+            positional = positional + np.linalg.solve(
+                0.5 * h**2 * gradient(there) @ G.T, np.sum(links(there) ** 2, axis=1) - squares
+            )
         half = p + 0.5 * h * (force - pull(G, positional))
         rows.append((q, p, positional))
         q, G = q + h * half, gradient(q + h * half)
@@ -91,12 +95,19 @@ class Compared:
 
 def off_tangent(model: Model, steps: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
     """max |G M⁻¹p| until t = 2 by SHAKE and by RATTLE, step by step."""
-    go = lambda method, h: np.max(np.abs(simulate(model.system, model.q0, model.v0, method=method, dt=h, t_end=2.0).velocity_residual))
+    go = lambda method, h: np.max(
+        np.abs(simulate(model.system, model.q0, model.v0, method=method, dt=h, t_end=2.0).velocity_residual)
+    )
     shake, rattle = (np.array([go(method, h) for h in steps]) for method in (Shake(), Rattle()))
     return shake, rattle
 
 
-@experiment(PAPER, "shake-equals-rattle", "SHAKE and RATTLE: the same positions, λ = ½(λʳ + λᵛ), other momenta", "slides on SHAKE and RATTLE, (4) to (6)")
+@experiment(
+    PAPER,
+    "shake-equals-rattle",
+    "SHAKE and RATTLE: the same positions, λ = ½(λʳ + λᵛ), other momenta",
+    "slides on SHAKE and RATTLE, (4) to (6)",
+)
 def shake_equals_rattle(quick: bool) -> Outcome:
     """A hundred steps of .02 beside RATTLE written in NumPy from the slides. A multiplier is a position over h², so that
     rounding leaves ε/h² = 6e-13 in it."""
@@ -145,7 +156,12 @@ def draw_shake(both: list[Compared], steps: tuple[float, ...], shake: np.ndarray
         same.semilogy(seen(x.between), "o", ms=3.5, color=f"C{k}", label=f"{x.name}: SHAKE − RATTLE")
         same.semilogy(seen(x.from_textbook), "x", ms=4, color=f"C{k}", alpha=0.6, label=f"{x.name}: RATTLE − textbook")
     same.axhline(1e-13, color="0.5", lw=0.8, ls="--")
-    same.set(ylim=(1e-17, 1e-11), xlabel="step", ylabel="largest difference of a coordinate", title=f"The same positions, h = {both[0].h:g}")
+    same.set(
+        ylim=(1e-17, 1e-11),
+        xlabel="step",
+        ylabel="largest difference of a coordinate",
+        title=f"The same positions, h = {both[0].h:g}",
+    )
     same.legend(frameon=False, fontsize=8, loc="upper left")
     x = both[0]
     t = x.h * np.arange(1, len(x.mean) + 1)
@@ -153,13 +169,20 @@ def draw_shake(both: list[Compared], steps: tuple[float, ...], shake: np.ndarray
     multipliers.plot(t, x.textbook.positional[1:, 0] - exact, lw=1.3, color="C2", label="RATTLE's λʳ")
     multipliers.plot(t, x.textbook.velocity[:-1, 0] - exact, lw=1.3, color="C4", label="RATTLE's λᵛ")
     multipliers.plot(t[::4], x.multipliers[::4, 0] - exact[::4], "k.", ms=4, label="SHAKE's λ")
-    multipliers.set(xlabel="time", ylabel="distance from ½(λʳ + λᵛ)", title=f"Multipliers of the first link, h = {x.h:g}")
+    multipliers.set(
+        xlabel="time", ylabel="distance from ½(λʳ + λᵛ)", title=f"Multipliers of the first link, h = {x.h:g}"
+    )
     multipliers.legend(frameon=False, fontsize=8)
     tangent.loglog(steps, shake, "o-", ms=4, color="C0", label="SHAKE")
     tangent.loglog(steps, np.maximum(rattle, 1e-17), "s-", ms=4, color="C1", label="RATTLE")
     guide = np.array(steps)
     tangent.loglog(guide, 0.3 * shake[0] * (guide / guide[0]) ** 2, "k:", lw=1, label="h²")
-    tangent.set(ylim=(1e-17, 1e-1), xlabel="step h", ylabel="largest |G M⁻¹p|, t ≤ 2", title="Momenta: off the tangent space or not")
+    tangent.set(
+        ylim=(1e-17, 1e-1),
+        xlabel="step h",
+        ylabel="largest |G M⁻¹p|, t ≤ 2",
+        title="Momenta: off the tangent space or not",
+    )
     tangent.set_xticks(steps, [f"{h:g}" for h in steps])
     tangent.set_xticks([], minor=True)
     tangent.legend(frameon=False, fontsize=8, loc="center right")
@@ -183,26 +206,46 @@ SPAN = 10.0
 def order(model: Model, base: KickDrift, at: Point, exact: np.ndarray, spacing: float) -> float:
     """The power of h in the error of the positions, from three steps, against the exact motion."""
     steps = spacing / np.array([4, 8, 16])
-    runs = [simulate(model.system, at.q, p0=at.p, method=Rattle(base), dt=h, t_end=len(exact) * spacing, save_every=round(spacing / h), compensated=True) for h in steps]
+    runs = [
+        simulate(
+            model.system,
+            at.q,
+            p0=at.p,
+            method=Rattle(base),
+            dt=h,
+            t_end=len(exact) * spacing,
+            save_every=round(spacing / h),
+            compensated=True,
+        )
+        for h in steps
+    ]
     return float(np.polyfit(np.log(steps), np.log([np.max(np.abs(run.q[1:] - exact)) for run in runs]), 1)[0])
 
 
 def largest_error(model: Model, base: KickDrift, spacing: float) -> float:
     """max |H − H(0)| until t = 10 at one force evaluation every `spacing`."""
     dt = (base.traits.forces or 1) * spacing
-    run = simulate(model.system, model.q0, model.v0, method=Rattle(base), dt=dt, t_end=round(SPAN / dt) * dt, compensated=True)
+    run = simulate(
+        model.system, model.q0, model.v0, method=Rattle(base), dt=dt, t_end=round(SPAN / dt) * dt, compensated=True
+    )
     return float(np.max(np.abs(run.energy_error)))
 
 
 @functools.partial(jit, static_argnums=0)
-def largest_energy_error(kinds: tuple[str, ...], shares: jax.Array, system: Any, q: jax.Array, p: jax.Array, h: float, steps: int) -> jax.Array:
+def largest_energy_error(
+    kinds: tuple[str, ...], shares: jax.Array, system: Any, q: jax.Array, p: jax.Array, h: float, steps: int
+) -> jax.Array:
     """The slides' ψ_h with several stages, constrained only where the step ends:   p̄ = p − Gᵀμ, (q, p̄) = ψ_h(q, p̄), g(q) = 0."""
     mech = derive(system, q.shape)
     start = mech.energy(q, p)
 
     def free(q: jax.Array, p: jax.Array) -> tuple[jax.Array, jax.Array]:
         for k, kind in enumerate(kinds):
-            q, p = (q, p + shares[k] * h * mech.force(q)) if kind == "kick" else (q + mech.displacement(p, shares[k] * h), p)
+            q, p = (
+                (q, p + shares[k] * h * mech.force(q))
+                if kind == "kick"
+                else (q + mech.displacement(p, shares[k] * h), p)
+            )
         return q, p
 
     def step(_: Any, state: Any) -> Any:
@@ -234,7 +277,11 @@ class Gains(NamedTuple):
 def gains_on(problem: str, model: Model, bases: dict[str, KickDrift], spacing: float, ends: bool) -> Gains:
     plain = largest_error(model, bases["Verlet"], spacing)
     others = {label: base for label, base in bases.items() if label != "Verlet"}
-    only = {label: plain / largest_error_at_ends(model, base, spacing) for label, base in others.items() if ends and "stage" in label}
+    only = {
+        label: plain / largest_error_at_ends(model, base, spacing)
+        for label, base in others.items()
+        if ends and "stage" in label
+    }
     return Gains(problem, {label: plain / largest_error(model, base, spacing) for label, base in others.items()}, only)
 
 
@@ -250,7 +297,12 @@ TWO_STAGE = ("two-stage, b = .211781", "two-stage, b = .193183")
 AT_ENDS = {"triple pendulum": 0.25, "two bodies on a sphere": 0.078}
 
 
-@experiment(PAPER, "generalized-rattle", "RATTLE over multi-stage splittings: symplectic, symmetric, order 2, and what the stages gain", "slides on ψ_h; Fernández-Pendás et al. 2016")
+@experiment(
+    PAPER,
+    "generalized-rattle",
+    "RATTLE over multi-stage splittings: symplectic, symmetric, order 2, and what the stages gain",
+    "slides on ψ_h; Fernández-Pendás et al. 2016",
+)
 def generalized_rattle(quick: bool) -> Outcome:
     """Structure on the triple pendulum in motion; energy error for the same number of forces on several problems. What is
     gained depends on the problem, and is lost where only the ends of steps are constrained."""
@@ -261,11 +313,35 @@ def generalized_rattle(quick: bool) -> Outcome:
     for label, base in bases.items():
         method = Rattle(base)
         checks.append(Check(f"order over {label}", order(model, base, at, exact, 0.1), 1.99, 2.01, "2"))
-        checks.append(Check(f"symmetry over {label}", measure.symmetry(method, model.system, at, 0.05), None, 1e-14, "below 1e-14"))
+        checks.append(
+            Check(
+                f"symmetry over {label}", measure.symmetry(method, model.system, at, 0.05), None, 1e-14, "below 1e-14"
+            )
+        )
         if not quick or label == best:
-            checks.append(Check(f"symplecticity on TM over {label}", measure.symplecticity(method, model.system, at, 0.05), None, 1e-14, "below 1e-14"))
-    problems = {"triple pendulum": model} if quick else {"triple pendulum": model, "two bodies on a sphere": spheres(), "double pendulum": pendula()["double pendulum"], "chain of 10": models.chain(10)}
-    gains = [gains_on(name, problem, bases, 0.01, name in ("triple pendulum", "two bodies on a sphere")) for name, problem in problems.items()]
+            checks.append(
+                Check(
+                    f"symplecticity on TM over {label}",
+                    measure.symplecticity(method, model.system, at, 0.05),
+                    None,
+                    1e-14,
+                    "below 1e-14",
+                )
+            )
+    problems = (
+        {"triple pendulum": model}
+        if quick
+        else {
+            "triple pendulum": model,
+            "two bodies on a sphere": spheres(),
+            "double pendulum": pendula()["double pendulum"],
+            "chain of 10": models.chain(10),
+        }
+    )
+    gains = [
+        gains_on(name, problem, bases, 0.01, name in ("triple pendulum", "two bodies on a sphere"))
+        for name, problem in problems.items()
+    ]
     checks += [
         Check.near(f"gain per force over Verlet, {x.problem}: {label}", gain, GAINS[label][x.problem], 0.04)
         for x in gains
@@ -289,7 +365,9 @@ def generalized_rattle(quick: bool) -> Outcome:
     return Outcome(checks, draw_generalized(spacings, lines, only, gains))
 
 
-def draw_generalized(spacings: np.ndarray, lines: dict[str, np.ndarray], only: np.ndarray, gains: list[Gains]) -> Figure:
+def draw_generalized(
+    spacings: np.ndarray, lines: dict[str, np.ndarray], only: np.ndarray, gains: list[Gains]
+) -> Figure:
     """Energy error against forces on the left, gains by problem on the right."""
     from ...plots.figures import new_figure
 
@@ -298,8 +376,20 @@ def draw_generalized(spacings: np.ndarray, lines: dict[str, np.ndarray], only: n
     colors = {label: f"C{k}" for k, label in enumerate(BASES)}
     for label, errors in lines.items():
         left.loglog(1 / spacings, errors, "o-", ms=4, lw=1.2, color=colors[label], label=label)
-    left.loglog(1 / spacings, only, "x--", ms=5, lw=1.2, color=colors["two-stage, b = .193183"], label="two-stage, constrained at ends only")
-    left.set(xlabel="force evaluations in a unit of time", ylabel="largest energy error, t ≤ 10", title="RATTLE on the triple pendulum")
+    left.loglog(
+        1 / spacings,
+        only,
+        "x--",
+        ms=5,
+        lw=1.2,
+        color=colors["two-stage, b = .193183"],
+        label="two-stage, constrained at ends only",
+    )
+    left.set(
+        xlabel="force evaluations in a unit of time",
+        ylabel="largest energy error, t ≤ 10",
+        title="RATTLE on the triple pendulum",
+    )
     left.set_xticks(1 / spacings, [f"{1 / s:g}" for s in spacings])
     left.set_xticks([], minor=True)
     left.legend(frameon=False, fontsize=8)
@@ -313,7 +403,11 @@ def draw_generalized(spacings: np.ndarray, lines: dict[str, np.ndarray], only: n
             if label in x.ends:
                 right.plot(x.ends[label], y, "kx", ms=5, label="constrained at ends only" if j == k == 0 else None)
     right.axvline(1, color="0.3", lw=0.9)
-    right.set(xlim=(0, 1.25 * max(max(x.everywhere.values()) for x in gains)), xlabel="energy error of Verlet over that of the base, at equal numbers of forces", title="Gain, 100 forces in a unit of time")
+    right.set(
+        xlim=(0, 1.25 * max(max(x.everywhere.values()) for x in gains)),
+        xlabel="energy error of Verlet over that of the base, at equal numbers of forces",
+        title="Gain, 100 forces in a unit of time",
+    )
     right.set_yticks(range(len(gains)), [x.problem.replace("s on", "s\non").replace(" p", "\np") for x in gains])
     right.invert_yaxis()
     figure.legend(*right.get_legend_handles_labels(), loc="outside lower right", ncols=3, frameon=False, fontsize=8)

@@ -18,11 +18,11 @@ import numba
 import numpy as np
 
 from ... import models
-from ...numerics.compilation import jit
-from ...system.lagrangian import derive
 from ...manifold import Manifold
 from ...methods import Rattle
+from ...numerics.compilation import jit
 from ...run import simulate
+from ...system.lagrangian import derive
 from ..base import Check, Information, Outcome, experiment
 from .experiments import EPS, PAPER
 
@@ -82,7 +82,9 @@ def first_place(manifold: Manifold, system: Any, q: jax.Array) -> tuple[jax.Arra
     """Where a solver of geomint takes the same first step, and how many rounds it needs."""
     mech = derive(system, q.shape)
     p = 0.5 * STEP * mech.force(q)
-    placed = manifold.place(mech, q, p, jnp.asarray(STEP), manifold.guess(jnp.zeros(len(q), q.dtype), jnp.zeros_like(q)))
+    placed = manifold.place(
+        mech, q, p, jnp.asarray(STEP), manifold.guess(jnp.zeros(len(q), q.dtype), jnp.zeros_like(q))
+    )
     return q + mech.displacement(p - placed.pull, jnp.asarray(STEP)), placed.rounds
 
 
@@ -107,7 +109,9 @@ def cost(n: int) -> Cost:
     steps = max(1000, 60_000 // n // 20 * 20)  # long enough that starting up does not count
     for _ in range(4):  # the first one compiles
         began = time.perf_counter()
-        run = simulate(model.system, model.q0, model.v0, method=Rattle(), dt=STEP, t_end=steps * STEP, save_every=steps // 20)
+        run = simulate(
+            model.system, model.q0, model.v0, method=Rattle(), dt=STEP, t_end=steps * STEP, save_every=steps // 20
+        )
         times.append(time.perf_counter() - began)
     assert run is not None
     residual = np.max(np.abs(run.constraint_residual)) / (EPS * np.sqrt(5) * np.max(np.abs(run.q)))
@@ -122,7 +126,12 @@ SWEEPS = {
 }  # plain, and at the best relaxation
 
 
-@experiment(PAPER, "chain", "Chains of up to 1000 links: Newton's method with the band costs O(n), the sweep O(n³)", "slides on the chain and on SHAKE iteration")
+@experiment(
+    PAPER,
+    "chain",
+    "Chains of up to 1000 links: Newton's method with the band costs O(n), the sweep O(n³)",
+    "slides on the chain and on SHAKE iteration",
+)
 def chain_of_links(quick: bool) -> Outcome:
     """Sweeps are counted in the first step from a straight chain at rest, by the slides' rule: until all residuals are below a
     tolerance. Times are not checked."""
@@ -130,10 +139,17 @@ def chain_of_links(quick: bool) -> Outcome:
     costs = [cost(n) for n in lengths]
     swept = (3, 10, 30, 100) if quick else (3, 10, 30, 100, 300)
     far = swept if quick else (*swept, 1000)
-    plain, best, bent = {n: sweeps(straight(n)) for n in swept}, {n: sweeps(straight(n), best_relaxation(n)) for n in far}, {n: sweeps(zigzag(n)) for n in far}
+    plain, best, bent = (
+        {n: sweeps(straight(n)) for n in swept},
+        {n: sweeps(straight(n), best_relaxation(n)) for n in far},
+        {n: sweeps(zigzag(n)) for n in far},
+    )
     digit = {n: (plain[n] - sweeps(straight(n), tolerance=1e-8)) / 2 for n in (30, 100)}
     relaxed = (best[100] - sweeps(straight(100), best_relaxation(100), 1e-8)) / 2
-    roots = {n: float(np.max(np.abs(place(n, "sweep", best_relaxation(n))[0] - place(n, "newton")[0]))) for n in ((10,) if quick else (10, 30, 100))}
+    roots = {
+        n: float(np.max(np.abs(place(n, "sweep", best_relaxation(n))[0] - place(n, "newton")[0])))
+        for n in ((10,) if quick else (10, 30, 100))
+    }
     checks = [
         Check.near(f"sweeps for a digit over n², {n} links", x / n**2, 0.933, 0.005, "4 ln 10/π² = 0.933")
         for n, x in digit.items()
@@ -162,9 +178,18 @@ def chain_of_links(quick: bool) -> Outcome:
             "largest |g| over ε L max |q|", max(x.residual for x in costs), None, 10, "2 … 4: at round-off", rtol=None
         ),
     ]
-    checks += [Check(f"Rattle(solver='sweep') against Newton, {n} links", x, None, 1e-12 * n, f"below {1e-12 * n:.0e}") for n, x in roots.items()]
+    checks += [
+        Check(f"Rattle(solver='sweep') against Newton, {n} links", x, None, 1e-12 * n, f"below {1e-12 * n:.0e}")
+        for n, x in roots.items()
+    ]
     information = [Information(f"µs a step, {x.n} links", x.microseconds, "wall time") for x in costs]
-    each = {n: {r: sweeps(straight(n), r) for r in (*np.linspace(1, 1.9, 19), *np.linspace(1.91, 1.99, 9), best_relaxation(n))} for n in ((10, 30) if quick else (10, 30, 100))}
+    each = {
+        n: {
+            r: sweeps(straight(n), r)
+            for r in (*np.linspace(1, 1.9, 19), *np.linspace(1.91, 1.99, 9), best_relaxation(n))
+        }
+        for n in ((10, 30) if quick else (10, 30, 100))
+    }
     if not quick:
         checks.append(
             Check.near(
@@ -181,7 +206,13 @@ def relaxation_near(found: dict[float, int], value: float) -> float:
     return min(found, key=lambda r: abs(r - value))
 
 
-def draw_chain(costs: list[Cost], plain: dict[int, int], best: dict[int, int], bent: dict[int, int], each: dict[int, dict[float, int]]) -> Figure:
+def draw_chain(
+    costs: list[Cost],
+    plain: dict[int, int],
+    best: dict[int, int],
+    bent: dict[int, int],
+    each: dict[int, dict[float, int]],
+) -> Figure:
     """Time a step, sweeps by length, sweeps by relaxation, what is left of g."""
     from ...plots.figures import new_figure
 
@@ -191,7 +222,11 @@ def draw_chain(costs: list[Cost], plain: dict[int, int], best: dict[int, int], b
     times.loglog(n, [x.microseconds for x in costs], "o-", ms=4, color="C0", label="Rattle")
     times.loglog(n[n >= 30], costs[-1].microseconds * n[n >= 30] / n[-1], "k:", lw=1, label="∝ n")
     times.set(xlabel="links n", ylabel="µs a step", title="Time of a step")
-    for label, found, style in (("sweeps, straight chain", plain, "o-C3"), ("over-relaxed at its best", best, "s-C1"), ("sweeps, links at right angles", bent, "^-C2")):
+    for label, found, style in (
+        ("sweeps, straight chain", plain, "o-C3"),
+        ("over-relaxed at its best", best, "s-C1"),
+        ("sweeps, links at right angles", bent, "^-C2"),
+    ):
         counts.loglog(list(found), list(found.values()), style[:-2], ms=4, color=style[-2:], label=label)
     counts.loglog(n, [x.rounds for x in costs], "D-", ms=4, color="C0", label="Newton")
     far = np.array(list(best))
@@ -202,9 +237,13 @@ def draw_chain(costs: list[Cost], plain: dict[int, int], best: dict[int, int], b
         r, y = np.array(sorted(found.items())).T
         relaxations.semilogy(r, y, ".-", ms=4, lw=1, color=f"C{k}", label=f"{length} links")
         relaxations.plot(best_relaxation(length), found[best_relaxation(length)], "o", ms=7, mfc="none", color=f"C{k}")
-    relaxations.set(xlabel="relaxation ω", ylabel="sweeps", title="Over-relaxation, straight chain (rings: 2/(1 + sin(π/2n)))")
+    relaxations.set(
+        xlabel="relaxation ω", ylabel="sweeps", title="Over-relaxation, straight chain (rings: 2/(1 + sin(π/2n)))"
+    )
     residuals.semilogx(n, [x.residual for x in costs], "o-", ms=4, color="C0")
-    residuals.set(ylim=(0, None), xlabel="links n", ylabel="largest |g| / (ε L max |q|)", title="What is left of the constraint")
+    residuals.set(
+        ylim=(0, None), xlabel="links n", ylabel="largest |g| / (ε L max |q|)", title="What is left of the constraint"
+    )
     for axes in (times, counts, relaxations, residuals):
         axes.grid(alpha=0.25)
         if axes is not residuals:
@@ -219,7 +258,9 @@ class Particles:
 
     def __init__(self, n: int, t_end: float):
         model = models.sphere_bodies(n, "coulomb")
-        go = lambda solver, t_end, every: simulate(model.system, model.q0, model.v0, method=Rattle(solver=solver), dt=STEP, t_end=t_end, save_every=every)
+        go = lambda solver, t_end, every: simulate(
+            model.system, model.q0, model.v0, method=Rattle(solver=solver), dt=STEP, t_end=t_end, save_every=every
+        )
         closed, newton = go("auto", 1.0, 1), go("newton", 1.0, 1)
         self.n, self.system, self.solver = n, model.system, closed.solver
         self.apart = np.max(np.abs(closed.q - newton.q), axis=(1, 2))
@@ -250,7 +291,12 @@ def by_hand(q: np.ndarray, p: np.ndarray, system: Any) -> float:
 ENERGY = {2: (1.9e-5, 2.4e-5, "2.1e-5"), 7: (4e-6, 2e-5, "6e-6 … 1.1e-5; chaotic")}  # error over H
 
 
-@experiment(PAPER, "sphere-particles", "Particles on a sphere: N independent quadratic equations, solved in closed form", "slides on particles on the unit sphere")
+@experiment(
+    PAPER,
+    "sphere-particles",
+    "Particles on a sphere: N independent quadratic equations, solved in closed form",
+    "slides on particles on the unit sphere",
+)
 def sphere_particles(quick: bool) -> Outcome:
     """Charges that repel each other; the closed form beside Newton's method, and beside the formula written out in NumPy. The
     ratio of times is not checked."""
@@ -296,7 +342,9 @@ def draw_spheres(both: list[Particles]) -> Figure:
         energy.set(ylabel="10⁶ (H − H(0))", title=f"N = {x.n}: energy, H = {x.run.energy[0]:.3f}")
         seen = lambda y: np.where(y > 0, y, np.nan)
         momentum.semilogy(x.run.t, seen(x.momentum), ".", ms=3, color="C1", label="angular momentum")
-        momentum.semilogy(x.run.t, seen(np.max(np.abs(x.run.constraint_residual), axis=1)), ".", ms=3, color="C2", label="||q|² − 1|")
+        momentum.semilogy(
+            x.run.t, seen(np.max(np.abs(x.run.constraint_residual), axis=1)), ".", ms=3, color="C2", label="||q|² − 1|"
+        )
         momentum.axhline(x.apart.max(), color="k", lw=0.9, ls="--", label="closed form − Newton, 100 steps")
         momentum.set(ylim=(1e-17, 1e-11), ylabel="largest deviation", title=f"N = {x.n}: kept to round-off")
         momentum.legend(frameon=False, fontsize=8, loc="upper left")

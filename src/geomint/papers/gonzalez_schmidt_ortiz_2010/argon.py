@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import models
-from ...system.lagrangian import derive
 from ...analysis.measure import step_jacobian
 from ...methods import EnergyStepping, Verlet
 from ...run import Trajectory, simulate
+from ...system.lagrangian import derive
 from ..base import Check, Information, Outcome, experiment
 from .experiments import PAPER, terraced
 
@@ -68,14 +68,25 @@ def long_run(parts: int, ns: float) -> Trajectory:
 def nanoseconds(parts: int) -> list[Trajectory]:
     """A nanosecond from each of nine starts turned against each other: the same but for rounding, and soon unrelated."""
     turns = [np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]) for angle in range(1, 9)]
-    return [long_run(parts, 1.0), *(terraced(cluster().system, cluster().q0 @ turn, cluster().v0 @ turn, height(parts), 1.0) for turn in turns)]
+    return [
+        long_run(parts, 1.0),
+        *(terraced(cluster().system, cluster().q0 @ turn, cluster().v0 @ turn, height(parts), 1.0) for turn in turns),
+    ]
 
 
 def verlet(step: float, ns: float, save_every: int = 1) -> Trajectory:
     """Velocity Verlet, the step in femtoseconds, up to the last look before the time is over."""
     dt = step * FEMTOSECOND
     steps = int(ns / dt) // save_every * save_every
-    return simulate(cluster().system, cluster().q0, cluster().v0, method=Verlet("kick"), dt=dt, t_end=steps * dt, save_every=save_every)
+    return simulate(
+        cluster().system,
+        cluster().q0,
+        cluster().v0,
+        method=Verlet("kick"),
+        dt=dt,
+        t_end=steps * dt,
+        save_every=save_every,
+    )
 
 
 # --- energy -----------------------------------------------------------------------------------------------------------
@@ -124,7 +135,12 @@ def kept(parts: int, ns: float) -> list[Check]:
     ]
 
 
-@experiment(PAPER, "argon-energy", "Argon for 100 ns: energy-stepping keeps the energy at steps at which Verlet loses it, and atoms", "Figure 6")
+@experiment(
+    PAPER,
+    "argon-energy",
+    "Argon for 100 ns: energy-stepping keeps the energy at steps at which Verlet loses it, and atoms",
+    "Figure 6",
+)
 def argon_energy(quick: bool) -> Outcome:
     """Energy-stepping with three heights beside Verlet with the mean steps the paper found for them. At 124.88 fs Verlet throws atoms out of the cluster:
     the energy is off by a few ε and then stays, since nothing happens any more."""
@@ -193,7 +209,10 @@ def argon_energy(quick: bool) -> Outcome:
             "Verlet, 124.88 fs, 0.1 ns: largest error of the energy over ε", error[124.88][early].max(), "chaotic"
         )
     )
-    shown = {step: verlet(step, 1.0 if step > 100 else ns, 1 if quick or step > 100 else 100) for step in PAPER_STEPS.values()}
+    shown = {
+        step: verlet(step, 1.0 if step > 100 else ns, 1 if quick or step > 100 else 100)
+        for step in PAPER_STEPS.values()
+    }
     return Outcome(checks, draw_energy({parts: long_run(parts, ns) for parts in PARTS}, shown), information)
 
 
@@ -205,7 +224,14 @@ def draw_energy(stepping: dict[int, Trajectory], shown: dict[float, Trajectory])
     panels = figure.subplots(2, 2).ravel()
     for parts, run in stepping.items():
         panels[0].plot(*envelope(run.t, run.smooth_energy / epsilon(), 1500), lw=0.5, color=COLORS[parts], alpha=0.35)
-        panels[0].plot(run.t, run.energy / epsilon(), lw=1.6, color=COLORS[parts], ls="--" if parts == 30 else "-", label=f"E₀/{parts}")
+        panels[0].plot(
+            run.t,
+            run.energy / epsilon(),
+            lw=1.6,
+            color=COLORS[parts],
+            ls="--" if parts == 30 else "-",
+            label=f"E₀/{parts}",
+        )
     panels[0].set(title="Energy-stepping (faint: T + V)", ylim=(-10.68, -10.05))
     panels[0].legend(frameon=False, fontsize=9, loc="upper center", ncols=3, title="$T + V_h$ with h =")
     for axes, (step, run) in zip(panels[1:], shown.items(), strict=True):
@@ -244,13 +270,23 @@ class Window(NamedTuple):
 def windows(ns: float) -> dict[str, Window]:
     """The reference, Verlet at 10 fs, and energy-stepping with three heights. The last 50 ps go on from a look of the run."""
     looks, dt = 2000, 10 * FEMTOSECOND
-    reference = simulate(cluster().system, cluster().q0, cluster().v0, method=Verlet("kick"), dt=dt, t_end=ns, save_every=round(ns / dt / looks))
+    reference = simulate(
+        cluster().system,
+        cluster().q0,
+        cluster().v0,
+        method=Verlet("kick"),
+        dt=dt,
+        t_end=ns,
+        save_every=round(ns / dt / looks),
+    )
     at = round((1 - 0.05 / ns) * looks)
     end = simulate(cluster().system, reference.q[at], reference.v[at], method=Verlet("kick"), dt=dt, t_end=0.05)
     found = {"Verlet, 10 fs": Window(reference, end)}
     for parts in PARTS:
         run = long_run(parts, ns)
-        found[f"energy-stepping, E₀/{parts}"] = Window(run, terraced(cluster().system, run.q[at], run.v[at], height(parts), 0.05, 5000))
+        found[f"energy-stepping, E₀/{parts}"] = Window(
+            run, terraced(cluster().system, run.q[at], run.v[at], height(parts), 0.05, 5000)
+        )
     return found
 
 
@@ -259,7 +295,15 @@ def symplecticity(events: int = 20) -> float:
     blocks of J are of comparable size, and none of them hides the others."""
     q, p = jnp.asarray(cluster().q0), jnp.asarray(cluster().v0)
     times = long_run(100, 1.0).events.times
-    jacobian = np.asarray(step_jacobian(EnergyStepping(height(100), offset=0.0), cluster().system, q, p, jnp.asarray(0.5 * (times[events - 1] + times[events]))))
+    jacobian = np.asarray(
+        step_jacobian(
+            EnergyStepping(height(100), offset=0.0),
+            cluster().system,
+            q,
+            p,
+            jnp.asarray(0.5 * (times[events - 1] + times[events])),
+        )
+    )
     scale = np.concatenate([np.ones(q.size), np.full(q.size, PICOSECOND)])
     jacobian = jacobian * scale[:, None] / scale
     omega = np.kron([[0, 1], [-1, 0]], np.eye(q.size))
@@ -275,7 +319,12 @@ def reversal(events: int = 100) -> tuple[float, int]:
     return float(np.abs(back.q[-1] - cluster().q0).max()), len(back.events)
 
 
-@experiment(PAPER, "argon-trajectories", "Argon after 100 ns: with every height the cluster is whole; events are symplectic and reversible", "Figure 7")
+@experiment(
+    PAPER,
+    "argon-trajectories",
+    "Argon after 100 ns: with every height the cluster is whole; events are symplectic and reversible",
+    "Figure 7",
+)
 def argon_trajectories(quick: bool) -> Outcome:
     """The last 50 ps of each run. Which atom is where is chance; that all seven still are together, about the point where they were, is not.
     Short pieces are exact: symplectic, and back at the start when turned round."""

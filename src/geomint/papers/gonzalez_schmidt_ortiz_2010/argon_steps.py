@@ -15,13 +15,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...system.lagrangian import derive
 from ...methods import Composition, Verlet
 from ...methods.energy_stepping import REFLECTED, STRETCH
 from ...run import simulate
+from ...system.lagrangian import derive
 from ..base import Check, Information, Outcome, experiment
-from .experiments import PAPER, rate, terraced
 from .argon import COLORS, FEMTOSECOND, PARTS, PICOSECOND, cluster, height, long_run, nanoseconds, verlet
+from .experiments import PAPER, rate, terraced
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,10 +39,24 @@ class Convergence:
 
     def __init__(self, parts: np.ndarray, starts: int = 24):
         self.parts = parts
-        between = simulate(cluster().system, cluster().q0, cluster().v0, method=Verlet("kick"), dt=10 * FEMTOSECOND, t_end=0.01 * (starts - 1), save_every=1000)
-        self.errors, self.mean, self.longest = np.zeros((len(parts), starts)), np.zeros(len(parts)), np.zeros((len(parts), starts))
+        between = simulate(
+            cluster().system,
+            cluster().q0,
+            cluster().v0,
+            method=Verlet("kick"),
+            dt=10 * FEMTOSECOND,
+            t_end=0.01 * (starts - 1),
+            save_every=1000,
+        )
+        self.errors, self.mean, self.longest = (
+            np.zeros((len(parts), starts)),
+            np.zeros(len(parts)),
+            np.zeros((len(parts), starts)),
+        )
         for j, (q, v) in enumerate(zip(between.q, between.v, strict=True)):
-            exact = simulate(cluster().system, q, v, method=Composition(Verlet(), order=8), dt=2 * FEMTOSECOND, t_end=PICOSECOND)
+            exact = simulate(
+                cluster().system, q, v, method=Composition(Verlet(), order=8), dt=2 * FEMTOSECOND, t_end=PICOSECOND
+            )
             for i, n in enumerate(parts):
                 run = terraced(cluster().system, q, v, height(n), PICOSECOND, 500)
                 self.errors[i, j] = norm(run.q - exact.q, run.v - exact.v) / norm(exact.q, exact.v)
@@ -55,11 +69,19 @@ def norm_differences(parts: np.ndarray) -> tuple[np.ndarray, float]:
     """(68) over 1 ns in nanoseconds, looked at every 10 fs, for each height; and for Verlet at 5 fs, which should be next to nothing."""
     long = lambda run: norm(run.q, run.v, 1.0)
     reference = long(verlet(10, 1.0))
-    found = [abs(long(terraced(cluster().system, cluster().q0, cluster().v0, height(n), 1.0, 100_000)) / reference - 1) for n in parts]
+    found = [
+        abs(long(terraced(cluster().system, cluster().q0, cluster().v0, height(n), 1.0, 100_000)) / reference - 1)
+        for n in parts
+    ]
     return np.array(found), abs(long(verlet(5, 1.0, 2)) / reference - 1)
 
 
-@experiment(PAPER, "argon-convergence", "Argon: the error over 1 ps falls like √h, the mean step like h, the longest like √h", "Figure 8")
+@experiment(
+    PAPER,
+    "argon-convergence",
+    "Argon: the error over 1 ps falls like √h, the mean step like h, the longest like √h",
+    "Figure 8",
+)
 def argon_convergence(quick: bool) -> Outcome:
     """The true error in the norm (67), median over 24 starts. The paper's (68) is drawn beside it: over 1 ns it is a difference of
     averages of unrelated runs, and does not even order the heights."""
@@ -89,9 +111,14 @@ def draw_convergence(x: Convergence, differences: tuple[np.ndarray, np.ndarray, 
         left.loglog(1 / parts, found, "x", color="C3", label="(68) over 1 ns")
         left.axhline(floor, color="C3", lw=0.9, ls=":", label="(68) for Verlet at 5 fs against 10 fs")
     left.set(xlabel="h/E₀", ylabel="relative error", title="Convergence")
-    for y, color, style, name, order in ((x.mean, "C0", "*", "mean", 1.0), (np.median(x.longest, axis=1), "C3", "o", "longest in 1 ps, median", 0.5)):
+    for y, color, style, name, order in (
+        (x.mean, "C0", "*", "mean", 1.0),
+        (np.median(x.longest, axis=1), "C3", "o", "longest in 1 ps, median", 0.5),
+    ):
         right.loglog(x.heights, y, style, color=color, ms=7, label=name)
-        right.loglog(x.heights, y[-1] * (x.heights / x.heights[-1]) ** order, "--", lw=1, color=color, label=f"slope {order:g}")
+        right.loglog(
+            x.heights, y[-1] * (x.heights / x.heights[-1]) ** order, "--", lw=1, color=color, label=f"slope {order:g}"
+        )
     right.set(xlabel="h/E₀", ylabel="time step, fs", title="Steps")
     for axes in (left, right):
         axes.grid(alpha=0.25)
@@ -170,8 +197,12 @@ class Statistics(Flights):
         if quick:
             self.nanoseconds = [Flights(run.events.times, run.events.codes) for run in nanoseconds(parts)]
         else:
-            pieces = (np.split(x, np.searchsorted(events.times, np.arange(1.0, 100.0))) for x in (events.times, events.codes))
-            self.nanoseconds = [Flights(times, codes, float(k)) for k, (times, codes) in enumerate(zip(*pieces, strict=True))]
+            pieces = (
+                np.split(x, np.searchsorted(events.times, np.arange(1.0, 100.0))) for x in (events.times, events.codes)
+            )
+            self.nanoseconds = [
+                Flights(times, codes, float(k)) for k, (times, codes) in enumerate(zip(*pieces, strict=True))
+            ]
 
     def median(self, of: Callable[[Flights], float]) -> float:
         """The median over the nanoseconds."""
@@ -226,7 +257,12 @@ class Statistics(Flights):
         return [Information(f"E₀/{self.parts}: {name}", x, "chaotic") for name, x in rows.items()]
 
 
-@experiment(PAPER, "step-statistics", "Argon: how long flights are, how they end, and the stretches in which the cluster is trapped along an edge", "Sections 2, 4.2 and 5.1")
+@experiment(
+    PAPER,
+    "step-statistics",
+    "Argon: how long flights are, how they end, and the stretches in which the cluster is trapped along an edge",
+    "Sections 2, 4.2 and 5.1",
+)
 def step_statistics(quick: bool) -> Outcome:
     """In a trap the cluster moves along an edge: V rises to it, too slowly to climb, is reflected, falls by a part of h, and rises again, hundreds
     to hundreds of thousands of times. Energy and momenta are kept there as everywhere; the motion is not that of the smooth V. The paper calls
@@ -254,12 +290,26 @@ def draw_statistics(found: list[Statistics]) -> Figure:
     (flights, kinds), (rows, trap) = figure.subplots(2, 2)
     for x in found:
         color, label = COLORS[x.parts], f"h = E₀/{x.parts}"
-        flights.hist(x.lengths, bins=np.arange(0, 600, 5), density=True, histtype="step", lw=1.2, color=color, label=f"{label}, mean {x.lengths.mean():.1f} fs")
+        flights.hist(
+            x.lengths,
+            bins=np.arange(0, 600, 5),
+            density=True,
+            histtype="step",
+            lw=1.2,
+            color=color,
+            label=f"{label}, mean {x.lengths.mean():.1f} fs",
+        )
         length = np.sort(x.rows)[::-1]
         rows.loglog(length, np.arange(1, len(length) + 1), drawstyle="steps-post", lw=1.2, color=color, label=label)
-    flights.set(yscale="log", ylim=(1e-7, 0.1), xlabel="flight time, fs", ylabel="density", title="Flights", xlim=(0, 600))
+    flights.set(
+        yscale="log", ylim=(1e-7, 0.1), xlabel="flight time, fs", ylabel="density", title="Flights", xlim=(0, 600)
+    )
     rows.axvline(STRETCH, color="k", lw=0.8, ls="--")
-    rows.set(xlabel="reflections in a row", ylabel="number of rows that long or longer", title="Rows of reflections (dashed: a trap)")
+    rows.set(
+        xlabel="reflections in a row",
+        ylabel="number of rows that long or longer",
+        title="Rows of reflections (dashed: a trap)",
+    )
     draw_kinds(kinds, found)
     draw_trap(trap, max(found, key=lambda x: x.rows.max()))
     for axes in (flights, rows):
@@ -272,13 +322,26 @@ def draw_kinds(axes: Axes, found: list[Statistics]) -> None:
     """Shares of the events, one bar for each height."""
     for row, x in enumerate(found):
         inside = int(x.inside.sum())
-        shares = {"up": x.counts["up"], "down": x.counts["down"], "reflected": x.counts["reflected"] - inside, "reflected, in a trap": inside}
+        shares = {
+            "up": x.counts["up"],
+            "down": x.counts["down"],
+            "reflected": x.counts["reflected"] - inside,
+            "reflected, in a trap": inside,
+        }
         left = 0.0
         for (label, count), color in zip(shares.items(), ("C4", "C1", "0.75", "0.35"), strict=True):
             share = count / x.counts["events"]
             axes.barh(row, share, left=left, color=color, label=label if row == 0 else None)
             if share > 0.03:
-                axes.text(left + share / 2, row, f"{100 * share:.0f} %", ha="center", va="center", fontsize=9, color="w" if color == "0.35" else "k")
+                axes.text(
+                    left + share / 2,
+                    row,
+                    f"{100 * share:.0f} %",
+                    ha="center",
+                    va="center",
+                    fontsize=9,
+                    color="w" if color == "0.35" else "k",
+                )
             left += share
     axes.set_yticks(range(len(found)), [f"E₀/{x.parts}" for x in found])
     axes.set(xlim=(0, 1), ylim=(-0.6, len(found) + 0.2), xlabel="share of the events", title="How flights end")
@@ -296,6 +359,11 @@ def draw_trap(axes: Axes, x: Statistics) -> None:
     axes.plot(run.t / PICOSECOND, above, lw=1.1, color=COLORS[x.parts])
     for edge in range(2):
         axes.axhline(edge, color="k", lw=0.8, ls="--")
-    axes.set(xlabel="time, ps", ylabel="V above its terrace, in h", ylim=(min(-0.1, above.min() - 0.1), max(1.1, above.max() + 0.1)), xlim=(0, 4))
+    axes.set(
+        xlabel="time, ps",
+        ylabel="V above its terrace, in h",
+        ylim=(min(-0.1, above.min() - 0.1), max(1.1, above.max() + 0.1)),
+        xlim=(0, 4),
+    )
     axes.set_title(f"Inside the longest trap ({x.rows.max():,} reflections, h = E₀/{x.parts})")
     axes.grid(alpha=0.25)

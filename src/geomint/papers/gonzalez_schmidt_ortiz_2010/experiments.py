@@ -29,11 +29,28 @@ if TYPE_CHECKING:
 PAPER = "gonzalez-schmidt-ortiz-2010"
 
 
-def terraced(system: Any, q0: Any, v0: Any, height: float, t_end: float, looks: int = 1, t0: float = 0.0, offset: float | None = 0.0) -> Trajectory:
+def terraced(
+    system: Any,
+    q0: Any,
+    v0: Any,
+    height: float,
+    t_end: float,
+    looks: int = 1,
+    t0: float = 0.0,
+    offset: float | None = 0.0,
+) -> Trajectory:
     """Energy-stepping, looked at `looks` times. That it warns of trapped stretches is expected here: experiments report them as numbers."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="EnergyStepping was trapped")
-        return simulate(system, q0, v0, method=EnergyStepping(float(height), offset=offset), dt=(t_end - t0) / looks, t0=t0, t_end=t_end)
+        return simulate(
+            system,
+            q0,
+            v0,
+            method=EnergyStepping(float(height), offset=offset),
+            dt=(t_end - t0) / looks,
+            t0=t0,
+            t_end=t_end,
+        )
 
 
 def rate(heights: Any, errors: Any) -> float:
@@ -73,7 +90,9 @@ class Orbit:
 
     def __init__(self, h: float, periods: int):
         self.h, self.periods = h, periods
-        self.run = terraced(planet().system, [-ECCENTRICITY, MOMENTUM], [-1.0, 0.0], h, 2 * np.pi * periods, 500 * periods, offset=None)
+        self.run = terraced(
+            planet().system, [-ECCENTRICITY, MOMENTUM], [-1.0, 0.0], h, 2 * np.pi * periods, 500 * periods, offset=None
+        )
         momentum = next(iter(self.run.momentum_maps.values())).ravel()
         self.energy_error = np.abs(self.run.energy / self.run.energy[0] - 1)
         self.momentum_error = np.abs(momentum / momentum[0] - 1)
@@ -113,7 +132,12 @@ class Orbit:
         ]
 
 
-@experiment(PAPER, "kepler-terraces", "A planet over the terraces of −1/r: a rosette of straight flights with energy and angular momentum to rounding", "Figure 1")
+@experiment(
+    PAPER,
+    "kepler-terraces",
+    "A planet over the terraces of −1/r: a rosette of straight flights with energy and angular momentum to rounding",
+    "Figure 1",
+)
 def kepler_terraces(quick: bool) -> Outcome:
     """V_h depends on r alone, as V does. So the angular momentum stays, the radial motion has a period, which a sum over terraces gives in closed
     form, and the orbit is a rosette. The period tests the times of events; energy and momenta would be kept with wrong ones too."""
@@ -133,7 +157,14 @@ def draw_kepler(orbits: list[Orbit]) -> Figure:
     left, middle, right = figure.subplots(1, 3, width_ratios=(1, 1.15, 1.1))
     r, h = np.linspace(0.3, 2.0, 2000), 0.4
     nodes = np.linspace(0.3, 2.0, 8)
-    left.step(-1 / np.minimum(-h, h * np.arange(-9, 0)), h * np.arange(-9, 0) - h, where="pre", color="C0", lw=1.3, label="terraces, h = 0.4")
+    left.step(
+        -1 / np.minimum(-h, h * np.arange(-9, 0)),
+        h * np.arange(-9, 0) - h,
+        where="pre",
+        color="C0",
+        lw=1.3,
+        label="terraces, h = 0.4",
+    )
     left.plot(nodes, -1 / nodes, "s-", ms=3.5, lw=1.1, color="C2", label="linear between nodes")
     left.plot(r, -1 / r, "k--", lw=1.1, label="−1/r")
     left.set(xlim=(0.3, 2.0), ylim=(-3.4, 0), xlabel="r", ylabel="potential", title="The potential")
@@ -142,8 +173,16 @@ def draw_kepler(orbits: list[Orbit]) -> Figure:
     for x, color in zip(orbits, ("C3", "C0"), strict=True):
         t = x.run.t / (2 * np.pi)
         right.semilogy(t, np.maximum(x.energy_error, 1e-17), lw=0.9, color=color, label=f"$T + V_h$, h = {x.h:g}")
-        right.semilogy(t, np.maximum(x.momentum_error, 1e-17), lw=0.9, ls=":", color=color, label=f"angular momentum, h = {x.h:g}")
-    right.set(xlabel="periods of the ellipse", ylabel="relative error", xlim=(0, orbits[0].periods), ylim=(1e-17, 1e-10), title="What is kept")
+        right.semilogy(
+            t, np.maximum(x.momentum_error, 1e-17), lw=0.9, ls=":", color=color, label=f"angular momentum, h = {x.h:g}"
+        )
+    right.set(
+        xlabel="periods of the ellipse",
+        ylabel="relative error",
+        xlim=(0, orbits[0].periods),
+        ylim=(1e-17, 1e-10),
+        title="What is kept",
+    )
     right.legend(frameon=False, fontsize=9, loc="upper left")
     for axes in (left, right):
         axes.grid(alpha=0.25)
@@ -224,7 +263,12 @@ def caught_grid(quick: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return part, speed, np.reshape(caught, part.shape)
 
 
-@experiment(PAPER, "examples-4", "Three harmonic motions that terraces of any height miss, and the condition under which they do", "Figure 3, examples 4.1 to 4.3")
+@experiment(
+    PAPER,
+    "examples-4",
+    "Three harmonic motions that terraces of any height miss, and the condition under which they do",
+    "Figure 3, examples 4.1 to 4.3",
+)
 def examples(quick: bool) -> Outcome:
     """4.1: heights h_k chosen so that the oscillator takes the time ½ up its highest terrace and ½ back, however narrow it is; heights with 1 − 2kh = h converge.
     4.2: along an edge, or between two, for ever: (1, t), where the paper has (0, t). 4.3: a body that sets out along an edge meets the next one
@@ -235,7 +279,14 @@ def examples(quick: bool) -> Outcome:
     trough = models.harmonic_trough()
     along = terraced(trough.system, trough.q0, trough.v0, 0.0123, 50.0, 1000)
     straight = np.stack([np.ones_like(along.t), along.t], axis=1)
-    rings = {label: [Ring(g, x, int(k)) for k in counts] for label, g, x in (("γ = 0.5, θ = 0.5", 0.5, 0.5), ("γ = 1.5, θ = 0.9", 1.5, 0.9), ("γ = 1.5, θ = 0.1", 1.5, 0.1))}
+    rings = {
+        label: [Ring(g, x, int(k)) for k in counts]
+        for label, g, x in (
+            ("γ = 0.5, θ = 0.5", 0.5, 0.5),
+            ("γ = 1.5, θ = 0.9", 1.5, 0.9),
+            ("γ = 1.5, θ = 0.1", 1.5, 0.1),
+        )
+    }
     first, second, free = rings.values()
     radii = np.linalg.norm(first[-1].run.q, axis=1)
     part, speed, caught = caught_grid(quick)
@@ -286,14 +337,24 @@ def examples(quick: bool) -> Outcome:
     return Outcome(checks, draw_examples(slow, usual, along, first[0], (part, speed, caught)))
 
 
-def draw_examples(slow: list[Swing], usual: list[Swing], along: Trajectory, ring: Ring, grid: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Figure:
+def draw_examples(
+    slow: list[Swing],
+    usual: list[Swing],
+    along: Trajectory,
+    ring: Ring,
+    grid: tuple[np.ndarray, np.ndarray, np.ndarray],
+) -> Figure:
     """One panel for each example, and the map of the third."""
     from ...plots.figures import new_figure
 
     figure = new_figure(12.5, 9.0)
     (upper, trough), (circle, chart) = figure.subplots(2, 2)
     upper.plot(usual[0].run.t, np.sin(usual[0].run.t), "k--", lw=1.1, label="exact")
-    for x, color, text in ((slow[0], "C3", "½ up to the last edge"), (slow[-1], "C1", "the same"), (usual[-1], "C0", "1 − 2kh = h")):
+    for x, color, text in (
+        (slow[0], "C3", "½ up to the last edge"),
+        (slow[-1], "C1", "the same"),
+        (usual[-1], "C0", "1 − 2kh = h"),
+    ):
         upper.plot(x.run.t, x.run.q[:, 0], lw=1.2, color=color, label=f"h = {x.h:.2g}, {text}")
     upper.set(xlabel="time", ylabel="x", xlim=(0, 2.5), ylim=(0, 1.15), title="Example 4.1: the turning point")
     upper.legend(frameon=False, fontsize=9, loc="lower center")
@@ -303,17 +364,32 @@ def draw_examples(slow: list[Swing], usual: list[Swing], along: Trajectory, ring
     trough.set(xlabel="y", ylabel="x", xlim=(0, 15), ylim=(-1.2, 1.6), title="Example 4.2: along the trough")
     trough.legend(frameon=False, fontsize=9, loc="upper right", ncols=2)
     angle = np.linspace(0, 2 * np.pi, 300)
-    circle.plot(ring.radius * np.cos(angle), ring.radius * np.sin(angle), lw=0.6, color="0.6", label="next edge outside")
+    circle.plot(
+        ring.radius * np.cos(angle), ring.radius * np.sin(angle), lw=0.6, color="0.6", label="next edge outside"
+    )
     circle.plot(np.cos(angle), ring.speed * np.sin(angle), lw=1.3, color="C3", label=f"exact, γ = {ring.speed:g}")
     circle.plot(*ring.run.q.T, lw=1.3, color="C0", label=f"on terraces, h = {ring.h:.2g}")
-    circle.set(aspect="equal", xlim=(-1.9, 1.9), ylim=(-1.25, 1.25), xlabel="x", ylabel="y", title="Example 4.3: the bowl (figure 3)")
+    circle.set(
+        aspect="equal",
+        xlim=(-1.9, 1.9),
+        ylim=(-1.25, 1.25),
+        xlabel="x",
+        ylabel="y",
+        title="Example 4.3: the bowl (figure 3)",
+    )
     circle.legend(frameon=False, fontsize=9, loc="center")
     part, speed, caught = grid
     for where, color, text in ((caught, "C3", "caught on the circle"), (~caught, "C0", "climbs")):
         chart.plot(part[where], speed[where], "o", ms=5, color=color, label=text)
     x = np.linspace(0, 0.9, 200)
     chart.plot(x, 1 / np.sqrt(1 - x), "k-", lw=1.2, label="γ²(1 − θ) = 1")
-    chart.set(xlabel="θ, the fractional part of 1/2h", ylabel="γ", xlim=(0, 1), ylim=(0.1, 2.65), title="Example 4.3: heights that fail")
+    chart.set(
+        xlabel="θ, the fractional part of 1/2h",
+        ylabel="γ",
+        xlim=(0, 1),
+        ylim=(0.1, 2.65),
+        title="Example 4.3: heights that fail",
+    )
     chart.legend(framealpha=1.0, fontsize=9, loc="upper left")
     for axes in (upper, trough, circle, chart):
         axes.grid(alpha=0.25)
@@ -331,7 +407,12 @@ def share_above(time: float, n: float) -> float:
     return float(np.mean(time_on_top(dense(n, 2 * n)) > time))
 
 
-@experiment(PAPER, "turning-point", "The time on the highest terrace: short but for a set of heights whose measure vanishes", "Figure 4")
+@experiment(
+    PAPER,
+    "turning-point",
+    "The time on the highest terrace: short but for a set of heights whose measure vanishes",
+    "Figure 4",
+)
 def turning_point(quick: bool) -> Outcome:
     """x = sin t again. With θ the fractional part of 1/2h the time is about √(h/2θ): √h as a rule, and above any bound τ for θ < h/2τ², a share
     of the heights that vanishes with h. In (57) h/√(½ − kh) should be h/√(1 − 2kh)."""
@@ -377,7 +458,13 @@ def draw_turning_point(heights: np.ndarray, measured: np.ndarray, shares: dict[i
     left.plot(h, time_on_top(h), lw=0.5, color="0.7", label="closed form")
     left.plot(heights, measured, "o", ms=3, color="C0", label="energy-stepping")
     left.plot(h, np.sqrt(h), "k--", lw=1.2, label="√h")
-    left.set(xlabel="h", ylabel="Δt on the highest terrace", ylim=(0, 1.5), xlim=(0, 0.1), title="The time at the turning point of x = sin t")
+    left.set(
+        xlabel="h",
+        ylabel="Δt on the highest terrace",
+        ylim=(0, 1.5),
+        xlim=(0, 0.1),
+        title="The time at the turning point of x = sin t",
+    )
     left.legend(frameon=True, framealpha=0.9, fontsize=9, loc="upper right")
     n = np.array(list(shares))
     right.loglog(1 / (3 * n), list(shares.values()), "o", color="C0", label="share with Δt > ¼")

@@ -26,9 +26,9 @@ import numpy as np
 
 from ... import models
 from ...errors import InputError, RunStopped
-from ...system.mechanics import Mechanics
 from ...methods import Composition, EnergyStepping, Verlet
 from ...run import simulate
+from ...system.mechanics import Mechanics
 from ..base import Check, Outcome, experiment
 from .experiments import PAPER, rate
 
@@ -61,7 +61,9 @@ class Grid(NamedTuple):
         x = y - corner
         at = lambda node: self.values[tuple(np.moveaxis(node, -1, 0))]
         total = at(corner)
-        for axis in np.moveaxis(np.argsort(-x, axis=-1), -1, 0)[..., None]:  # along the edges, the largest fraction first
+        for axis in np.moveaxis(np.argsort(-x, axis=-1), -1, 0)[
+            ..., None
+        ]:  # along the edges, the largest fraction first
             further = corner + (np.arange(y.shape[-1]) == axis)
             total = total + (at(further) - at(corner)) * np.take_along_axis(x, axis, axis=-1)[..., 0]
             corner = further
@@ -162,13 +164,19 @@ def force_stepping(grid: Grid, q0: Any, p0: Any, times: Any, mass: float = 1.0) 
     w = np.atleast_1d(np.asarray(p0, float)) / (mass * h)
     cell, counts = np.floor(y).astype(np.int64), np.array(grid.values.shape)
     if y.shape != counts.shape or w.shape != counts.shape or np.any(cell < 0) or np.any(cell > counts - 2):
-        raise InputError(f"q0 = {np.asarray(q0)} is no point of the grid from {grid.lower} to {grid.lower + h * (counts - 1)}.")
+        raise InputError(
+            f"q0 = {np.asarray(q0)} is no point of the grid from {grid.lower} to {grid.lower + h * (counts - 1)}."
+        )
     order = np.argsort(cell - y).astype(np.int64)
     strides = np.array(grid.values.strides) // grid.values.itemsize
     positions, velocities = np.empty((2, len(times), len(y)))
-    saved, events = _compiled()(grid.values.ravel(), strides, counts, cell, order, y - cell, w, 1 / (mass * h**2), times, positions, velocities)
+    saved, events = _compiled()(
+        grid.values.ravel(), strides, counts, cell, order, y - cell, w, 1 / (mass * h**2), times, positions, velocities
+    )
     if saved < len(times):
-        raise RunStopped(f"force-stepping reached {saved} of {len(times)} times in {events} events; it left the grid, or is held on a crease of the potential. Take a larger box, or shift the grid.")
+        raise RunStopped(
+            f"force-stepping reached {saved} of {len(times)} times in {events} events; it left the grid, or is held on a crease of the potential. Take a larger box, or shift the grid."
+        )
     return Flight(times, grid.lower + h * positions, mass * h * velocities, int(events))
 
 
@@ -189,7 +197,9 @@ class Swing:
     def __init__(self, label: str, p0: float, spacings: np.ndarray, grids: int):
         pendulum = hanging()
         self.label, self.spacings, times = label, spacings, np.linspace(0.0, 20.0, 201)
-        exact = simulate(pendulum.system, [0.5], p0=[p0], method=Composition(Verlet(), order=8), dt=0.02, t_end=20.0, save_every=5)
+        exact = simulate(
+            pendulum.system, [0.5], p0=[p0], method=Composition(Verlet(), order=8), dt=0.02, t_end=20.0, save_every=5
+        )
         self.errors, self.energy_error = np.zeros(len(spacings)), 0.0
         for i, h in enumerate(spacings):
             largest = []
@@ -240,7 +250,14 @@ class Terraces:
     be thrown back by the next one (example 4.3)."""
 
     def __init__(self, height: float):
-        self.run = simulate(planet().system, planet().q0, planet().v0, method=EnergyStepping(height, offset=-2.5 - 0.1 * height), dt=0.01 * np.pi, t_end=20 * np.pi)
+        self.run = simulate(
+            planet().system,
+            planet().q0,
+            planet().v0,
+            method=EnergyStepping(height, offset=-2.5 - 0.1 * height),
+            dt=0.01 * np.pi,
+            t_end=20 * np.pi,
+        )
         momentum = next(iter(self.run.momentum_maps.values())).ravel()
         self.t, self.momentum_error = self.run.t, np.abs(momentum / momentum[0] - 1)
 
@@ -259,7 +276,12 @@ def symplecticity(grid: Grid, t: float, step: float = 1e-6) -> float:
 
 
 # --- the experiment ---------------------------------------------------------------------------------------------------
-@experiment(PAPER, "force-stepping", "Force-stepping: energy, symplecticity and reversal to rounding, faster convergence, but no angular momentum", "Section 6, second remark")
+@experiment(
+    PAPER,
+    "force-stepping",
+    "Force-stepping: energy, symplecticity and reversal to rounding, faster convergence, but no angular momentum",
+    "Section 6, second remark",
+)
 def experiment_force_stepping(quick: bool) -> Outcome:
     """A pendulum on the line and a planet in the plane. The order is 2 where the velocity never vanishes. At a turning point the force is
     off by O(h) for a time O(√h), in which the particle crosses the last cell: an error O(h^{3/2}), as in the plane wherever the motion is
@@ -271,7 +293,11 @@ def experiment_force_stepping(quick: bool) -> Outcome:
     shifts = np.random.default_rng(0).random((8, 2))
     lost = np.array([root_mean_square([Orbit(h, shift).momentum_error.max() for shift in shifts]) for h in finer])
     terraces = Terraces(0.01)
-    all_energies = [turning.energy_error, round_and_round.energy_error, *(x.energy_error.max() for x in orbits.values())]
+    all_energies = [
+        turning.energy_error,
+        round_and_round.energy_error,
+        *(x.energy_error.max() for x in orbits.values()),
+    ]
     checks = [
         Check("largest relative error of ½|p|² + V_h", max(all_energies), None, 1e-12, "rounding"),
         Check(
@@ -316,17 +342,42 @@ def draw(swings: list[Swing], orbits: dict[float, Orbit], terraces: Terraces) ->
     left, middle, right = figure.subplots(1, 3, width_ratios=(1, 1.25, 1.15))
     for x, color, order, name in zip(swings, ("C3", "C0"), (1.5, 2.0), ("3/2", "2"), strict=True):
         left.loglog(x.spacings, x.errors, "o", ms=5, color=color, label=x.label)
-        left.loglog(x.spacings, x.errors[-1] * (x.spacings / x.spacings[-1]) ** order, "--", lw=1, color=color, label=f"slope {name}")
+        left.loglog(
+            x.spacings,
+            x.errors[-1] * (x.spacings / x.spacings[-1]) ** order,
+            "--",
+            lw=1,
+            color=color,
+            label=f"slope {name}",
+        )
     left.set(xlabel="spacing h of the grid", ylabel="largest error of θ, t ≤ 20", title="Pendulum: convergence")
     left.legend(frameon=False, fontsize=9)
     draw_orbit(middle, orbits[max(orbits)])
     shown = list(orbits)[:: max(1, (len(orbits) - 1) // 2)]
     for h, color in zip(shown, ("C1", "C2", "C4", "C5"), strict=False):
         x = orbits[h]
-        right.semilogy(x.flight.t / (2 * np.pi), np.maximum(x.momentum_error, 1e-17), lw=1, color=color, label=f"angular momentum, h = 1/{1 / h:g}")
-    right.semilogy(terraces.t / (2 * np.pi), np.maximum(terraces.momentum_error, 1e-17), lw=1, color="C0", label="angular momentum, energy-stepping")
+        right.semilogy(
+            x.flight.t / (2 * np.pi),
+            np.maximum(x.momentum_error, 1e-17),
+            lw=1,
+            color=color,
+            label=f"angular momentum, h = 1/{1 / h:g}",
+        )
+    right.semilogy(
+        terraces.t / (2 * np.pi),
+        np.maximum(terraces.momentum_error, 1e-17),
+        lw=1,
+        color="C0",
+        label="angular momentum, energy-stepping",
+    )
     coarsest = orbits[shown[0]]
-    right.semilogy(coarsest.flight.t / (2 * np.pi), np.maximum(coarsest.energy_error, 1e-17), lw=0.8, color="0.4", label=f"energy with $V_h$, h = 1/{1 / shown[0]:g}")
+    right.semilogy(
+        coarsest.flight.t / (2 * np.pi),
+        np.maximum(coarsest.energy_error, 1e-17),
+        lw=0.8,
+        color="0.4",
+        label=f"energy with $V_h$, h = 1/{1 / shown[0]:g}",
+    )
     right.set(xlabel="periods", ylabel="relative error", xlim=(0, 10), ylim=(1e-17, 1.0), title="Planet: kept and lost")
     right.legend(frameon=False, fontsize=9, loc="center")
     for axes in (left, right):

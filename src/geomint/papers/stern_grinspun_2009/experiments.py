@@ -23,9 +23,20 @@ import numpy as np
 
 from ... import models
 from ...errors import RunStopped
-from ...system.mechanics import Mechanics
-from ...methods import IMEX, RESPA, Composition, Gautschi, ImplicitMidpoint, Impulse, Method, MollifiedImpulse, Trigonometric, Verlet
+from ...methods import (
+    IMEX,
+    RESPA,
+    Composition,
+    Gautschi,
+    ImplicitMidpoint,
+    Impulse,
+    Method,
+    MollifiedImpulse,
+    Trigonometric,
+    Verlet,
+)
 from ...run import ensemble, simulate
+from ...system.mechanics import Mechanics
 from ...system.system import System
 from ..base import Check, Information, Outcome, experiment
 
@@ -68,14 +79,22 @@ class OscillatoryEnergies:
         if self.lead[after] >= 0:
             return float("nan")
         before = after - 1
-        return float(self.t[before] + (self.t[after] - self.t[before]) * self.lead[before] / (self.lead[before] - self.lead[after]))
+        return float(
+            self.t[before]
+            + (self.t[after] - self.t[before]) * self.lead[before] / (self.lead[before] - self.lead[after])
+        )
 
 
 def draw_energies(axes: Axes, x: OscillatoryEnergies) -> None:
     """I₁, I₂, I₃ and I over time."""
     from ...plots.figures import envelope
 
-    lines = {"I = I₁ + I₂ + I₃": x.total, "I₁": x.parts[:, 0], "I₂": x.parts[:, 1], "I₃": x.parts[:, 2]}  # the sum behind its parts
+    lines = {
+        "I = I₁ + I₂ + I₃": x.total,
+        "I₁": x.parts[:, 0],
+        "I₂": x.parts[:, 1],
+        "I₃": x.parts[:, 2],
+    }  # the sum behind its parts
     for (name, y), color in zip(lines.items(), ("0.6", "C0", "C1", "C2"), strict=True):
         axes.plot(*envelope(x.t, y), lw=0.8, color=color, label=name)
     axes.set(xlim=(x.t[0], x.t[-1]))
@@ -105,12 +124,21 @@ def draw_exchange(panels: list[OscillatoryEnergies], columns: int = 3) -> Figure
     return figure
 
 
-@experiment(PAPER, "fpu-baselines", "FPU chain: slow energy exchange, resolved and missed by the usual methods", "FPU: reference, Störmer/Verlet, midpoint")
+@experiment(
+    PAPER,
+    "fpu-baselines",
+    "FPU chain: slow energy exchange, resolved and missed by the usual methods",
+    "FPU: reference, Störmer/Verlet, midpoint",
+)
 def fpu_baselines(quick: bool) -> Outcome:
     """The exchange by a converged reference; Verlet at a step that resolves the stiff springs poorly (hω = 1.5) loses the
     invariant, and the implicit midpoint rule, stable at hω = 5, loses the exchange."""
     reference = Composition(Verlet(), order=8)
-    exact = OscillatoryEnergies("reference", reference, 0.02, 200.0, 5) if quick else OscillatoryEnergies("reference", reference, 0.005, 200.0, 20)
+    exact = (
+        OscillatoryEnergies("reference", reference, 0.02, 200.0, 5)
+        if quick
+        else OscillatoryEnergies("reference", reference, 0.005, 200.0, 20)
+    )
     verlet = OscillatoryEnergies("Störmer/Verlet, h = 0.03", Verlet(), 0.03, 200.0)
     midpoint = OscillatoryEnergies("implicit midpoint, h = 0.1", ImplicitMidpoint(), 0.1, 200.0)
     checks = [
@@ -125,12 +153,23 @@ def fpu_baselines(quick: bool) -> Outcome:
     return Outcome(checks, draw_exchange([exact, verlet, midpoint]))
 
 
-@experiment(PAPER, "fpu", "FPU chain: IMEX keeps invariant and exchange at steps that do not resolve the stiff springs", "FPU: reference, Störmer/Verlet and IMEX at nine steps")
+@experiment(
+    PAPER,
+    "fpu",
+    "FPU chain: IMEX keeps invariant and exchange at steps that do not resolve the stiff springs",
+    "FPU: reference, Störmer/Verlet and IMEX at nine steps",
+)
 def fpu(quick: bool) -> Outcome:
     """The nine panels of the slides, to t = 200; the first is Verlet with 126 steps in each fast period."""
     saved_every = {0.001: 20, 0.03: 1} if quick else {0.001: 20, 0.01: 2, 0.03: 1}
-    verlet = {h: OscillatoryEnergies(f"Störmer/Verlet, h = {h:g}", Verlet(), h, 200.0, every) for h, every in saved_every.items()}
-    imex = {h: OscillatoryEnergies(f"IMEX, h = {h:g}", IMEX(), h, 200.0) for h in ((0.1, 0.3) if quick else (0.03, 0.1, 0.15, 0.2, 0.25, 0.3))}
+    verlet = {
+        h: OscillatoryEnergies(f"Störmer/Verlet, h = {h:g}", Verlet(), h, 200.0, every)
+        for h, every in saved_every.items()
+    }
+    imex = {
+        h: OscillatoryEnergies(f"IMEX, h = {h:g}", IMEX(), h, 200.0)
+        for h in ((0.1, 0.3) if quick else (0.03, 0.1, 0.15, 0.2, 0.25, 0.3))
+    }
     checks = [
         check for h, x in verlet.items() for check in exchange_checks(f"Verlet, h = {h:g}", x, VERLET_EXPECTED[h])
     ]
@@ -184,7 +223,12 @@ def draw_slow_exchange(panels: list[OscillatoryEnergies], steps: np.ndarray, lar
     below = figure.add_subplot(grid[2, :])
     for (label, y), color in zip(largest.items(), ("C3", "C4"), strict=True):
         below.semilogy(steps * OMEGA / np.pi, np.minimum(y, 1e9), "o-", ms=3, lw=1.1, color=color, label=label)
-    below.set(xlabel="hω/π", ylabel="largest I, t ≤ 200", ylim=(0.8, 3e9), title="The largest I against the step (at the top: the run was lost)")
+    below.set(
+        xlabel="hω/π",
+        ylabel="largest I, t ≤ 200",
+        ylim=(0.8, 3e9),
+        title="The largest I against the step (at the top: the run was lost)",
+    )
     below.grid(alpha=0.25)
     below.legend(frameon=False)
     figure.legend(*first.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
@@ -201,10 +245,19 @@ LEADS = {
 }
 
 
-@experiment(PAPER, "slow-exchange", "At hω = 5 IMEX and the impulse method exchange energy, the filtered methods and midpoint do not", "Analysis of slow energy exchange")
+@experiment(
+    PAPER,
+    "slow-exchange",
+    "At hω = 5 IMEX and the impulse method exchange energy, the filtered methods and midpoint do not",
+    "Analysis of slow energy exchange",
+)
 def slow_exchange(quick: bool) -> Outcome:
     """The trigonometric family beside IMEX. The impulse method keeps the exchange too, but is resonant."""
-    silent: dict[str, Method] = {"implicit midpoint": ImplicitMidpoint(), "Gautschi": Gautschi(), "mollified impulse": MollifiedImpulse()}
+    silent: dict[str, Method] = {
+        "implicit midpoint": ImplicitMidpoint(),
+        "Gautschi": Gautschi(),
+        "mollified impulse": MollifiedImpulse(),
+    }
     silent |= {"Hairer–Lubich": Trigonometric("hairer-lubich"), "Hochbruck–Lubich": Trigonometric("hochbruck-lubich")}
     shown: dict[str, Method] = {"IMEX": IMEX(), "impulse": Impulse(), **silent}
     runs = {label: OscillatoryEnergies(label, method, 0.1, 200.0) for label, method in shown.items()}
@@ -227,7 +280,9 @@ def slow_exchange(quick: bool) -> Outcome:
     checks.append(Check.near("the methods without exchange: largest |I − 1|", kept, 0.073, 0.1, "0.073: I is kept"))
     # .25 is near hω = 4π, within the window of its resonance.
     steps = np.unique(np.append(np.linspace(0.05, 0.26, 8 if quick else 85), 0.25))
-    largest = {label: np.array([largest_invariant(shown[label], float(h)) for h in steps]) for label in ("impulse", "IMEX")}
+    largest = {
+        label: np.array([largest_invariant(shown[label], float(h)) for h in steps]) for label in ("impulse", "IMEX")
+    }
     at = int(np.argmax(steps == 0.25))
     checks.append(
         Check.near("impulse, h = 0.25 (hω = 3.98π): largest I", largest["impulse"][at], 40.6, 0.05, "40.6: resonance")
@@ -251,22 +306,39 @@ def dense_oscillator() -> tuple[System, np.ndarray, np.ndarray]:
     mass, stiff = np.eye(5) + 0.2 * first @ first.T, 100.0 * second @ second.T
     place = random.normal(size=5)
     fast = lambda q: 0.5 * (q - place) @ (jnp.asarray(stiff) @ (q - place))
-    return System(lambda q: 0.25 * jnp.sum(q**4) + q[0] * q[1] ** 2, mass=mass, fast=fast), place + 0.1 * random.normal(size=5), 0.3 * random.normal(size=5)
+    return (
+        System(lambda q: 0.25 * jnp.sum(q**4) + q[0] * q[1] ** 2, mass=mass, fast=fast),
+        place + 0.1 * random.normal(size=5),
+        0.3 * random.normal(size=5),
+    )
 
 
 def heavier(system: System, q: np.ndarray, h: float) -> System:
     """The mass M + (h²/4) Hess W, and V + W as one potential."""
     mech, zero = Mechanics(system, q.shape), jnp.asarray(q)
-    row = lambda e: (mech.momentum(e.reshape(q.shape)) + 0.25 * h**2 * mech.fast_hessian_product(zero, e.reshape(q.shape))).ravel()
+    row = lambda e: (
+        mech.momentum(e.reshape(q.shape)) + 0.25 * h**2 * mech.fast_hessian_product(zero, e.reshape(q.shape))
+    ).ravel()
     return System(mech.potential, mass=jax.vmap(row)(jnp.eye(q.size)))
 
 
 def apart(a: Any, b: Any) -> np.ndarray:
     """Over time: the largest difference of q and p, each relative to its largest value."""
-    return np.max([np.abs(x - y).reshape(len(x), -1).max(axis=1) / np.abs(x).max() for x, y in ((np.asarray(a.q), np.asarray(b.q)), (np.asarray(a.p), np.asarray(b.p)))], axis=0)
+    return np.max(
+        [
+            np.abs(x - y).reshape(len(x), -1).max(axis=1) / np.abs(x).max()
+            for x, y in ((np.asarray(a.q), np.asarray(b.q)), (np.asarray(a.p), np.asarray(b.p)))
+        ],
+        axis=0,
+    )
 
 
-@experiment(PAPER, "modified-mass", "IMEX with a quadratic fast part is Verlet with the mass M + (hΩ/2)²", "IMEX as Störmer/Verlet with a modified mass matrix")
+@experiment(
+    PAPER,
+    "modified-mass",
+    "IMEX with a quadratic fast part is Verlet with the mass M + (hΩ/2)²",
+    "IMEX as Störmer/Verlet with a modified mass matrix",
+)
 def modified_mass(quick: bool) -> Outcome:
     """Three ways to the same numbers over 100 steps: IMEX as it runs for a quadratic W, Newton's method for the midpoint, and
     Verlet on a system whose mass is the other one."""
@@ -285,9 +357,17 @@ def modified_mass(quick: bool) -> Outcome:
         for name, other, style in (("Verlet with the modified mass", verlet, "-"), ("Newton's method", newton, ":")):
             difference = apart(run, other)
             checks.append(Check(f"{label}: from {name}", difference.max(), None, 1e-13, "rounding"))
-            axes.semilogy(np.arange(101), np.maximum(difference, 1e-17), style, lw=1.3, color=f"C{k}", label=f"{label}: {name}")
+            axes.semilogy(
+                np.arange(101), np.maximum(difference, 1e-17), style, lw=1.3, color=f"C{k}", label=f"{label}: {name}"
+            )
     axes.axhline(1e-13, color="0.5", lw=0.8, ls="--")
-    axes.set(xlabel="step", ylabel="relative difference of q and p", title="IMEX for a quadratic W against the same method done in two other ways, h = 0.1", xlim=(0, 100), ylim=(1e-17, 1e-12))
+    axes.set(
+        xlabel="step",
+        ylabel="relative difference of q and p",
+        title="IMEX for a quadratic W against the same method done in two other ways, h = 0.1",
+        xlim=(0, 100),
+        ylim=(1e-17, 1e-12),
+    )
     axes.grid(alpha=0.25)
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=8)
     return Outcome(checks, figure)
@@ -296,7 +376,9 @@ def modified_mass(quick: bool) -> Outcome:
 # --- resonance ------------------------------------------------------------------------------------------------------
 STEP, INNER = 0.1, 32  # RESPA's inner steps are stable up to hω = 2·INNER
 PEAKS = np.arange(1, 5)
-RESPA_PEAKS = 2 * INNER / np.pi * np.sin(PEAKS * np.pi / (2 * INNER))  # in hω/π: where the inner Verlet steps turn by kπ
+RESPA_PEAKS = (
+    2 * INNER / np.pi * np.sin(PEAKS * np.pi / (2 * INNER))
+)  # in hω/π: where the inner Verlet steps turn by kπ
 
 
 def energy_errors(method: Method, ratios: np.ndarray) -> np.ndarray:
@@ -305,13 +387,25 @@ def energy_errors(method: Method, ratios: np.ndarray) -> np.ndarray:
     largest = np.zeros(len(ratios))
     for every in (5, 8):  # looked at in two rhythms, lest one of them meet the oscillation always in the same phase
         run = ensemble(
-            oscillator.system, oscillator.q0 * ones, oscillator.v0 * ones, params={"omega": np.pi * ratios / STEP}, method=method, dt=STEP, t_end=1000.0, save_every=every
+            oscillator.system,
+            oscillator.q0 * ones,
+            oscillator.v0 * ones,
+            params={"omega": np.pi * ratios / STEP},
+            method=method,
+            dt=STEP,
+            t_end=1000.0,
+            save_every=every,
         )
         largest = np.maximum(largest, np.max(np.abs(run.energy_error / run.energy[:, :1]), axis=1))
     return largest
 
 
-@experiment(PAPER, "resonance", "r-RESPA and the impulse method are resonant where hω is near a multiple of π, IMEX never is", "Coupled linear oscillators")
+@experiment(
+    PAPER,
+    "resonance",
+    "r-RESPA and the impulse method are resonant where hω is near a multiple of π, IMEX never is",
+    "Coupled linear oscillators",
+)
 def resonance(quick: bool) -> Outcome:
     """V = ½q², W = ½ω²q², h = .1, to t = 1000. The impulse method is unstable for hω/π between k − h²/(kπ²) and k, a
     window of .001/k: the grid holds the integers, the middles of the windows, and a closer look at the first."""
@@ -319,9 +413,16 @@ def resonance(quick: bool) -> Outcome:
     near = np.linspace(0.9975, 1.0015, 41 if quick else 161)
     whole = np.linspace(4.5 / 1851, 4.5, 1851)[slice(None, None, 9 if quick else 1)]
     ratios = np.unique(np.concatenate([whole, near, *windows]))
-    errors = {"r-RESPA": energy_errors(RESPA(INNER), ratios), "impulse": energy_errors(Impulse(), ratios), "IMEX": energy_errors(IMEX(), ratios)}
+    errors = {
+        "r-RESPA": energy_errors(RESPA(INNER), ratios),
+        "impulse": energy_errors(Impulse(), ratios),
+        "IMEX": energy_errors(IMEX(), ratios),
+    }
     at = lambda label, x: float(errors[label][np.argmin(np.abs(ratios - x))])
-    checks = [Check(f"impulse at hω/π = {k}", at("impulse", k), 980 / k**2, 1040 / k**2, f"about {1010 / k**2:.4g}") for k in PEAKS]
+    checks = [
+        Check(f"impulse at hω/π = {k}", at("impulse", k), 980 / k**2, 1040 / k**2, f"about {1010 / k**2:.4g}")
+        for k in PEAKS
+    ]
     checks += [
         Check(
             f"r-RESPA at hω/π = {x:.4f}, where its inner steps turn by {k}π",
@@ -350,9 +451,21 @@ def draw_resonance(ratios: np.ndarray, errors: dict[str, np.ndarray], near: np.n
     left, right = figure.subplots(1, 2, width_ratios=(1.7, 1), sharey=True)
     colors = {"r-RESPA": "C0", "impulse": "C3", "IMEX": "C2"}
     for label, error in errors.items():
-        left.semilogy(ratios, error, lw=1.1, color=colors[label], label=label if label != "r-RESPA" else f"r-RESPA, {INNER} inner steps")
+        left.semilogy(
+            ratios,
+            error,
+            lw=1.1,
+            color=colors[label],
+            label=label if label != "r-RESPA" else f"r-RESPA, {INNER} inner steps",
+        )
         right.semilogy(ratios, error, ".-", ms=3, lw=1.1, color=colors[label])
-    left.set(xlim=(0, 4.5), ylim=(1e-5, 1e15), xlabel="hω/π", ylabel="largest relative error of the energy", title=f"All ω, h = {STEP:g}, t ≤ 1000")
+    left.set(
+        xlim=(0, 4.5),
+        ylim=(1e-5, 1e15),
+        xlabel="hω/π",
+        ylabel="largest relative error of the energy",
+        title=f"All ω, h = {STEP:g}, t ≤ 1000",
+    )
     right.set(xlim=(near[0], near[-1]), xlabel="hω/π", title="The first resonance")
     right.set_xticks([0.998, 0.999, 1.0, 1.001])
     for axes in (left, right):

@@ -49,7 +49,12 @@ class ShiftedStarts:
         return float(np.mean(~(np.abs(self.late - 1) < 0.05)))
 
 
-@experiment(PAPER, "fpu-long", "FPU chain to t = 4000: the invariant stays at h = 0.1, and is lost at h = 0.3", "FPU: IMEX for T = 4000")
+@experiment(
+    PAPER,
+    "fpu-long",
+    "FPU chain to t = 4000: the invariant stays at h = 0.1, and is lost at h = 0.3",
+    "FPU: IMEX for T = 4000",
+)
 def fpu_long(quick: bool) -> Outcome:
     """The time scale ω², for many starts that differ by 1e-13. At h = .1 all of them keep I. At h = .3 the motion is chaotic:
     the mean of I at the end is anything from .4 to 8, and nearly no start keeps it. Both are cheap, so the quick run is the
@@ -144,7 +149,12 @@ def stiff_energy_errors(h: float, products: np.ndarray, t_end: float = 20.0) -> 
     return np.where(np.isfinite(errors), errors, np.inf)
 
 
-@experiment(PAPER, "stiff-pendulum", "IMEX with a fast part that is not quadratic: the energy error depends on h²ω", "beyond the slides")
+@experiment(
+    PAPER,
+    "stiff-pendulum",
+    "IMEX with a fast part that is not quadratic: the energy error depends on h²ω",
+    "beyond the slides",
+)
 def stiff_pendulum(quick: bool) -> Outcome:
     """Two masses on stiff springs, whose directions turn. The largest error of the energy is .048 (h²ω)² at every step: the
     step is limited although the method is implicit in W. At hω = 250 the energy explodes while Newton's method converges."""

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import models
-from ...numerics.compilation import jit
 from ...errors import RunStopped
-from ...system.lagrangian import derive
 from ...methods import Method, Verlet, ZhangSkeel
+from ...numerics.compilation import jit
 from ...run import simulate
+from ...system.lagrangian import derive
 from ..base import Check, Information, Outcome, experiment
 from .experiments import PAPER
 from .systems import kept_energy, positions
@@ -37,7 +37,9 @@ class Opening:
         blocks = round(t_end / dt / save_every)
         self.dt, self.stopped, began = dt, np.inf, time.perf_counter()
         try:
-            run = simulate(system, model.q0, model.v0, method=method, dt=dt, t_end=blocks * save_every * dt, save_every=save_every)
+            run = simulate(
+                system, model.q0, model.v0, method=method, dt=dt, t_end=blocks * save_every * dt, save_every=save_every
+            )
         except RunStopped as stop:
             run, self.stopped = stop.run, float(stop.time or 0.0)
         self.seconds = time.perf_counter() - began  # compilation included
@@ -100,7 +102,12 @@ def stiffness_on_the_hump(steps: np.ndarray) -> np.ndarray:
 OPENINGS = ((93.06, 1.106), (89.25, 1.129), (92.78, 1.112))  # by seed: when Verlet opens, and Z&S over Verlet
 
 
-@experiment(PAPER, "dna", "The opening of DNA at steps of h = 1.8: when it opens, what the step damps, and when the run blows up", "Fig. 8")
+@experiment(
+    PAPER,
+    "dna",
+    "The opening of DNA at steps of h = 1.8: when it opens, what the step damps, and when the run blows up",
+    "Fig. 8",
+)
 def dna(quick: bool) -> Outcome:
     """N = 200. At h = 1.8 the strand opens 11 to 13 % later than with Verlet. The step damps the fast modes, as the paper
     says: their kinetic energy is a tenth of Verlet's, and T + V is to be read at q, where it is .45 against 2.0. At the
@@ -108,7 +115,9 @@ def dna(quick: bool) -> Outcome:
     allows, from h = 1.22 on."""
     system, t_end = models.dna().system, 500.0 if quick else 10_000.0
     every = 1 if quick else 5
-    verlet = [Opening(system, seed, Verlet(), 0.2, t_end if seed == 0 else 500.0, 1 if seed else every) for seed in range(3)]
+    verlet = [
+        Opening(system, seed, Verlet(), 0.2, t_end if seed == 0 else 500.0, 1 if seed else every) for seed in range(3)
+    ]
     coarse = [Opening(system, seed, SOFT, 1.8, t_end if seed == 0 else 500.0) for seed in range(3)]
     lost = [Opening(system, 0, SOFT, dt, 500.0 if quick else 20_000.0, 5) for dt in (1.0, 1.8, 2.0)]
     steps = np.linspace(0.2, 2.3, 422)
@@ -155,9 +164,7 @@ def damping_checks(verlet: Opening, coarse: Opening) -> list[Check]:
     return [
         Check.near("Verlet: median T + V, t ≤ 500", until(verlet), 2.036, 0.01),
         Check.near("Z&S, h = 1.8: median T + V at q, t ≤ 500", coarse.energy_at_q(), 0.456, 0.03),
-        Check.near(
-            "Z&S, h = 1.8: median T + V at x, t ≤ 500", until(coarse), 1.27, 0.03, "1.27, at the wrong place"
-        ),
+        Check.near("Z&S, h = 1.8: median T + V at x, t ≤ 500", until(coarse), 1.27, 0.03, "1.27, at the wrong place"),
         Check.near(
             "Verlet: kinetic energy in modes with ω > 1.5, t ≤ 500", verlet.kinetic_energy(1.5, np.inf), 0.668, 0.03
         ),
@@ -229,7 +236,9 @@ def long_dna(system: Any, transition: float) -> tuple[list[Check], list[Informat
     ]
 
 
-def draw_dna(verlet: list[Opening], coarse: list[Opening], lost: list[Opening], steps: np.ndarray, stiffness: np.ndarray) -> Figure:
+def draw_dna(
+    verlet: list[Opening], coarse: list[Opening], lost: list[Opening], steps: np.ndarray, stiffness: np.ndarray
+) -> Figure:
     """Fig. 8 above; when it opens, what is kept and why it is lost below."""
     from ...plots.figures import envelope, new_figure
 
@@ -243,7 +252,14 @@ def draw_dna(verlet: list[Opening], coarse: list[Opening], lost: list[Opening], 
         energy.plot(*envelope(runs[0].t, runs[0].energy, 1500), lw=0.7, color=color)
         for k, run in enumerate(runs):
             early = run.t <= 200
-            first.plot(run.t[early], run.angle[early], lw=1.1, ls=("-", "--", ":")[k], color=color, label=f"{label}, seed {k}" if k else label)
+            first.plot(
+                run.t[early],
+                run.angle[early],
+                lw=1.1,
+                ls=("-", "--", ":")[k],
+                color=color,
+                label=f"{label}, seed {k}" if k else label,
+            )
     for level in (REST, 2 * np.pi - REST):
         angle.axhline(level, color="0.6", lw=0.8, ls="--")
     first.axhline(np.pi, color="0.6", lw=0.8, ls="--")

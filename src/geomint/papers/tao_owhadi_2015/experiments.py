@@ -15,13 +15,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...analysis import measure
 from ... import models
-from ...numerics.compilation import jit
-from ...errors import RunStopped
+from ...analysis import measure
 from ...analysis.measure import Point
-from ...methods import Composition, ImplicitMidpoint, Method, Newmark, PushforwardNewmark, SimplifiedZhangSkeel, ZhangSkeel
 from ...analysis.penalty import penalize
+from ...errors import RunStopped
+from ...methods import (
+    Composition,
+    ImplicitMidpoint,
+    Method,
+    Newmark,
+    PushforwardNewmark,
+    SimplifiedZhangSkeel,
+    ZhangSkeel,
+)
+from ...numerics.compilation import jit
 from ...run import simulate
 from ...system.system import System
 from ..base import Check, Outcome, experiment
@@ -34,7 +42,9 @@ PAPER = "tao-owhadi-2015"
 OMEGA, BETA = 20.0, 0.4  # of the pendula
 
 
-pendulum: Any = functools.cache(models.double_pendulum)  # one system for all experiments, so that its programs are compiled once
+pendulum: Any = functools.cache(
+    models.double_pendulum
+)  # one system for all experiments, so that its programs are compiled once
 
 
 # --- structure ------------------------------------------------------------------------------------------------------
@@ -76,7 +86,12 @@ class Structure(NamedTuple):
 def structure_of(label: str, method: Method, problem: Problem, there_and_back: bool) -> Structure:
     _, system, at, dt = problem
     ready = method.prepare([(system, at.q)])
-    return Structure(label, problem.name, measure.symplecticity(ready, system, at, dt), measure.reversibility(method, system, at, dt) if there_and_back else None)
+    return Structure(
+        label,
+        problem.name,
+        measure.symplecticity(ready, system, at, dt),
+        measure.reversibility(method, system, at, dt) if there_and_back else None,
+    )
 
 
 # Defects of the methods that do not keep dq ∧ dp, by method and problem.
@@ -110,7 +125,15 @@ def draw_structure(orders: dict[str, measure.Order], rows: list[Structure]) -> F
     figure = new_figure(10.5, 4.2)
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.15))
     for k, (label, found) in enumerate(orders.items()):
-        left.loglog(found.steps, np.max(found.errors, axis=1), "o-", ms=4, lw=1.2, color=f"C{k}", label=f"{label}: measured {found.order:.3f}")
+        left.loglog(
+            found.steps,
+            np.max(found.errors, axis=1),
+            "o-",
+            ms=4,
+            lw=1.2,
+            color=f"C{k}",
+            label=f"{label}: measured {found.order:.3f}",
+        )
     left.set(xlabel="step h", ylabel="relative error, larger of q and p", title="Coupled quartic")
     left.legend(frameon=False, fontsize=8)
     left.grid(alpha=0.25)
@@ -125,7 +148,9 @@ def draw_defects(axes: Axes, rows: list[Structure]) -> None:
         y = methods.index(row.method) + 0.36 * (problems.index(row.problem) - 0.5)
         color = ("C0", "C1")[problems.index(row.problem)]
         size = max(row.symplecticity, 1e-17)
-        axes.barh(y, np.log10(size) + 18, 0.32, left=-18, color=color, label=row.problem if row.method == methods[0] else None)
+        axes.barh(
+            y, np.log10(size) + 18, 0.32, left=-18, color=color, label=row.problem if row.method == methods[0] else None
+        )
         axes.text(np.log10(size) + 0.25, y, f"{row.symplecticity:.0e}", va="center", fontsize=8)
     axes.set(xlim=(-18, 0.5), xlabel="symplecticity defect of one step", title="Is dq ∧ dp kept?")
     axes.set_yticks(range(len(methods)), [m.replace(" ", "\n") for m in methods])
@@ -135,7 +160,12 @@ def draw_defects(axes: Axes, rows: list[Structure]) -> None:
     axes.figure.legend(*axes.get_legend_handles_labels(), loc="outside lower right", ncols=2, frameon=False, fontsize=8)
 
 
-@experiment(PAPER, "structure", "Z&S is symplectic, Z&Ss is not; both are reversible; compositions reach orders 4 and 6", "Theorems 2.4, 2.7, 2.9, 2.12")
+@experiment(
+    PAPER,
+    "structure",
+    "Z&S is symplectic, Z&Ss is not; both are reversible; compositions reach orders 4 and 6",
+    "Theorems 2.4, 2.7, 2.9, 2.12",
+)
 def structure(quick: bool) -> Outcome:
     """The derivative of one large step, a step there and back, and the error against the step, all on problems whose
     Hessians turn: a method that is symplectic only in one dimension is found out."""
@@ -144,15 +174,25 @@ def structure(quick: bool) -> Outcome:
         methods |= {"pushforward Newmark": PushforwardNewmark(beta=BETA), "Newmark": Newmark(beta=BETA)}
     quartic = coupled_quartic()
     problems = (swinging_pendulum(), quartic)
-    rows = [structure_of(label, method, problem, not quick or label == "Z&S") for label, method in methods.items() for problem in problems]
+    rows = [
+        structure_of(label, method, problem, not quick or label == "Z&S")
+        for label, method in methods.items()
+        for problem in problems
+    ]
     shorter = [structure_of("Z&Ss", methods["Z&Ss"], quartic._replace(name="coupled quartic, h = 0.1", dt=0.1), False)]
     bases = {"Z&S": (ZhangSkeel(beta=BETA), 2, 0.01)}
     bases |= {
         f"composition of order {n}": (Composition(ZhangSkeel(beta=BETA), order=n), n, width)
         for n, width in ((4, 0.02), (6, 0.06))
     }
-    orders = {label: measure.order(method, quartic.system, quartic.at, 0.2, refinements=10) for label, (method, _, _) in bases.items()}
-    checks = [Check(f"order: {label}", orders[label].order, n - width, n + width, f"{n} ± {width:g}") for label, (_, n, width) in bases.items()]
+    orders = {
+        label: measure.order(method, quartic.system, quartic.at, 0.2, refinements=10)
+        for label, (method, _, _) in bases.items()
+    }
+    checks = [
+        Check(f"order: {label}", orders[label].order, n - width, n + width, f"{n} ± {width:g}")
+        for label, (_, n, width) in bases.items()
+    ]
     return Outcome(structure_checks(rows + shorter) + checks, draw_structure(orders, rows))
 
 
@@ -182,9 +222,21 @@ def linear_stability(quick: bool) -> Outcome:
 
     found = {beta: threshold(beta) for beta in (0.0, 0.1, 0.2, 0.24)}
     exact = {beta: 2 / np.sqrt(1 - 4 * beta) for beta in found}
-    checks = [Check(f"limit of hω, β = {b:g}", x, exact[b] * (1 - 1e-6), exact[b] * (1 + 1e-6), f"{exact[b]:.7g} to 1e-6") for b, x in found.items()]
+    checks = [
+        Check(f"limit of hω, β = {b:g}", x, exact[b] * (1 - 1e-6), exact[b] * (1 + 1e-6), f"{exact[b]:.7g} to 1e-6")
+        for b, x in found.items()
+    ]
     far = jnp.asarray(np.geomspace(1e-2, 1e4, 2001 if quick else 20_001))
-    checks += [Check(f"largest ½|trace| up to hω = 1e4, β = {b:g}", float(jnp.max(half_traces(b, far))), None, 1.0, "at most 1: stable") for b in (0.25, 0.3, 0.4)]
+    checks += [
+        Check(
+            f"largest ½|trace| up to hω = 1e4, β = {b:g}",
+            float(jnp.max(half_traces(b, far))),
+            None,
+            1.0,
+            "at most 1: stable",
+        )
+        for b in (0.25, 0.3, 0.4)
+    ]
     figure = new_figure(7.5, 4.2)
     axes = figure.subplots()
     steps = np.geomspace(0.3, 300, 1500)
@@ -194,7 +246,13 @@ def linear_stability(quick: bool) -> Outcome:
             axes.plot(exact[beta], 1.0, "o", ms=5, color=f"C{k}")
     axes.axhspan(1, 2, color="0.9", zorder=0)
     axes.text(0.33, 1.04, "unstable", color="0.4", fontsize=9)
-    axes.set(ylim=(0, 1.5), xlim=(steps[0], steps[-1]), xlabel="hω", ylabel="½ |trace| of one step", title="Zhang–Skeel on a harmonic oscillator (dots: 2/√(1 − 4β))")
+    axes.set(
+        ylim=(0, 1.5),
+        xlim=(steps[0], steps[-1]),
+        xlabel="hω",
+        ylabel="½ |trace| of one step",
+        title="Zhang–Skeel on a harmonic oscillator (dots: 2/√(1 − 4β))",
+    )
     axes.legend(frameon=False, fontsize=9, loc="lower right", bbox_to_anchor=(1.0, 0.19))
     axes.grid(alpha=0.25)
     return Outcome(checks, figure)
@@ -206,7 +264,9 @@ def energy_errors(method: Method, dt: float, products: np.ndarray) -> np.ndarray
     model, found = pendulum(), []
     for product in products:
         try:
-            run = simulate(penalize(model.system, product / dt**2), model.q0, model.v0, method=method, dt=dt, t_end=50.0)
+            run = simulate(
+                penalize(model.system, product / dt**2), model.q0, model.v0, method=method, dt=dt, t_end=50.0
+            )
             found.append(float(np.max(np.abs(run.filtered_energy - run.filtered_energy[0]))))
         except RunStopped:
             found.append(np.inf)
@@ -258,7 +318,9 @@ def step_limit(quick: bool) -> Outcome:
         )
         stops = {label: position_error(method, 2000.0)[1] for label, method in unstable.items()}
         solved = position_error(Newmark(beta=BETA), 2000.0)[0]
-    first = {h: float(np.append(products, np.nan)[np.argmax(np.isinf(np.append(e, np.inf)))]) for h, e in errors.items()}
+    first = {
+        h: float(np.append(products, np.nan)[np.argmax(np.isinf(np.append(e, np.inf)))]) for h, e in errors.items()
+    }
     checks = [
         Check(f"Z&S, h = {h:g}: first h²ω at which the run stops", x, 0.33, 0.37, "0.34 or 0.36")
         for h, x in first.items()
@@ -303,12 +365,24 @@ def draw_step_limit(products: np.ndarray, errors: dict[float, np.ndarray], newma
     figure = new_figure(7.5, 4.5)
     axes = figure.subplots()
     for k, (h, error) in enumerate(errors.items()):
-        axes.semilogy(products, np.where(np.isfinite(error), error, np.nan), "o-", ms=3.5, lw=1.2, color=f"C{k}", label=f"Z&S, h = {h:g}")
+        axes.semilogy(
+            products,
+            np.where(np.isfinite(error), error, np.nan),
+            "o-",
+            ms=3.5,
+            lw=1.2,
+            color=f"C{k}",
+            label=f"Z&S, h = {h:g}",
+        )
         lost = products[np.isinf(error)]
         axes.plot(lost, np.full(len(lost), 1.0 * 1.6**-k), "x", ms=5, color=f"C{k}")
     axes.semilogy(products, newmark, "s--", ms=3, lw=1, color="0.4", label="pushforward Newmark, h = 0.1")
     axes.axvline(0.3, color="0.5", lw=0.8, ls=":")
-    axes.set(xlabel="h²ω", ylabel="largest error of T + Ṽ, t ≤ 50", title="Penalised double pendulum (crosses: the run was lost)")
+    axes.set(
+        xlabel="h²ω",
+        ylabel="largest error of T + Ṽ, t ≤ 50",
+        title="Penalised double pendulum (crosses: the run was lost)",
+    )
     axes.set_ylim(top=2.0)
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     axes.grid(alpha=0.25)

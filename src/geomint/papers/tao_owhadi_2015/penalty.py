@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...methods import Rattle, Verlet
 from ...analysis.penalty import penalize, recover_multipliers
+from ...methods import Rattle, Verlet
 from ...run import simulate
 from ...system.system import System
 from ..base import Check, Outcome, experiment
@@ -73,7 +73,12 @@ class Sprung:
         return float(np.max(np.abs(self.q[:, 1] - np.cos(self.t))))
 
 
-@experiment(PAPER, "penalty-against-multipliers", "Springs against multipliers: q converges like ω⁻², ω²g only on average", "section 3, (3.1); theorem 1.3")
+@experiment(
+    PAPER,
+    "penalty-against-multipliers",
+    "Springs against multipliers: q converges like ω⁻², ω²g only on average",
+    "section 3, (3.1); theorem 1.3",
+)
 def penalty_against_multipliers(quick: bool) -> Outcome:
     """The two exact solutions, each by the method that belongs to it, and what becomes of ω²g. The paper's formula for q₁ is
     right as printed."""

@@ -15,15 +15,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...analysis import measure
 from ... import models
-from ...system.lagrangian import derive
+from ...analysis import measure
 from ...analysis.measure import Point
-from ...methods import Method, Newmark, Rattle, SimplifiedZhangSkeel, Verlet, ZhangSkeel
-from ...models import Model
 from ...analysis.penalty import penalize, recover_multipliers
 from ...manifold.projection import project
+from ...methods import Method, Newmark, Rattle, SimplifiedZhangSkeel, Verlet, ZhangSkeel
+from ...models import Model
 from ...run import Trajectory, simulate
+from ...system.lagrangian import derive
 from ..base import Check, Outcome, experiment
 from .experiments import BETA, OMEGA, PAPER, pendulum
 
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 def constrained_motion(model: Model, times: np.ndarray) -> Point:
     """The exact motion on the constraint, from the model's initial data."""
     q, v = jnp.asarray(model.q0, float), jnp.asarray(model.v0, float)
-    return measure.independent_reference(model.system, Point(np.asarray(q), np.asarray(derive(model.system, q.shape).momentum(v))), times)
+    return measure.independent_reference(
+        model.system, Point(np.asarray(q), np.asarray(derive(model.system, q.shape).momentum(v))), times
+    )
 
 
 def positions(run: Trajectory) -> np.ndarray:
@@ -67,7 +69,9 @@ class Stiff:
 
     def __init__(self, omega: float):
         model = pendulum()
-        run = simulate(penalize(model.system, omega), model.q0, model.v0, method=ZhangSkeel(beta=BETA), dt=0.01, t_end=50.0)
+        run = simulate(
+            penalize(model.system, omega), model.q0, model.v0, method=ZhangSkeel(beta=BETA), dt=0.01, t_end=50.0
+        )
         constraint = jax.vmap(derive(model.system, model.q0.shape).constraint)
         scaled = lambda q: omega**2 * np.asarray(constraint(jnp.asarray(q)))
         self.omega, self.raw = omega, scaled(run.q_filtered)
@@ -96,7 +100,12 @@ PENDULUM = {
 }  # fmt: skip
 
 
-@experiment(PAPER, "double-pendulum", "Penalised double pendulum: coarse steps, satisfied constraints, recovered multipliers", "Figs. 1, 2a, 2b")
+@experiment(
+    PAPER,
+    "double-pendulum",
+    "Penalised double pendulum: coarse steps, satisfied constraints, recovered multipliers",
+    "Figs. 1, 2a, 2b",
+)
 def double_pendulum(quick: bool) -> Outcome:
     """ω = 20, h = .1: Z&S is as good as Newmark solved to the end, and Newmark with one Newton step damps the motion to
     rest. RATTLE, without springs, is better than all of them."""
@@ -110,7 +119,10 @@ def double_pendulum(quick: bool) -> Outcome:
         "Z&Ss": (SimplifiedZhangSkeel(beta=BETA), 0.1),
     }
     rows = {label: Row(label, method, dt, exact.q[::10]) for label, (method, dt) in methods.items()}
-    stiff = {omega: Stiff(omega) for omega in ((20.0, 100.0, 500.0) if quick else (20.0, 35.0, 50.0, 70.0, 100.0, 140.0, 200.0, 350.0, 500.0))}
+    stiff = {
+        omega: Stiff(omega)
+        for omega in ((20.0, 100.0, 500.0) if quick else (20.0, 35.0, 50.0, 70.0, 100.0, 140.0, 200.0, 350.0, 500.0))
+    }
     mech = derive(pendulum().system, pendulum().q0.shape)
     multipliers = np.asarray(jax.vmap(mech.multipliers)(exact.q[:1001], exact.p[:1001]))  # unit masses: p = v
     ours = rows["Z&S"].run
@@ -203,7 +215,10 @@ def draw_pendulum(rows: list[Row], stiff: list[Stiff], multipliers: np.ndarray) 
     panels = right.subgridspec(2, 1)
     draw_constraints(figure.add_subplot(panels[0]), stiff)
     draw_multipliers(figure.add_subplot(panels[1]), stiff[0], multipliers)
-    figure.suptitle(f"Double pendulum, h = 0.1 against the constrained motion; springs of ω = {OMEGA:g} except under RATTLE, β = {BETA:g}", fontsize=11)
+    figure.suptitle(
+        f"Double pendulum, h = 0.1 against the constrained motion; springs of ω = {OMEGA:g} except under RATTLE, β = {BETA:g}",
+        fontsize=11,
+    )
     return figure
 
 
@@ -225,7 +240,13 @@ def draw_multipliers(axes: Axes, stiff: Stiff, exact: np.ndarray) -> None:
         axes.plot(t, stiff.raw[: len(t), k], lw=0.5, color=f"C{k}", alpha=0.35, label="ω²g" if k == 0 else None)
         axes.plot(t, stiff.multipliers[:, k], lw=1.5, color=f"C{k}", label=f"λ{'₁₂'[k]}, averaged")
         axes.plot(t, exact[:, k], lw=1.2, color="k", ls=":", label="exact" if k == 0 else None)
-    axes.set(xlim=(0, 10), ylim=(-0.4, 3.0), xlabel="time", ylabel="multiplier", title=f"Fig. 2b: multipliers, ω = {stiff.omega:g}, window 0.2, rms {stiff.rms(exact):.3f}")
+    axes.set(
+        xlim=(0, 10),
+        ylim=(-0.4, 3.0),
+        xlabel="time",
+        ylabel="multiplier",
+        title=f"Fig. 2b: multipliers, ω = {stiff.omega:g}, window 0.2, rms {stiff.rms(exact):.3f}",
+    )
     axes.legend(frameon=False, fontsize=8, ncols=4, loc="upper center")
     axes.grid(alpha=0.25)
 
@@ -244,9 +265,14 @@ def chain(quick: bool) -> Outcome:
     dt, t_end = 0.05, 50.0 if quick else 100.0
     exact = constrained_motion(model, dt * np.arange(round(t_end / dt) + 1))
     run = simulate(penalize(model.system, OMEGA), model.q0, model.v0, method=ZhangSkeel(beta=BETA), dt=dt, t_end=t_end)
-    rattle = {h: simulate(model.system, model.q0, model.v0, method=Rattle(), dt=h, t_end=t_end, save_every=round(dt / h)).q for h in (0.05, 0.025, 0.01)}
+    rattle = {
+        h: simulate(model.system, model.q0, model.v0, method=Rattle(), dt=h, t_end=t_end, save_every=round(dt / h)).q
+        for h in (0.05, 0.025, 0.01)
+    }
     largest = lambda q, other: np.max(np.abs(q - other), axis=(1, 2))
-    apart = {"Z&S, h = 0.05": largest(positions(run), exact.q)} | {f"RATTLE, h = {h:g}": largest(q, exact.q) for h, q in rattle.items()}
+    apart = {"Z&S, h = 0.05": largest(positions(run), exact.q)} | {
+        f"RATTLE, h = {h:g}": largest(q, exact.q) for h, q in rattle.items()
+    }
     beside = largest(positions(run), rattle[0.01])
     until = lambda y, t: y[: round(t / dt) + 1].max()
     times = (10, 50) if quick else (10, 50, 100)
@@ -288,11 +314,19 @@ def chain(quick: bool) -> Outcome:
     )
     figure = new_figure(12.0, 6.0)
     grid = figure.add_gridspec(2, 2, height_ratios=(1.6, 1), width_ratios=(2.6, 1))
-    coordinates, deviation, shape = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[1, 0]), figure.add_subplot(grid[:, 1])
+    coordinates, deviation, shape = (
+        figure.add_subplot(grid[0, 0]),
+        figure.add_subplot(grid[1, 0]),
+        figure.add_subplot(grid[:, 1]),
+    )
     for k, link in enumerate((0, 2, 4, 6, 9)):
         coordinates.plot(run.t, exact.q[:, link, 0], color="k", lw=0.8, label="constrained" if k == 0 else None)
-        coordinates.plot(run.t[::10], positions(run)[::10, link, 0], ".", ms=3.5, color=f"C{k}", label=f"pendulum {link + 1}")
-    coordinates.set(xlim=(0, t_end), ylim=(-12, 16), ylabel="x", title="Z&S at h = 0.05, ω = 20 (dots); constrained motion (lines)")
+        coordinates.plot(
+            run.t[::10], positions(run)[::10, link, 0], ".", ms=3.5, color=f"C{k}", label=f"pendulum {link + 1}"
+        )
+    coordinates.set(
+        xlim=(0, t_end), ylim=(-12, 16), ylabel="x", title="Z&S at h = 0.05, ω = 20 (dots); constrained motion (lines)"
+    )
     coordinates.legend(frameon=False, fontsize=8, ncols=6, loc="upper center", columnspacing=1.2, handletextpad=0.4)
     for k, (label, y) in enumerate(apart.items()):
         deviation.semilogy(run.t, np.where(y > 0, y, np.nan), lw=0.9, color=f"C{k}", label=label)
