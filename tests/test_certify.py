@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from geomint.cli.app.app import app
-from geomint.system.system.lagrangian import derive
+from geomint.system.lagrangian import derive
 from typer.testing import CliRunner
 
 import geomint as gm

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from geomint.system.system.mechanics import Mechanics
+from geomint.system.mechanics import Mechanics
 
 import geomint as gm
 from geomint.methods import State

@@ -16,7 +16,7 @@ PAIR = np.array([0, 5])
 
 def check_indices(*arguments):
     """Imported here, so that the tests of whole runs can be tried on versions without it."""
-    from geomint.system.system.index_check import check_indices as check
+    from geomint.system.index_check import check_indices as check
 
     check(*arguments)
 

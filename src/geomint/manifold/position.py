@@ -2,7 +2,8 @@
 
     g(Q) = 0,   Q = q + h M⁻¹(p − w),   w = G(q)ᵀμ,
 
-for the impulse μ of the constraint, and its root as a function that JAX differentiates by the implicit function theorem.
+for the impulse μ of the constraint, and its root as a function that JAX differentiates by the implicit function
+theorem.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ class Drift:
 
 
 def placed(plan: Plan, drift: Drift, solve: Callable[[], Root], may_add: bool = False) -> Placed:
-    """The root that `solve` finds. Its derivative is that of the root, not of the iteration. With `may_add` the pull has
-    a part that no multiplier stands for, which derivatives take for constant."""
+    """The root that `solve` finds. Its derivative is that of the root, not of the iteration. With `may_add` the pull
+    has a part that no multiplier stands for, which derivatives take for constant."""
     m, dtype = drift.constraints, drift.q.dtype
 
     def iterate(_: Any, start: Array) -> tuple[Array, tuple[Array, Array, Array]]:

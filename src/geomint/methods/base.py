@@ -1,7 +1,7 @@
 """What a method is: a small frozen module with traits and three functions, and the registry that lists them all.
 
-A method moves a `carry`, a pytree of its own choosing that holds all a restart needs. Most carry (q, p). Fields that are
-floats are traced, so a sweep over them does not recompile; mark integers, strings and tables `static`.
+A method moves a `carry`, a pytree of its own choosing that holds all a restart needs. Most carry (q, p). Fields that
+are floats are traced, so a sweep over them does not recompile; mark integers, strings and tables `static`.
 """
 
 from __future__ import annotations
@@ -153,7 +153,8 @@ class Method(eqx.Module):
             raise InputError(CONSTRAINED_LAGRANGIAN)
         if isinstance(system, LagrangianSystem) and not self.traits.lagrangian:
             raise InputError(
-                f"{self.name} moves systems with a constant mass, gm.System; a gm.LagrangianSystem is moved by Variational."
+                f"{self.name} moves systems with a constant mass, gm.System; a gm.LagrangianSystem is moved by "
+                "Variational."
             )
         for need in self.traits.needs:
             if need in NEEDS and getattr(system, NEEDS[need][0], None) is None:
