@@ -89,9 +89,9 @@ def _lost_directions(mech: Any, q: Array, p: Array, rows: Array, found: Span) ->
     momentum p."""
     dual = lambda x: mech.velocity(x.reshape(q.shape)).ravel()
     m = len(rows)
-    # Row i of z is the combination of gradients that gradient i less its part in the basis stands for, z G = 0. For a
-    # gradient that the basis was made from, all entries of the row vanish; for a dependent one z_ii |G_i| = 1. Only the
-    # latter say anything.
+    # Row i of z is the combination of gradients that equals gradient i less its part in the basis, so that z G = 0.
+    # For a gradient that the basis was made from, all entries of the row vanish; for a dependent one z_ii |G_i| = 1.
+    # Only the latter are used.
     unit = length(jnp.sum(rows * jax.vmap(dual)(rows), axis=1))
     inverse = jnp.where(unit > 0, 1 / jnp.where(unit > 0, unit, 1.0), 0.0)
     parts = jax.vmap(lambda row: jnp.sum(found.basis * dual(row), axis=1))(inverse[:, None] * rows)
@@ -120,7 +120,8 @@ def _lost_directions(mech: Any, q: Array, p: Array, rows: Array, found: Span) ->
         v = v - 0.5 * mech.velocity(jnp.sum(along.basis * excess[:, None], axis=0).reshape(q.shape))
     limits, real = limits_for(v)
     limits = jnp.where(real[:, None], limits, 0.0)
-    # Scaled to length 1 before the part in the basis is removed, so that what is left tells whether a limit is new.
+    # Scaled to length 1 before the part in the basis is removed, so that the length of the rest decides whether a
+    # limit is new.
     lengths = size(limits)[:, None]
     limits = jnp.where(lengths > 0, limits / jnp.where(lengths > 0, lengths, 1.0), 0.0)
     outside = lambda x: x - jax.vmap(lambda row: jnp.sum(found.basis * dual(row), axis=1))(x) @ found.basis

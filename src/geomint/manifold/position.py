@@ -31,7 +31,7 @@ class Root(NamedTuple):
     """What an iteration finds."""
 
     x: Array
-    pull: Any  # where it has a part that no x stands for, otherwise None
+    pull: Any  # where it has a part that is not G(q)ᵀμ, otherwise None
     converged: Any
     rounds: Any
 
@@ -67,7 +67,7 @@ class Drift:
 
 def placed(plan: Plan, drift: Drift, solve: Callable[[], Root], may_add: bool = False) -> Placed:
     """The root that `solve` finds. Its derivative is that of the root, not of the iteration. With `may_add` the pull
-    has a part that no multiplier stands for, which derivatives take for constant."""
+    has a part that is not G(q)ᵀμ, which is held constant in derivatives."""
     m, dtype = drift.constraints, drift.q.dtype
 
     def iterate(_: Any, start: Array) -> tuple[Array, tuple[Array, Array, Array]]:

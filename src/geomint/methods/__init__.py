@@ -1,4 +1,9 @@
-"""The methods, one family per file, and their registry."""
+"""The methods, one family per file, and their registry.
+
+May import `manifold`, `system`, `numerics` and `errors`. Start with `base.Method` and a short method, `runge_kutta` or
+`splitting`; `protocols` lists what only some methods have. `base.register` is all that a new method needs to get a
+name on the command line, a row in the documentation and every property test.
+"""
 
 from __future__ import annotations
 

@@ -76,8 +76,8 @@ def _wall(i: int, c: Callable[[Array], Array], q: Array) -> Array:
 
 @register({"height": 0.05})
 class EnergyStepping(EventDriven, CanFail, ChecksStart):
-    """Energy-stepping with terraces of the given height. `dt` is the interval between looks; the method finds its own
-    times.
+    """Energy-stepping with terraces of the given height. `dt` is the interval between saved points; the method finds
+    its own times.
 
     height:  of the terraces, in units of the energy
     offset:  V at one of the edges between terraces. By default the start lies in the middle of one; but at a turning
@@ -94,7 +94,7 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
              start, stop)` (or with `params` behind) of the function given as System(potential=...), which returns
              bounds (low, high) of d²/dt² V(q + t v) for t from start to stop
 
-    `run.energy` is T + V_h, `run.level` counts the terraces, `run.events` tells what happened when.
+    `run.energy` is T + V_h, `run.level` counts the terraces, `run.events` lists the events.
     """
 
     failures: ClassVar[dict[int, str]] = {
@@ -193,7 +193,7 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
         return jax.lax.stop_gradient(jnp.where(turning, start, start - 0.5 * self.height))
 
     def _ahead(self, mech: Mechanics, flight: Flight, t: Array) -> tuple[Jet, Outlook]:
-        """The jet at t and what follows it; a search that is proved does without."""
+        """The jet at t, and the higher derivatives there, which proved searches do not need (zeros)."""
         if self.search != "hermite":
             here = self._jet(mech, flight, t)
             return here, Outlook(jnp.zeros_like(here.value), jnp.zeros_like(here.value))

@@ -212,7 +212,7 @@ def _lowest_eigenvalue(apply: Any, q: Any) -> float:
 
 
 class _Flat:
-    """An operator as scipy's Lanczos wants it."""
+    """An operator in the form of scipy's eigsh (Lanczos)."""
 
     def __init__(self, apply: Any, n: int):
         self.apply, self.shape, self.dtype = apply, (n, n), np.dtype(float)

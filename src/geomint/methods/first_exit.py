@@ -2,7 +2,7 @@
 
 A region is given by gauges w_i, positive inside. Along the ray q + t v a gauge is a smooth function of t, known at
 chosen times by its jet (w, w', w''). The search marches: [0, a] is known to be free of exits, b is a trial, and the
-jets at a and b decide what may be said of [a, b]. At a, the third and fourth derivatives are known too.
+jets at a and b decide whether [a, b] is free of exits. At a, the third and fourth derivatives are known too.
 
  -  The quintic H5 that has both jets, in Bernstein form on eight pieces, encloses itself: where all its control
     points are positive, so is H5. What H5 may differ from w is taken to be |H5 − H3| + |H7 − H5|, control point by
@@ -66,7 +66,7 @@ def jet(gauges: Callable[[Array], Array], t: Array) -> Jet:
 
 
 class Outlook(NamedTuple):
-    """The third and fourth derivatives, with which a flight looks ahead."""
+    """The third and fourth derivatives at the beginning of a trial."""
 
     third: Array
     fourth: Array
@@ -82,8 +82,8 @@ def quickness(jet: Jet, ahead: Outlook) -> Array:
     """The longest trial: REACH/ω of the quickest gauge."""
     (_, rate, bend), (third, fourth) = jet, ahead
     above, below = third**2 + jnp.abs(bend * fourth), bend**2 + jnp.abs(rate * third)
-    told = jnp.minimum(above, below) > 1e-200  # else products have underflown, and say nothing
-    return jnp.min(jnp.where(told, REACH * jnp.sqrt(below / above), jnp.inf))
+    usable = jnp.minimum(above, below) > 1e-200  # otherwise the products have underflown
+    return jnp.min(jnp.where(usable, REACH * jnp.sqrt(below / above), jnp.inf))
 
 
 def predicted(jet: Jet, ahead: Outlook, slack: Array) -> Array:
@@ -174,7 +174,8 @@ def _in_pieces(c: tuple[Array, ...], off: tuple[Array, Array]) -> tuple[Array, A
 
 
 def _verdict(points: Array, margin: Array, slack: Array) -> tuple[Array, Array, Array]:
-    """Whether control points (points, gauges) say that a gauge is positive, that it has one root, and about where."""
+    """Whether control points (points, gauges) prove that a gauge is positive, or that it has one root, and about
+    where."""
     legs = len(points) - 1
     inside, safe = points > -slack, points - margin > -slack
     turns = lambda x: (x[1:] != x[:-1]).astype(int)

@@ -58,7 +58,7 @@ class Flight(eqx.Module):
     a: Any
     due: Any  # the gauge that vanishes at t + a, or −1
     at_a: Jet
-    ahead: Outlook  # and what follows it; zeros where a search does without
+    ahead: Outlook  # higher derivatives there; zeros where the search does not use them
     trial: Any  # b − a
     limit: Any  # on its length, from how quickly V changes
     stride: Any  # and from the speed

@@ -224,7 +224,7 @@ class SymmetricMultistep(Constrained, HasHistory):
         status = carry.status
         if mech.system.constraint is not None:
             solver = self.solver_for(mech, here)
-            # F = f − Gᵀλ is smooth along the motion: extrapolated, it says what the constraint will do.
+            # F = f − Gᵀλ is smooth along the motion: its extrapolation predicts the constraint force.
             newest = carry.forces[-4:]
             expected = self._weighted(EXTRAPOLATION[len(newest)], newest)
             guess = solver.guess_from_pull(mech, here, (force - expected) * (last * dt))

@@ -61,7 +61,7 @@ def construct(a: Iterable[SupportsFloat | str]) -> Coefficients:
     """The explicit symmetric method of k = 2·len(a) + 2 steps and order k; a float stands for its shortest decimal,
     .7 for 7/10.
 
-    Nothing is refused here that can be written down; `defects` says whether the method is any good.
+    Any such method is constructed; `defects` lists why it must not be used.
     """
     parameters = _rationals(a)
     k = 2 * len(parameters) + 2

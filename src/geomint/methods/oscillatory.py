@@ -5,7 +5,7 @@
 
 Methods with the exact flow of a quadratic W are in `trigonometric`.
 
-For a W that is a polynomial of degree two, which its program tells, IMEX is Verlet with the mass M + (h²/4) Hess W:
+For a W that is a polynomial of degree two, as its jaxpr shows, IMEX is Verlet with the mass M + (h²/4) Hess W:
 no resonance, stable for every frequency as long as h is a stable step for V alone.
 
 References: Stern, Grinspun, Multiscale Model. Simul. 7 (2009) 1779; Tuckerman, Berne, Martyna, J. Chem. Phys. 97

@@ -113,7 +113,7 @@ class Rescuable(Method):
 
     @abc.abstractmethod
     def remark(self, system: Any, q: Any) -> str:
-        """What to say of a step near q that only the rescued form could take."""
+        """The text of the warning for a step near q that only the rescued form could take."""
 
 
 class WarnsOfStep(Method):
