@@ -25,10 +25,10 @@ import jax
 import numpy as np
 import psutil
 import pytest
-from geomint.cli.app.app import app
 from typer.testing import CliRunner
 
 import geomint as gm
+from geomint.cli.app import app
 from geomint.engines.tiles import shares, tile_size
 from geomint.io import archive
 from geomint.manifold.projection import perturbed

@@ -26,6 +26,7 @@ from ..methods import protocols
 from ..system.checks import as_path, flag
 from ..system.system import Stated, checked_system
 from .inputs import initial_state
+from .load import method_of, records_of, trajectory
 from .loop import ALONE
 from .processes import Alone, chosen, first
 from .reducing import Marked, Reducing, bare
@@ -55,7 +56,7 @@ class Archived(Trajectory):
     when they are first used, since the expression of a model in a file says nothing of the time and memory it takes."""
 
     def __init__(self, contents: archive.Contents, system: Stated | None):
-        self.__dict__.update(archive.trajectory(contents, system).__dict__)
+        self.__dict__.update(trajectory(contents, system).__dict__)
         self._contents = contents
         for name in ("checkpoint", "records") if system is not None else ("system", "checkpoint", "records"):
             del self.__dict__[name]  # so that the properties below are asked
@@ -78,7 +79,7 @@ class Archived(Trajectory):
 
     @functools.cached_property
     def records(self) -> np.ndarray | None:
-        return archive.records_of(self._contents, self.checkpoint)
+        return records_of(self._contents, self.checkpoint)
 
 
 def resume(
@@ -221,7 +222,7 @@ def _check_match(contents: archive.Contents, system: Stated) -> None:
     meta = contents.meta
     if _fingerprint_here(system, meta) == meta["fingerprint"]:
         return
-    here = archive._versions()
+    here = archive.versions()
     differing = [
         f"{name} {meta['versions'][name]} → {here[name]}"
         for name in ("jax", "numpy")
@@ -265,7 +266,7 @@ def _begun(
         jnp.asarray(held[f"start/{name}"] if "reduce" in meta else np.asarray(contents.array(name)[0]))
         for name in ("q", "p")
     )
-    method = prepared(method or archive.method_of(contents), system, np.asarray(q), meta["spread"])
+    method = prepared(method or method_of(contents), system, np.asarray(q), meta["spread"])
     make = choose(meta["engine"])
     if issubclass(make, Straight):  # the carry on file has that form, whether or not the engine covers the run here too
         method = protocols.for_scalar_code(method, bool(meta["members"]))

@@ -37,6 +37,7 @@ from .inputs import (
     warn_of_lost_digits,
 )
 from .instability import Extremes, warn_of_instability
+from .load import trajectory
 from .loop import AGREED, ALONE, Failure, Sink, run_to_end
 from .processes import Alone
 from .reducing import Reducing, bare
@@ -247,7 +248,7 @@ def _collect(runner: Engine, times: Grid, sink: Any, carry: Any, step: int, abou
         sink.writer.close()
         held = archive.read(sink.writer.path)
         everybody = jax.tree.unflatten(jax.tree.structure(carry), held.leaves)  # of all processes
-        run = archive.trajectory(held, runner.system, Checkpoint(bare(everybody), step))
+        run = trajectory(held, runner.system, Checkpoint(bare(everybody), step))
         run.method, run.engine = runner.method, runner.described  # with what it found out before the run
         return run
     columns, summary = sink.columns, None
