@@ -478,7 +478,7 @@ def test_an_archive_of_an_engine_that_steps_aside_here(tmp_path, monkeypatch, me
         for t_end in (0.02, 0.03):
             with pytest.warns(
                 UserWarning,
-                match=r"run by the native engine, which is not to be had here: xla \(.*this machine\) goes on",
+                match=r"run by the native engine, which is not available here: xla \(.*this machine\) goes on",
             ):
                 run = gm.resume(path, t_end=t_end)
         assert run.engine.startswith("xla (")

@@ -2,22 +2,70 @@
 
 from __future__ import annotations
 
+import functools
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from .. import methods
 from ..engines.grid import Grid
-from ..errors import ArchiveError
 from ..io import archive
 from ..methods import protocols
+from ..system.checks import as_path
+from ..system.system import Stated, checked_system
+from .restore import check_match, method_of, restored, system_of
 from .summary import taken_from
 from .trajectory import Checkpoint, Trajectory
 
 
+def load(path: str | Path, system: Stated | None = None) -> Trajectory:
+    """A run from its archive, finished or not. Arrays are memory maps: nothing is read before it is used.
+
+    A run of gm.models knows its system; give `system` for others where velocities or plots of them are wanted.
+    """
+    path = as_path(path, "path")
+    if system is not None:
+        checked_system(system)
+    contents = archive.read(path)
+    if system is not None:
+        check_match(contents, system)
+    return Archived(contents, system)
+
+
+class Archived(Trajectory):
+    """A run on disk. Loading it only maps the file. Its system (of gm.models), its checkpoint and its events are made
+    when they are first used, since the expression of a model in a file may take any time and memory."""
+
+    def __init__(self, contents: archive.Contents, system: Stated | None):
+        self.__dict__.update(trajectory(contents, system).__dict__)
+        self._contents = contents
+        for name in ("checkpoint", "records") if system is not None else ("system", "checkpoint", "records"):
+            del self.__dict__[name]  # so that the properties below are used
+
+    @functools.cached_property
+    def system(self) -> Stated | None:
+        return system_of(self._contents)
+
+    @functools.cached_property
+    def checkpoint(self) -> Checkpoint | None:
+        contents = self._contents
+        if not contents.leaves or self.system is None or not contents.meta.get("complete_name", True):
+            return None
+        return Checkpoint(restored(contents, self.system).carry, contents.step)
+
+    @property
+    def solver(self) -> str | None:
+        """The linear solver that was used, where the method needed one and the archive names it."""
+        return self._contents.meta.get("solver")
+
+    @functools.cached_property
+    def records(self) -> np.ndarray | None:
+        return records_of(self._contents, self.checkpoint)
+
+
 def trajectory(contents: archive.Contents, system: Any = None, checkpoint: Checkpoint | None = None) -> Trajectory:
-    """An archive as a Trajectory whose arrays are memory maps."""
+    """The Trajectory of an archive."""
     meta = contents.meta
     columns = contents.arrays()
     t = columns.pop("t")
@@ -45,17 +93,8 @@ def trajectory(contents: archive.Contents, system: Any = None, checkpoint: Check
     )
 
 
-def method_of(contents: archive.Contents) -> methods.Method:
-    """The method, made again from its expression in the archive."""
-    try:
-        return methods.named(contents.meta["method"])
-    except Exception as error:  # whatever an expression from a file leads to
-        what = f"its method {contents.meta['method']!r:.100} is not one of this geomint ({str(error)[:200]})"
-        raise ArchiveError(f"{contents.path}: {what}.", contents.path) from None
-
-
 def records_of(contents: archive.Contents, checkpoint: Checkpoint | None) -> np.ndarray | None:
-    """The single events of a run, where its method and the checkpoint tell how many there are."""
+    """The single events of a run, where its method and the checkpoint say how many there are."""
     method = method_of(contents)
     if checkpoint is None or not method.traits.event_driven or contents.meta["spread"] != "one":
         return None

@@ -12,12 +12,12 @@ from jax.core import Tracer
 
 from ..engines import sound
 from ..engines.grid import Grid
+from ..engines.rows import statuses
 from ..errors import InputError
 from ..methods import Carry, Method, protocols
 from ..system.lagrangian import derive
 from ..system.system import Stated
 from .events import Events
-from .reducing import statuses
 from .summary import Reduced, Summary
 
 READABLE = 2**26  # energies that repr reads, half a gigabyte
@@ -218,7 +218,7 @@ class Trajectory:
 
     def save(self, path: str | Path) -> Path:
         """Write an archive that gm.load opens and gm.resume continues."""
-        from .resume import save
+        from .save import save
 
         return save(self, path)
 
