@@ -24,8 +24,9 @@ from ..methods import Composition, Method, Rattle, State, Verlet, protocols
 from ..numerics.compilation import jit
 from ..numerics.linalg.discovery import start_key
 from ..run import Trajectory, simulate
+from ..run.energy_scale import Excess, excess
 from ..run.inputs import initial_state
-from ..run.instability import Excess, excess, unwatched
+from ..run.instability import unwatched
 from ..system.lagrangian import derive
 from ..system.system import Stated, System, mass_is_matrix
 

@@ -24,7 +24,6 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import GeomintError, InputError, Interrupted, ProcessLost, RunStopped
-from ..launch import LOST, is_copy, leaving_early, shared
 
 if TYPE_CHECKING:
     from ..papers import Reproduction
@@ -55,16 +54,11 @@ class _Commands(typer.core.TyperGroup):
     """Turns the errors that geomint raises on purpose into a line and an exit code, for every command."""
 
     def invoke(self, ctx: Any) -> Any:
-        with leaving_early():
-            return self._answered(ctx)
-
-    def _answered(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except ProcessLost as lost:
-            if not is_copy():  # the one that started the copies knows more
-                _complain(str(lost))
-            raise typer.Exit(LOST) from None
+            _complain(str(lost))
+            raise typer.Exit(3) from None
         except RunStopped as stopped:
             _complain(stopped.reason + _kept(stopped.run))
             raise typer.Exit(1) from None
@@ -198,10 +192,6 @@ def _papers_table() -> Table:
 Progress = Annotated[
     bool | None, typer.Option("--progress/--no-progress", help="A progress bar.", show_default="on a terminal")
 ]
-Processes = Annotated[
-    int,
-    typer.Option(help="Share the members of an ensemble between so many processes; the numbers do not depend on it."),
-]
 
 
 def _progress(wanted: bool | None) -> bool:
@@ -210,7 +200,6 @@ def _progress(wanted: bool | None) -> bool:
 
 @app.command()
 def run(
-    ctx: typer.Context,
     model: Annotated[str, typer.Argument(help="A model or an expression, as in 'fpu(springs=5)'.")],
     method: Annotated[
         str | None,
@@ -245,14 +234,9 @@ def run(
         ),
     ] = 1e-3,
     seed: Annotated[int, typer.Option(help="Of the perturbations, and of stochastic methods.")] = 0,
-    processes: Processes = 1,
     progress: Progress = None,
 ) -> None:
     """Simulate MODEL, or an ensemble of it, and say what became of its invariants."""
-    if processes != 1 and members is None:
-        raise InputError("--processes shares the members of an ensemble; give --members M.")
-    if not shared(ctx, processes, output):
-        return
     from .. import methods, models
     from ..manifold.projection import perturbed
     from ..plots import figures as plots
@@ -307,9 +291,7 @@ def _whole_saves(t_end: float, dt: float, save_every: int) -> float:
 
 
 def _report(done: Trajectory, seconds: float, picture: Path | None) -> None:
-    """The summary of a run, and its picture where one is wanted; the first of several processes speaks for all."""
-    if is_copy(silent=True):
-        return
+    """The summary of a run, and its picture where one is wanted."""
     facts: dict[str, Any] = {"final time": f"{float(done.t[-1]):.12g}", "saved points": len(done)}
     if done.members:
         facts["members"] = f"{len(done.failed_at)}, of which {np.count_nonzero(done.failed_at >= 0)} failed"
@@ -336,20 +318,16 @@ def _report(done: Trajectory, seconds: float, picture: Path | None) -> None:
 
 @app.command()
 def resume(
-    ctx: typer.Context,
     file: Annotated[Path, typer.Argument(help="An archive that `run -o` or gm.simulate(output=...) wrote.")],
     t_end: Annotated[float | None, typer.Option(help="The last time.", show_default="that of the run")] = None,
-    processes: Processes = 1,
     progress: Progress = None,
 ) -> None:
     """Continue an archived run of a model from its last checkpoint, bit for bit as if it had never stopped."""
-    if not shared(ctx, processes, file):
-        return
     from ..io import archive
     from ..run import resume as continued
 
     began = time.perf_counter()
-    mesh = "all" if processes > 1 or archive.read(file).meta["members"] else None
+    mesh = "all" if archive.read(file).meta["members"] else None
     _report(continued(file, t_end=t_end, progress=_progress(progress), mesh=mesh), time.perf_counter() - began, None)
 
 

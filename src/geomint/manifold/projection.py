@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Array
 
 from ..errors import InputError
-from ..io.sinks import available_memory
 from ..numerics.compilation import jit
 from ..numerics.linalg.structure import DENSE_LIMIT
+from ..numerics.memory import available_memory
 from ..system.checks import as_array, number, whole
 from ..system.mechanics import Mechanics
 from ..system.system import System, check_mass, checked_system
