@@ -12,7 +12,7 @@ from ...methods import Composition, Method, Rattle, SymmetricMultistep, Verlet
 from ...models import Model
 from ...run import Trajectory
 from ..base import Check, Outcome, experiment
-from .experiments import EIGHT, PAPER
+from .coefficients import EIGHT, PAPER
 from .systems import largest, moved
 
 if TYPE_CHECKING:

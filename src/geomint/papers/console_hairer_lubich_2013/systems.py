@@ -15,7 +15,7 @@ from ...methods import Method, SymmetricMultistep
 from ...models import Model
 from ...run import Trajectory, ensemble, simulate
 from ..base import Check, Information, Outcome, experiment
-from .experiments import EIGHT, FOUR, PAPER, A, B
+from .coefficients import EIGHT, FOUR, PAPER, A, B
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -24,7 +24,7 @@ from ...numerics.compilation import jit
 from ...run import simulate
 from ...system.lagrangian import derive
 from ..base import Check, Information, Outcome, experiment
-from .experiments import EPS, PAPER
+from .problems import EPS, PAPER
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

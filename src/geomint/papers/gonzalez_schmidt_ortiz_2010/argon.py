@@ -20,7 +20,7 @@ from ...methods import EnergyStepping, Verlet
 from ...run import Trajectory, simulate
 from ...system.lagrangian import derive
 from ..base import Check, Information, Outcome, experiment
-from .experiments import PAPER, terraced
+from .terraces import PAPER, terraced
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -21,7 +21,7 @@ from ...run import simulate
 from ...system.lagrangian import derive
 from ..base import Check, Information, Outcome, experiment
 from .argon import COLORS, FEMTOSECOND, PARTS, PICOSECOND, cluster, height, long_run, nanoseconds, verlet
-from .experiments import PAPER, rate, terraced
+from .terraces import PAPER, rate, terraced
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

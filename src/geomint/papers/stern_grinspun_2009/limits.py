@@ -10,7 +10,7 @@ from ... import models
 from ...methods import IMEX
 from ...run import ensemble
 from ..base import Check, Information, Outcome, experiment
-from .experiments import OMEGA, PAPER, stiff_springs
+from .fpu_chain import OMEGA, PAPER, stiff_springs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -17,7 +17,7 @@ from ...numerics.compilation import jit
 from ...run import simulate
 from ...system.lagrangian import derive
 from ..base import Check, Information, Outcome, experiment
-from .experiments import PAPER
+from .structure import PAPER
 from .systems import kept_energy, positions
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from ...methods import Rattle, Verlet
 from ...run import simulate
 from ...system.system import System
 from ..base import Check, Outcome, experiment
-from .experiments import PAPER
+from .structure import PAPER
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

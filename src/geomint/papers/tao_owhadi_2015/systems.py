@@ -25,7 +25,7 @@ from ...models import Model
 from ...run import Trajectory, simulate
 from ...system.lagrangian import derive
 from ..base import Check, Outcome, experiment
-from .experiments import BETA, OMEGA, PAPER, pendulum
+from .structure import BETA, OMEGA, PAPER, pendulum
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
