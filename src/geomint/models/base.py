@@ -59,8 +59,8 @@ _most: contextvars.ContextVar[float] = contextvars.ContextVar("most", default=ma
 
 
 def model(make: Callable[P, Model]) -> Callable[P, Model]:
-    """Decorator: registers a model, checks its settings by their annotations, and records on its system the call that made it, where
-    that can be written down."""
+    """Decorator: registers a model, checks its settings by their annotations, and records on its system the call that
+    made it, where that can be written down."""
     signature = inspect.signature(make)
 
     @functools.wraps(make)

@@ -39,9 +39,9 @@ def morse(squared: Array, k: Any) -> Array:
 def sum_over_pairs(n: int, pair: Callable[[Array, Any], Array]) -> Callable[[Array, Any], Array]:
     """V(q, params) = Σ_{i<j} φ(|x_i − x_j|²), q of shape (n, dimension).
 
-    The pairs are constants of the program, and no atom is paired with itself, so that nothing is divided by zero. Up to some
-    dozens of atoms this is the fastest form of V and of its derivatives along a line; a matrix of all distances, which does
-    without a scatter, overtakes it for the gradient of fifty.
+    The pairs are constants of the program, and no atom is paired with itself, so that nothing is divided by zero. Up
+    to some dozens of atoms this is the fastest form of V and of its derivatives along a line; a matrix of all
+    distances, which does without a scatter, overtakes it for the gradient of fifty.
     """
     i, j = np.triu_indices(n, 1)
 
@@ -49,8 +49,8 @@ def sum_over_pairs(n: int, pair: Callable[[Array, Any], Array]) -> Callable[[Arr
         return jnp.sum(pair(jnp.sum((q[i] - q[j]) ** 2, axis=1), k))
 
     def curvature(q, v, start, stop, k):
-        """Bounds of d²/dt² V(q + t v) = Σ φ''(s) ṡ² + φ'(s) s̈ over [start, stop]: the squared distance s is a parabola in t, whose range
-        is known exactly."""
+        """Bounds of d²/dt² V(q + t v) = Σ φ''(s) ṡ² + φ'(s) s̈ over [start, stop]: the squared distance s is a
+        parabola in t, whose range is known exactly."""
         apart, speed = q[i] - q[j], v[i] - v[j]
         square, half_rate, half_bend = (jnp.sum(x, axis=1) for x in (apart**2, apart * speed, speed**2))
         squared = lambda t: square + t * (2 * half_rate + t * half_bend)
@@ -69,8 +69,9 @@ def sum_over_pairs(n: int, pair: Callable[[Array, Any], Array]) -> Callable[[Arr
 
 # --- initial data -----------------------------------------------------------------------------------------------------
 def compact(n: int, dimension: int) -> np.ndarray:
-    """n sites of the densest lattice (hexagonal, or face-centred cubic) with neighbours at distance 1: those closest to one of
-    them, and of equally close ones those further along a slanted direction, so that they lie side by side."""
+    """n sites of the densest lattice (hexagonal, or face-centred cubic) with neighbours at distance 1: those closest
+    to one of them, and of equally close ones those further along a slanted direction, so that they lie side by
+    side."""
     basis = {2: [[1.0, 0.0], [0.5, np.sqrt(0.75)]], 3: np.sqrt(0.5) * np.array([[1, 1, 0], [1, 0, 1], [0, 1, 1]])}
     reach = (
         np.arange(-2 - n // 6, 3 + n // 6)
@@ -92,7 +93,8 @@ def relaxed(n: int, dimension: int, pair: Callable, settings: tuple[tuple[str, f
 
     potential, shape = sum_over_pairs(n, pair), (n, dimension)
     energy: Any = jit(jax.value_and_grad(lambda x: potential(x.reshape(shape), dict(settings))))
-    # Pieces of a lattice are symmetric, and some of them saddles: pushed a little, 13 and 55 atoms roll off to the icosahedra.
+    # Pieces of a lattice are symmetric, and some of them saddles: pushed a little, 13 and 55 atoms roll off to the
+    # icosahedra.
     start = compact(n, dimension) + 0.02 * np.random.default_rng(0).normal(size=shape)
     found = minimize(
         lambda x: tuple(map(np.asarray, energy(x))),
@@ -106,8 +108,8 @@ def relaxed(n: int, dimension: int, pair: Callable, settings: tuple[tuple[str, f
 
 
 def shaken(q: np.ndarray, energy: float, seed: int) -> np.ndarray:
-    """Velocities of unit masses without total momentum and angular momentum; the kinetic energy is ½ `energy` for each degree of
-    freedom that is left. The same for the same seed."""
+    """Velocities of unit masses without total momentum and angular momentum; the kinetic energy is ½ `energy` for
+    each degree of freedom that is left. The same for the same seed."""
     v = np.random.default_rng(seed).normal(size=q.size)
     rigid = np.concatenate([np.asarray(s.generators(jnp.asarray(q))).reshape(-1, q.size) for s in SYMMETRIES]).T
     turning, _, rank, _ = np.linalg.lstsq(rigid, v, rcond=1e-9)
@@ -155,8 +157,9 @@ def lennard_jones_cluster(
 
         V = Σ_{i<j} 4ε ((σ/r_ij)¹² − (σ/r_ij)⁶),
 
-    from a compact piece of the hexagonal (dimension=2) or face-centred cubic (3) lattice relaxed to a minimum of V near it, which need
-    not be the least one. The temperature is in units of ε; total momentum and angular momentum are zero."""
+    from a compact piece of the hexagonal (dimension=2) or face-centred cubic (3) lattice relaxed to a minimum of V
+    near it, which need not be the least one. The temperature is in units of ε; total momentum and angular momentum
+    are zero."""
     return _cluster(
         "lennard_jones_cluster",
         n,
@@ -179,8 +182,8 @@ def morse_cluster(
 
         V = Σ_{i<j} ε ((1 − e^{−a(r_ij − r₀)})² − 1),     r₀ = distance, a = steepness,
 
-    which stay finite where atoms meet. With a r₀ = 6 the well is as wide as that of Lennard-Jones; the larger, the narrower. Initial
-    data as those of lennard_jones_cluster."""
+    which stay finite where atoms meet. With a r₀ = 6 the well is as wide as that of Lennard-Jones; the larger, the
+    narrower. Initial data as those of lennard_jones_cluster."""
     k = {"epsilon": epsilon, "distance": distance, "steepness": steepness}
     return _cluster(
         "morse_cluster",
@@ -206,11 +209,12 @@ _ARGON_VELOCITIES = np.array(
 
 @model
 def argon_cluster() -> Model:
-    """Seven argon atoms in the plane, six about one (Biesiadecki and Skeel 1993; Gonzalez, Schmidt and Ortiz 2010, section 5.1).
+    """Seven argon atoms in the plane, six about one (Biesiadecki and Skeel 1993; Gonzalez, Schmidt and Ortiz 2010,
+    section 5.1).
 
-    Lennard-Jones forces with σ = .341 nm and ε/k_B = 119.8 K. Lengths are in nanometres, times in nanoseconds, and the mass of an
-    atom, 66.34e-27 kg, is 1: then ε = 24932.594 nm²/ns², and the energy of the initial data is −10.519254 ε. The total momentum is
-    zero, the angular momentum is not. A step of 10 fs is dt = 1e-5."""
+    Lennard-Jones forces with σ = .341 nm and ε/k_B = 119.8 K. Lengths are in nanometres, times in nanoseconds, and
+    the mass of an atom, 66.34e-27 kg, is 1: then ε = 24932.594 nm²/ns², and the energy of the initial data is
+    −10.519254 ε. The total momentum is zero, the angular momentum is not. A step of 10 fs is dt = 1e-5."""
     boltzmann, mass = 1.380658e-23, 66.34e-27
     k = {"epsilon": 119.8 * boltzmann / mass, "sigma": 0.341}  # m²/s² is nm²/ns²
     system = System(sum_over_pairs(7, lennard_jones), symmetries=SYMMETRIES, params=k)

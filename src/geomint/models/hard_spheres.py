@@ -16,7 +16,8 @@ from .base import PAIRS, Dimension, Model, NotNegative, Positive, Seed, count, m
 
 @functools.cache  # the same function for the same spheres, so that nothing is compiled again
 def apart(n: int, distance: float):
-    """c(q) = |x_i − x_j|² − d² for the pairs i < j: quadratic in time along a straight flight, so that a hit is the root of a quadratic."""
+    """c(q) = |x_i − x_j|² − d² for the pairs i < j: quadratic in time along a straight flight, so that a hit is the
+    root of a quadratic."""
     i, j = np.triu_indices(n, 1)
     return lambda q: jnp.sum((q[i] - q[j]) ** 2, axis=1) - distance**2
 
@@ -37,12 +38,14 @@ def hard_spheres(
     n: Annotated[int, count(1, PAIRS)] = 16, box: Positive = 8.0, radius: Positive = 0.5, dimension: Dimension = 2,
     temperature: NotNegative = 1.0, seed: Seed = 0,
 ) -> Model:  # fmt: skip
-    """n spheres of unit mass and the given radius in the square or cube [0, box]^dimension. V = 0; the motion stays where
+    """n spheres of unit mass and the given radius in the square or cube [0, box]^dimension. V = 0; the motion stays
+    where
 
         |x_i − x_j|² − (2r)² ≥ 0 for i < j,     r ≤ x ≤ box − r for every coordinate,
 
-    two functions in `inside` of the model: a method that is not given them lets the spheres pass through each other and the walls.
-    They start in the middles of equal cells with Maxwell's velocities of this temperature (k_B = 1)."""
+    two functions in `inside` of the model: a method that is not given them lets the spheres pass through each other
+    and the walls. They start in the middles of equal cells with Maxwell's velocities of this temperature (k_B =
+    1)."""
     rows = next(k for k in range(1, n + 1) if k**dimension >= n)
     if not box > 2 * radius * rows:
         raise InputError(

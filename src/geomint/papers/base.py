@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """A measured number and the range it must lie in: low ≤ measured ≤ high. One of the bounds may be missing, not both.
+    """A measured number and the range it must lie in: low ≤ measured ≤ high. One of the bounds may be missing, not
+    both.
 
     `expected` states that range in words. NaN is never in range. `rtol` is the relative difference to the number in
-    docs/results.json that the tests accept. Where it is None (chaotic motion) or there is no lower bound (rounding errors),
-    the digits differ between machines and only the range counts.
+    docs/results.json that the tests accept. Where it is None (chaotic motion) or there is no lower bound (rounding
+    errors), the digits differ between machines and only the range counts.
     """
 
     name: str
@@ -153,8 +154,8 @@ _experiments: dict[str, Experiment] = {}
 
 
 def experiment(paper: str, name: str, title: str, figure: str) -> Callable[[Callable[..., Outcome]], Experiment]:
-    """Decorator for a function of `quick` that returns an Outcome: registration gives it its place in `geomint reproduce`
-    and in the tests."""
+    """Decorator for a function of `quick` that returns an Outcome: registration gives it its place in `geomint
+    reproduce` and in the tests."""
 
     def join(function: Callable[..., Outcome]) -> Experiment:
         made = Experiment(paper, name, title, figure, function)
@@ -223,8 +224,8 @@ class Reproduction:
 
 
 def reproduce(experiment: Experiment, quick: bool, folder: Path) -> Reproduction:
-    """Run one experiment and write its figure to folder/PAPER-EXPERIMENT.png. One that stops with an error of geomint is
-    reported as failed, so that it does not keep others from running."""
+    """Run one experiment and write its figure to folder/PAPER-EXPERIMENT.png. One that stops with an error of geomint
+    is reported as failed, so that it does not keep others from running."""
     from ..plots.figures import save_figure
 
     began = time.perf_counter()

@@ -88,9 +88,10 @@ def overview(run: Any, path: str | Path | None = None, *, space: bool | None = N
     return figure
 
 
-# --- ensembles that were reduced ----------------------------------------------------------------------------------------
+# --- ensembles that were reduced --------------------------------------------------------------------------------------
 def _reductions(run: Any, path: Path | None) -> Figure:
-    """One panel for each reduction, of a quantity with several entries the first ones; how many members were left is in the caption."""
+    """One panel for each reduction, of a quantity with several entries the first ones; how many members were left is
+    in the caption."""
     panels = [
         (name, held)
         for name, held in run.reduced.items()
@@ -117,7 +118,8 @@ def _reductions(run: Any, path: Path | None) -> Figure:
 
 
 def _draw_reduction(axes: Axes, t: np.ndarray, held: Any) -> None:
-    """A mean within a band of one standard deviation to each side, quantiles as lines, a histogram as shades over time."""
+    """A mean within a band of one standard deviation to each side, quantiles as lines, a histogram as shades over
+    time."""
     kept = np.unique(np.linspace(0, len(t) - 1, min(len(t), POINTS)).astype(int))
     entries = lambda x, lead: np.asarray(x)[kept].reshape(len(kept), *np.shape(x)[1 : 1 + lead], -1)
     if "counts" in held.results:
@@ -233,7 +235,8 @@ def _coordinates(run: Any) -> list[tuple[int, str]]:
 def _draw_coordinates(
     figure: Figure, grid: GridSpecBase, run: Any, members: np.ndarray | None, strips: list[tuple[int, str]]
 ) -> None:
-    """A strip for each coordinate over time, each on its own scale: stiff and soft ones differ by orders of magnitude."""
+    """A strip for each coordinate over time, each on its own scale: stiff and soft ones differ by orders of
+    magnitude."""
     t, total = np.asarray(run.t), int(np.prod(_q_shape(run)))
     drawn: list[Axes] = []
     for row, (k, name) in enumerate(strips):

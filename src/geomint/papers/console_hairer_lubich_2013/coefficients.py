@@ -1,7 +1,8 @@
-"""Console, Hairer, Lubich: Symmetric multistep methods for constrained Hamiltonian systems, Numer. Math. 124 (2013) 517.
+"""Console, Hairer, Lubich: Symmetric multistep methods for constrained Hamiltonian systems, Numer. Math. 124 (2013)
+517.
 
-A method is given by ρ(ζ) = (ζ − 1)² Π(ζ² + 2a_jζ + 1); σ follows from the order r = k. This file measures what the methods
-are: their coefficients, where (13) lets one use them with constraints, and up to which hω they are stable.
+A method is given by ρ(ζ) = (ζ − 1)² Π(ζ² + 2a_jζ + 1); σ follows from the order r = k. This file measures what the
+methods are: their coefficients, where (13) lets one use them with constraints, and up to which hω they are stable.
 `console_hairer_lubich_2013_systems` moves the paper's systems.
 """
 
@@ -233,8 +234,8 @@ OSCILLATOR = System(lambda q: 0.5 * jnp.sum(q**2))
     PAPER, "periodicity", "The interval of periodicity (0, Ω), from the roots and by running the method", "section 4.2"
 )
 def periodicity(quick: bool) -> Outcome:
-    """Ω by exact real-root counting, which no narrow unstable window escapes; then an oscillator at hω a thousandth below Ω
-    and a thousandth above."""
+    """Ω by exact real-root counting, which no narrow unstable window escapes; then an oscillator at hω a thousandth
+    below Ω and a thousandth above."""
     fourth = [-0.95, -0.5, 0.0, 0.5, 0.9, 0.99]
     off = max(abs(interval_of_periodicity(construct((a,))) - math.sqrt(6 * (1 - a) / (2 - a))) for a in fourth)
     near = [(a_1 / 100, a_2 / 100) for a_1 in range(63, 70) for a_2 in range(-29, -22)]

@@ -1,5 +1,5 @@
-"""The systems of Console, Hairer and Lubich's paper in motion: the triple pendulum and the heavy top. The two bodies on a
-sphere are in `console_hairer_lubich_2013_sphere`."""
+"""The systems of Console, Hairer and Lubich's paper in motion: the triple pendulum and the heavy top. The two bodies
+on a sphere are in `console_hairer_lubich_2013_sphere`."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def largest(x: np.ndarray) -> float:
 
 # --- triple pendulum --------------------------------------------------------------------------------------------------
 class Exploding:
-    """Method (B) from eight starts that differ in the last digits, until each run stops. Rounding errors grow here, so the
-    steps at which the runs stop and the |ΔE| they reach differ: medians and shares over the starts are looked at. `error`
-    is |ΔE| by steps from the model's own start."""
+    """Method (B) from eight starts that differ in the last digits, until each run stops. Rounding errors grow here,
+    so the steps at which the runs stop and the |ΔE| they reach differ: medians and shares over the starts are looked
+    at. `error` is |ΔE| by steps from the model's own start."""
 
     def __init__(self, model: Model, dt: float):
         self.dt = dt
@@ -62,8 +62,9 @@ class Exploding:
 
 
 def growth(error: np.ndarray) -> float:
-    """The factor a step by which |ΔE|/n grows, while |ΔE| is above round-off and not yet large. The division by the number
-    n of the step takes out the speed of the pendulum, which starts from rest: ΔE is speed times error of the momentum."""
+    """The factor a step by which |ΔE|/n grows, while |ΔE| is above round-off and not yet large. The division by the
+    number n of the step takes out the speed of the pendulum, which starts from rest: ΔE is speed times error of the
+    momentum."""
     n = np.arange(len(error))
     used = (error > 1e-11) & (error < 1e-2) & (n > 20)
     return float(np.exp(np.polyfit(n[used], np.log(error[used] / n[used]), 1)[0])) if used.sum() > 2 else np.nan
@@ -76,9 +77,9 @@ def growth(error: np.ndarray) -> float:
     "Fig. 2",
 )
 def triple_pendulum(quick: bool) -> Outcome:
-    """Chaotic motion from rest. The multipliers of (B) grow by 1.3146 a step from round-off: after ln(1e16)/ln(1.3146) or
-    some 130 steps of any length no point on the constraint is found. By then |ΔE| is anything from .03 to 1e4, depending on
-    the last digits of the start."""
+    """Chaotic motion from rest. The multipliers of (B) grow by 1.3146 a step from round-off: after
+    ln(1e16)/ln(1.3146) or some 130 steps of any length no point on the constraint is found. By then |ΔE| is anything
+    from .03 to 1e4, depending on the last digits of the start."""
     model = models.triple_pendulum()
     good = {dt: moved(model, SymmetricMultistep(a=A), dt, 30.0) for dt in (0.01, 0.005)}
     bad = [Exploding(model, dt) for dt in ((0.01, 0.005) if quick else (0.01, 0.005, 0.0025))]
@@ -133,8 +134,8 @@ def triple_pendulum(quick: bool) -> Outcome:
 
 
 def long_time_errors(model: Model, t_end: float, members: int = 16, together: int = 4) -> np.ndarray:
-    """The largest |ΔE| of (A) at h = .01 until `t_end`, looked at every half unit of time, from the model's start and from
-    others shifted by 1e-13 at random: the motion is chaotic, and a single run shows one of several outcomes."""
+    """The largest |ΔE| of (A) at h = .01 until `t_end`, looked at every half unit of time, from the model's start and
+    from others shifted by 1e-13 at random: the motion is chaotic, and a single run shows one of several outcomes."""
     shifts = 1e-13 * np.random.default_rng(2).normal(size=(members, *model.q0.shape))
     starts = [project(model.system, model.q0 + (k > 0) * shift, model.v0) for k, shift in enumerate(shifts)]
     found = []
@@ -146,7 +147,8 @@ def long_time_errors(model: Model, t_end: float, members: int = 16, together: in
 
 
 def long_time_checks(model: Model) -> list[Check]:
-    """The paper reports no drift for t ≤ 200,000. Most starts leave the calm part of phase space before, some do not."""
+    """The paper reports no drift for t ≤ 200,000. Most starts leave the calm part of phase space before, some do
+    not."""
     errors = long_time_errors(model, 200_000.0)
     wild = errors > 1e-5
     name = "(A), h = 0.01, t ≤ 200,000, 16 starts shifted by 1e-13:"
@@ -247,8 +249,8 @@ class Top:
     "example 3",
 )
 def heavy_top(quick: bool) -> Outcome:
-    """I = (.6, .8, 1), D = (.6, .4, .2), body momentum (1.8, .4, −.9). The constraint QᵀQ = I is solved in quaternions; the
-    general solver must give the same motion."""
+    """I = (.6, .8, 1), D = (.6, .4, .2), body momentum (1.8, .4, −.9). The constraint QᵀQ = I is solved in
+    quaternions; the general solver must give the same motion."""
     model = models.heavy_top()
     cases = [(8, "auto")] if quick else [(r, solver) for r in ENERGY for solver in SOLVERS]
     tops = [Top(model, r, solver, (0.02, 0.01) if quick else (0.02, 0.01, 0.005)) for r, solver in cases]

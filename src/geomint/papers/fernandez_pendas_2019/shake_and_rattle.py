@@ -89,8 +89,8 @@ def off_tangent(model: Model, steps: tuple[float, ...]) -> tuple[np.ndarray, np.
     "slides on SHAKE and RATTLE, (4) to (6)",
 )
 def shake_equals_rattle(quick: bool) -> Outcome:
-    """A hundred steps of .02 beside RATTLE written in NumPy from the slides. A multiplier is a position over h², so that
-    rounding leaves ε/h² = 6e-13 in it."""
+    """A hundred steps of .02 beside RATTLE written in NumPy from the slides. A multiplier is a position over h², so
+    that rounding leaves ε/h² = 6e-13 in it."""
     both = [Compared(name, 0.02, 100) for name in pendula()]
     steps = (0.04, 0.02, 0.01) if quick else (0.04, 0.02, 0.01, 0.005, 0.0025)
     shake, rattle = off_tangent(pendula()["triple pendulum"], steps)

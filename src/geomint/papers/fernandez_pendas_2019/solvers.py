@@ -1,8 +1,8 @@
-"""What solves g(q) = 0 in the slides' two examples: chains, by Newton's method and by the classical sweep, and spheres, in
-closed form.
+"""What solves g(q) = 0 in the slides' two examples: chains, by Newton's method and by the classical sweep, and
+spheres, in closed form.
 
-On a straight chain the matrix G M⁻¹Gᵀ is a discrete Laplacian, so that the sweep is its Gauss–Seidel iteration: the error
-falls by cos²(π/2n) a sweep, a digit takes (4 ln 10/π²) n² = 0.933 n² sweeps, and with the best over-relaxation
+On a straight chain the matrix G M⁻¹Gᵀ is a discrete Laplacian, so that the sweep is its Gauss–Seidel iteration: the
+error falls by cos²(π/2n) a sweep, a digit takes (4 ln 10/π²) n² = 0.933 n² sweeps, and with the best over-relaxation
 ω = 2/(1 + sin(π/2n)) about (ln 10/π) n = 0.733 n. At right angles links do not feel each other, and a few sweeps do.
 """
 
@@ -37,8 +37,8 @@ chain: Any = functools.cache(models.chain)
 # --- chains -----------------------------------------------------------------------------------------------------------
 @numba.njit
 def count_sweeps(q: Any, free: Any, relaxation: float, tolerance: float, most: int) -> int:
-    """Cycles of the slides' iteration, ΔΛ_i = g_i(Q)/(G_i(Q) G_i(q)ᵀ), Q ← Q − G_i(q)ᵀΔΛ_i, until |g_i| ≤ tolerance for all
-    links; 0 if they are too few. Written by hand: one link after another, the first at the origin."""
+    """Cycles of the slides' iteration, ΔΛ_i = g_i(Q)/(G_i(Q) G_i(q)ᵀ), Q ← Q − G_i(q)ᵀΔΛ_i, until |g_i| ≤ tolerance
+    for all links; 0 if they are too few. Written by hand: one link after another, the first at the origin."""
     Q = free.copy()
     for cycle in range(1, most + 1):
         worst = 0.0
@@ -133,8 +133,8 @@ SWEEPS = {
     "slides on the chain and on SHAKE iteration",
 )
 def chain_of_links(quick: bool) -> Outcome:
-    """Sweeps are counted in the first step from a straight chain at rest, by the slides' rule: until all residuals are below a
-    tolerance. Times are not checked."""
+    """Sweeps are counted in the first step from a straight chain at rest, by the slides' rule: until all residuals
+    are below a tolerance. Times are not checked."""
     lengths = (10, 300) if quick else (3, 10, 30, 100, 300, 1000)
     costs = [cost(n) for n in lengths]
     swept = (3, 10, 30, 100) if quick else (3, 10, 30, 100, 300)
@@ -144,35 +144,12 @@ def chain_of_links(quick: bool) -> Outcome:
         {n: sweeps(straight(n), best_relaxation(n)) for n in far},
         {n: sweeps(zigzag(n)) for n in far},
     )
-    digit = {n: (plain[n] - sweeps(straight(n), tolerance=1e-8)) / 2 for n in (30, 100)}
-    relaxed = (best[100] - sweeps(straight(100), best_relaxation(100), 1e-8)) / 2
     roots = {
         n: float(np.max(np.abs(place(n, "sweep", best_relaxation(n))[0] - place(n, "newton")[0])))
         for n in ((10,) if quick else (10, 30, 100))
     }
-    checks = [
-        Check.near(f"sweeps for a digit over n², {n} links", x / n**2, 0.933, 0.005, "4 ln 10/π² = 0.933")
-        for n, x in digit.items()
-    ]
+    checks = sweep_checks(plain, best, bent)
     checks += [
-        Check.near(f"sweeps of a straight chain of {n} links, |g| ≤ 5e-10", plain[n], SWEEPS[n][0], 0.01)
-        for n in plain
-        if n in SWEEPS
-    ]
-    checks += [
-        Check.near(f"the same at the best relaxation, {n} links", best[n], SWEEPS[n][1], 0.03)
-        for n in best
-        if n in SWEEPS
-    ]
-    checks += [
-        Check(
-            "sweeps for a digit over n, 100 links, best relaxation",
-            relaxed / 100,
-            0.72,
-            0.82,
-            "0.785, a little above ln 10/π = 0.733",
-        ),
-        Check("most sweeps of a chain with right angles", max(bent.values()), 2, 2, "2, of any length"),
         Check("most rounds of Newton's method in the first step", max(x.rounds for x in costs), 2, 4, "3", rtol=None),
         Check(
             "largest |g| over ε L max |q|", max(x.residual for x in costs), None, 10, "2 … 4: at round-off", rtol=None
@@ -200,6 +177,37 @@ def chain_of_links(quick: bool) -> Outcome:
             )
         )
     return Outcome(checks, draw_chain(costs, plain, best, bent, each), information)
+
+
+def sweep_checks(plain: dict[int, int], best: dict[int, int], bent: dict[int, int]) -> list[Check]:
+    """The numbers of sweeps by chain length: straight, straight at the best relaxation, and with right angles."""
+    digit = {n: (plain[n] - sweeps(straight(n), tolerance=1e-8)) / 2 for n in (30, 100)}
+    relaxed = (best[100] - sweeps(straight(100), best_relaxation(100), 1e-8)) / 2
+    checks = [
+        Check.near(f"sweeps for a digit over n², {n} links", x / n**2, 0.933, 0.005, "4 ln 10/π² = 0.933")
+        for n, x in digit.items()
+    ]
+    checks += [
+        Check.near(f"sweeps of a straight chain of {n} links, |g| ≤ 5e-10", plain[n], SWEEPS[n][0], 0.01)
+        for n in plain
+        if n in SWEEPS
+    ]
+    checks += [
+        Check.near(f"the same at the best relaxation, {n} links", best[n], SWEEPS[n][1], 0.03)
+        for n in best
+        if n in SWEEPS
+    ]
+    checks += [
+        Check(
+            "sweeps for a digit over n, 100 links, best relaxation",
+            relaxed / 100,
+            0.72,
+            0.82,
+            "0.785, a little above ln 10/π = 0.733",
+        ),
+        Check("most sweeps of a chain with right angles", max(bent.values()), 2, 2, "2, of any length"),
+    ]
+    return checks
 
 
 def relaxation_near(found: dict[float, int], value: float) -> float:
@@ -280,7 +288,8 @@ class Particles:
 
 
 def by_hand(q: np.ndarray, p: np.ndarray, system: Any) -> float:
-    """How far each next position is from X − a q with X = q + hp + ½h²f, a = c/(b + √(b² − c)), b = q·X, c = |X|² − 1."""
+    """How far each next position is from X − a q with X = q + hp + ½h²f, a = c/(b + √(b² − c)), b = q·X, c = |X|² −
+    1."""
     force = np.asarray(jax.vmap(derive(system, q.shape[1:]).force)(jnp.asarray(q)))
     free = q + STEP * p + 0.5 * STEP**2 * force
     b, c = np.sum(q * free, axis=-1), np.sum(free**2, axis=-1) - 1
@@ -298,8 +307,8 @@ ENERGY = {2: (1.9e-5, 2.4e-5, "2.1e-5"), 7: (4e-6, 2e-5, "6e-6 … 1.1e-5; chaot
     "slides on particles on the unit sphere",
 )
 def sphere_particles(quick: bool) -> Outcome:
-    """Charges that repel each other; the closed form beside Newton's method, and beside the formula written out in NumPy. The
-    ratio of times is not checked."""
+    """Charges that repel each other; the closed form beside Newton's method, and beside the formula written out in
+    NumPy. The ratio of times is not checked."""
     both = [Particles(n, 40.0 if quick else 400.0) for n in (2, 7)]
     checks = []
     for x in both:

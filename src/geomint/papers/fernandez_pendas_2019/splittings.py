@@ -136,8 +136,8 @@ AT_ENDS = {"triple pendulum": 0.25, "two bodies on a sphere": 0.078}
     "slides on ψ_h; Fernández-Pendás et al. 2016",
 )
 def generalized_rattle(quick: bool) -> Outcome:
-    """Structure on the triple pendulum in motion; energy error for the same number of forces on several problems. What is
-    gained depends on the problem, and is lost where only the ends of steps are constrained."""
+    """Structure on the triple pendulum in motion; energy error for the same number of forces on several problems.
+    What is gained depends on the problem, and is lost where only the ends of steps are constrained."""
     bases = {label: base for label, base in BASES.items() if not quick or "stage, b" in label or label == "Verlet"}
     best, model = "two-stage, b = .193183", pendula()["triple pendulum"]
     at = measure.flow(Rattle(), model.system, Point(model.q0, model.v0), 0.02, 37)

@@ -6,7 +6,7 @@ The cause is the same in all three: a motion that reaches an edge slowly, or mov
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -31,7 +31,8 @@ def bowl() -> models.Model:
 
 
 def time_on_top(h: Any) -> Any:
-    """(57) as it is before it is simplified: how long the oscillator is on its highest terrace until it is reflected."""
+    """(57) as it is before it is simplified: how long the oscillator is on its highest terrace until it is
+    reflected."""
     k = np.floor(0.5 / h)
     return (np.sqrt(2 * (k + 1) * h) - np.sqrt(2 * k * h)) / np.sqrt(1 - 2 * k * h)
 
@@ -71,11 +72,18 @@ class Ring:
         return bool(self.run.events.codes[0] == 3)
 
 
-def caught_grid(quick: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """θ, γ, and whether the bowl catches it at k = 100."""
+class CaughtGrid(NamedTuple):
+    """Whether example 4.3 is caught at k = 100, over a grid of θ and γ."""
+
+    part: np.ndarray  # θ
+    speed: np.ndarray  # γ
+    caught: np.ndarray
+
+
+def caught_grid(quick: bool) -> CaughtGrid:
     part, speed = np.meshgrid(np.linspace(0.025, 0.975, 6 if quick else 20), np.linspace(0.25, 2.5, 7 if quick else 25))
     caught = [Ring(float(g), float(x), 100, 0.5, 1).caught for x, g in zip(part.flat, speed.flat, strict=True)]
-    return part, speed, np.reshape(caught, part.shape)
+    return CaughtGrid(part, speed, np.reshape(caught, part.shape))
 
 
 @experiment(
@@ -85,15 +93,15 @@ def caught_grid(quick: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     "Figure 3, examples 4.1 to 4.3",
 )
 def examples(quick: bool) -> Outcome:
-    """4.1: heights h_k chosen so that the oscillator takes the time ½ up its highest terrace and ½ back, however narrow it is; heights with 1 − 2kh = h converge.
-    4.2: along an edge, or between two, for ever: (1, t), where the paper has (0, t). 4.3: a body that sets out along an edge meets the next one
-    outside with γ²·2h(1 − θ) of (q̇·n)², and climbs it only if that is above 2h|n|², θ the fractional part of 1/2h. So it is caught on a circle if
-    γ²(1 − θ) < 1: for all γ < 1, as the paper says, and for many heights with γ > 1 too."""
+    """4.1: heights h_k chosen so that the oscillator takes the time ½ up its highest terrace and ½ back, however
+    narrow it is; heights with 1 − 2kh = h converge. 4.2: along an edge, or between two, for ever: (1, t), where the
+    paper has (0, t). 4.3: a body that sets out along an edge meets the next one outside with γ²·2h(1 − θ) of (q̇·n)²,
+    and climbs it only if that is above 2h|n|², θ the fractional part of 1/2h. So it is caught on a circle if γ²(1 −
+    θ) < 1: for all γ < 1, as the paper says, and for many heights with γ > 1 too."""
     counts = 4 ** np.arange(2, 5 if quick else 7)
     slow, usual = [Swing(slow_height(int(k))) for k in counts], [Swing(1 / (2 * k + 1)) for k in counts]
     trough = models.harmonic_trough()
     along = terraced(trough.system, trough.q0, trough.v0, 0.0123, 50.0, 1000)
-    straight = np.stack([np.ones_like(along.t), along.t], axis=1)
     rings = {
         label: [Ring(g, x, int(k)) for k in counts]
         for label, g, x in (
@@ -103,11 +111,14 @@ def examples(quick: bool) -> Outcome:
         )
     }
     first, second, free = rings.values()
-    radii = np.linalg.norm(first[-1].run.q, axis=1)
-    part, speed, caught = caught_grid(quick)
-    number = speed**2 * (1 - part)
+    grid = caught_grid(quick)
+    checks = [*swing_checks(slow, usual), *trough_checks(along), *ring_checks(first, second, free, grid)]
+    return Outcome(checks, draw_examples(slow, usual, along, first[0], grid))
+
+
+def swing_checks(slow: list[Swing], usual: list[Swing]) -> list[Check]:
     off = np.abs([x.on_top / time_on_top(x.h) - 1 for x in (*slow, *usual)])
-    checks = [
+    return [
         Check("4.1: time on the highest terrace, off (57)", off.max(), None, 1e-6, "rounding, amplified", rtol=None),
         Check(
             "4.1, smallest h with ½ up the highest terrace: error",
@@ -119,9 +130,23 @@ def examples(quick: bool) -> Outcome:
         Check(
             "4.1, 1 − 2kh = h: rate of the error", rate([x.h for x in usual], [x.error for x in usual]), 0.47, 0.51, "½"
         ),
+    ]
+
+
+def trough_checks(along: Trajectory) -> list[Check]:
+    straight = np.stack([np.ones_like(along.t), along.t], axis=1)
+    return [
         Check("4.2: events", len(along.events), 0, 0, "none"),
         Check("4.2: largest distance from (1, t)", np.abs(along.q - straight).max(), None, 1e-12, "rounding"),
         Check("4.2: error", np.abs(along.q[:, 0] - np.cos(along.t)).max(), 1.99, 2.0, "2: does not converge"),
+    ]
+
+
+def ring_checks(first: list[Ring], second: list[Ring], free: list[Ring], grid: CaughtGrid) -> list[Check]:
+    radii = np.linalg.norm(first[-1].run.q, axis=1)
+    number = grid.speed**2 * (1 - grid.part)
+    caught = grid.caught
+    return [
         Check(
             "4.3, γ = 0.5: climbs and descents", first[-1].run.events["up"] + first[-1].run.events["down"], 0, 0, "none"
         ),
@@ -149,7 +174,6 @@ def examples(quick: bool) -> Outcome:
             "none",
         ),
     ]
-    return Outcome(checks, draw_examples(slow, usual, along, first[0], (part, speed, caught)))
 
 
 def draw_examples(
@@ -157,7 +181,7 @@ def draw_examples(
     usual: list[Swing],
     along: Trajectory,
     ring: Ring,
-    grid: tuple[np.ndarray, np.ndarray, np.ndarray],
+    grid: CaughtGrid,
 ) -> Figure:
     """One panel for each example, and the map of the third."""
     from ...plots.figures import new_figure
@@ -213,12 +237,14 @@ def draw_examples(
 
 # --- the turning point ------------------------------------------------------------------------------------------------
 def dense(n: float, most: float, points: int = 200_000) -> np.ndarray:
-    """Heights with 1/2h from n to `most`, none of them a whole number: there the highest terrace is reached with no speed."""
+    """Heights with 1/2h from n to `most`, none of them a whole number: there the highest terrace is reached with no
+    speed."""
     return 0.5 / (n + (most - n) * (np.arange(points) + np.sqrt(0.1)) / points)
 
 
 def share_above(time: float, n: float) -> float:
-    """The share of heights with 1/2h between n and 2n that leave the oscillator for longer than `time` on its highest terrace."""
+    """The share of heights with 1/2h between n and 2n that leave the oscillator for longer than `time` on its highest
+    terrace."""
     return float(np.mean(time_on_top(dense(n, 2 * n)) > time))
 
 
@@ -229,8 +255,8 @@ def share_above(time: float, n: float) -> float:
     "Figure 4",
 )
 def turning_point(quick: bool) -> Outcome:
-    """x = sin t again. With θ the fractional part of 1/2h the time is about √(h/2θ): √h as a rule, and above any bound τ for θ < h/2τ², a share
-    of the heights that vanishes with h. In (57) h/√(½ − kh) should be h/√(1 − 2kh)."""
+    """x = sin t again. With θ the fractional part of 1/2h the time is about √(h/2θ): √h as a rule, and above any
+    bound τ for θ < h/2τ², a share of the heights that vanishes with h. In (57) h/√(½ − kh) should be h/√(1 − 2kh)."""
     turns = np.random.default_rng(0).uniform(5, 100, 40 if quick else 400)
     heights = 0.5 / turns
     swings = [terraced(oscillator().system, [0.0], [1.0], h, 1.6 + time_on_top(h)) for h in heights]

@@ -1,18 +1,19 @@
 """Force-stepping, the alternative that Gonzalez, Schmidt and Ortiz name in their section 6.
 
-The potential is replaced by V_h, linear in every simplex of a grid and equal to V at its nodes. The force is constant in a simplex,
-the flight through it a parabola, and the way out a root of a quadratic: the motion of ½m|v|² + V_h is computed exactly, so that
+The potential is replaced by V_h, linear in every simplex of a grid and equal to V at its nodes. The force is constant
+in a simplex, the flight through it a parabola, and the way out a root of a quadratic: the motion of ½m|v|² + V_h is
+computed exactly, so that
 
 - this energy is conserved, and the flow is symplectic and reversible, all to rounding;
 - V_h is continuous: nothing happens to the velocity at a face, and V_h − V = O(h²) makes the trajectories converge;
 - the grid is not symmetric as V is: momentum maps are lost, which energy-stepping, whose terraces are bounded by levels of V, keeps.
 
-A cell of the grid with corner c is cut into the simplices 1 ≥ x_{π(1)} ≥ … ≥ x_{π(d)} ≥ 0, x = y − c, one for each permutation π
-(Freudenthal, Kuhn): intervals on the line, squares halved by a diagonal in the plane. The path c, c + e_{π(1)}, c + e_{π(1)} + e_{π(2)}, …
-runs through the corners of the simplex, so the derivative of V_h along axis π(k) is the difference of V over its k-th edge. Behind the
-face x_{π(1)} = 1 lies the cell c + e_{π(1)} with π(1) now last, behind x_{π(d)} = 0 the cell c − e_{π(d)} with π(d) now first, and
-behind x_{π(k)} = x_{π(k+1)} the simplex in which these two have changed places. Where the particle is follows by counting, never from its
-rounded position.
+A cell of the grid with corner c is cut into the simplices 1 ≥ x_{π(1)} ≥ … ≥ x_{π(d)} ≥ 0, x = y − c, one for each
+permutation π (Freudenthal, Kuhn): intervals on the line, squares halved by a diagonal in the plane. The path c, c +
+e_{π(1)}, c + e_{π(1)} + e_{π(2)}, … runs through the corners of the simplex, so the derivative of V_h along axis π(k)
+is the difference of V over its k-th edge. Behind the face x_{π(1)} = 1 lies the cell c + e_{π(1)} with π(1) now last,
+behind x_{π(d)} = 0 the cell c − e_{π(d)} with π(d) now first, and behind x_{π(k)} = x_{π(k+1)} the simplex in which
+these two have changed places. Where the particle is follows by counting, never from its rounded position.
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ def _compiled() -> Any:
 
     @numba.njit(inline="always")
     def leaves(gap: float, speed: float, pull: float) -> float:
-        """The first t ≥ 0 at which gap + speed t + ½ pull t² passes to below 0, in the form of the root that does not cancel."""
+        """The first t ≥ 0 at which gap + speed t + ½ pull t² passes to below 0, in the form of the root that does not
+        cancel."""
         gap = max(gap, 0.0)  # on the face by which it came in, up to rounding
         square = speed * speed - 2 * gap * pull
         if speed < 0:
@@ -90,7 +92,8 @@ def _compiled() -> Any:
 
     @numba.njit(error_model="numpy")
     def run(values, strides, counts, cell, order, x, w, rate, times, positions, velocities):
-        """Positions and velocities at `times`, in units of the grid; returns how many were reached, and the number of events."""
+        """Positions and velocities at `times`, in units of the grid; returns how many were reached, and the number of
+        events."""
         d, now, saved, idle = len(x), 0.0, 0, 0
         force = np.empty(d)
         for event in range(MOST):
@@ -149,7 +152,8 @@ class Flight(NamedTuple):
 def force_stepping(grid: Grid, q0: Any, p0: Any, times: Any, mass: float = 1.0) -> Flight:
     """The exact motion of ½|p|²/m + V_h from (q0, p0) at time 0, at the given times in rising order.
 
-    An error where it leaves the grid, or stays on a crease of V_h between two forces that both point to it, with no speed across."""
+    An error where it leaves the grid, or stays on a crease of V_h between two forces that both point to it, with no
+    speed across."""
     h, times = grid.spacing, np.asarray(times, float)
     y = (np.atleast_1d(np.asarray(q0, float)) - grid.lower) / h
     w = np.atleast_1d(np.asarray(p0, float)) / (mass * h)

@@ -29,8 +29,9 @@ def hanging() -> models.Model:
 
 
 class Swing:
-    """The pendulum V = −cos θ to t = 20 from θ = .5, by grids of several spacings h. The largest error over time depends on where the
-    two turning points happen to lie between nodes: it is taken in the root mean square over grids shifted and stretched a little."""
+    """The pendulum V = −cos θ to t = 20 from θ = .5, by grids of several spacings h. The largest error over time
+    depends on where the two turning points happen to lie between nodes: it is taken in the root mean square over
+    grids shifted and stretched a little."""
 
     def __init__(self, label: str, p0: float, spacings: np.ndarray, grids: int):
         pendulum = hanging()
@@ -84,8 +85,8 @@ class Orbit:
 
 
 class Terraces:
-    """The planet by energy-stepping for ten periods. Its first terrace begins a little inside the perihelion: it sets out along the edges, and must not
-    be thrown back by the next one (example 4.3)."""
+    """The planet by energy-stepping for ten periods. Its first terrace begins a little inside the perihelion: it sets
+    out along the edges, and must not be thrown back by the next one (example 4.3)."""
 
     def __init__(self, height: float):
         self.run = simulate(
@@ -121,9 +122,10 @@ def symplecticity(grid: Grid, t: float, step: float = 1e-6) -> float:
     "Section 6, second remark",
 )
 def experiment_force_stepping(quick: bool) -> Outcome:
-    """A pendulum on the line and a planet in the plane. The order is 2 where the velocity never vanishes. At a turning point the force is
-    off by O(h) for a time O(√h), in which the particle crosses the last cell: an error O(h^{3/2}), as in the plane wherever the motion is
-    parallel to a side of the triangles for a moment. The same holds for the angular momentum."""
+    """A pendulum on the line and a planet in the plane. The order is 2 where the velocity never vanishes. At a
+    turning point the force is off by O(h) for a time O(√h), in which the particle crosses the last cell: an error
+    O(h^{3/2}), as in the plane wherever the motion is parallel to a side of the triangles for a moment. The same
+    holds for the angular momentum."""
     spacings = 2.0 ** -np.arange(4, 9 if quick else 12)
     turning, round_and_round = Swing("swinging to and fro", 1.0, spacings, 48), Swing("going round", 2.5, spacings, 48)
     finer = 2.0 ** -np.arange(3, 8 if quick else 10)

@@ -25,9 +25,10 @@ def planet() -> models.Model:
 
 
 def radial_period(h: float) -> tuple[float, int]:
-    """The time between two reflections far from the sun, in closed form, and the number of events in it. The planet starts with
-    speed 1 at r = 1 in the middle of level 0; on level k its speed is v = √(1 − 2kh), and from r it needs √(r²v² − L²)/v² back
-    to where it was nearest to the sun. It crosses each edge inwards and outwards, and is reflected once."""
+    """The time between two reflections far from the sun, in closed form, and the number of events in it. The planet
+    starts with speed 1 at r = 1 in the middle of level 0; on level k its speed is v = √(1 − 2kh), and from r it needs
+    √(r²v² − L²)/v² back to where it was nearest to the sun. It crosses each edge inwards and outwards, and is
+    reflected once."""
     edge = lambda k: 1 / (1 + 0.5 * h - k * h)  # the radius at which level k begins
     half, k = 0.0, 0
     while edge(k) * np.sqrt(1 - 2 * k * h) > MOMENTUM:  # down to the level on which it turns
@@ -43,7 +44,8 @@ def radial_period(h: float) -> tuple[float, int]:
 
 
 class Orbit:
-    """The planet from the end of the small axis. Neither perihelion nor aphelion would do: there it moves along an edge, as in example 4.3."""
+    """The planet from the end of the small axis. Neither perihelion nor aphelion would do: there it moves along an
+    edge, as in example 4.3."""
 
     def __init__(self, h: float, periods: int):
         self.h, self.periods = h, periods
@@ -96,8 +98,9 @@ class Orbit:
     "Figure 1",
 )
 def kepler_terraces(quick: bool) -> Outcome:
-    """V_h depends on r alone, as V does. So the angular momentum stays, the radial motion has a period, which a sum over terraces gives in closed
-    form, and the orbit is a rosette. The period tests the times of events; energy and momenta would be kept with wrong ones too."""
+    """V_h depends on r alone, as V does. So the angular momentum stays, the radial motion has a period, which a sum
+    over terraces gives in closed form, and the orbit is a rosette. The period tests the times of events; energy and
+    momenta would be kept with wrong ones too."""
     orbits = [Orbit(h, 10 if quick else 100) for h in (0.1, 0.02)]
     return Outcome(
         [check for x in orbits for check in x.checks()],

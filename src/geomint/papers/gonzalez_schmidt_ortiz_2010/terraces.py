@@ -14,7 +14,6 @@ import numpy as np
 from ...methods import EnergyStepping
 from ...run import Trajectory, simulate
 
-
 PAPER = "gonzalez-schmidt-ortiz-2010"
 
 
@@ -28,7 +27,8 @@ def terraced(
     t0: float = 0.0,
     offset: float | None = 0.0,
 ) -> Trajectory:
-    """Energy-stepping, looked at `looks` times. That it warns of trapped stretches is expected here: experiments report them as numbers."""
+    """Energy-stepping, looked at `looks` times. That it warns of trapped stretches is expected here: experiments
+    report them as numbers."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="EnergyStepping was trapped")
         return simulate(

@@ -2,8 +2,8 @@
 
     I_j = ½ (p₁ⱼ² + ω² q₁ⱼ²),     I = I₁ + I₂ + I₃,
 
-from the first to the last on the time scale ω, while the sum I is an adiabatic invariant. A method that does not resolve
-the fast frequency must still reproduce both.
+from the first to the last on the time scale ω, while the sum I is an adiabatic invariant. A method that does not
+resolve the fast frequency must still reproduce both.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ def draw_exchange(panels: list[OscillatoryEnergies], columns: int = 3) -> Figure
     "FPU: reference, Störmer/Verlet, midpoint",
 )
 def fpu_baselines(quick: bool) -> Outcome:
-    """The exchange by a converged reference; Verlet at a step that resolves the stiff springs poorly (hω = 1.5) loses the
-    invariant, and the implicit midpoint rule, stable at hω = 5, loses the exchange."""
+    """The exchange by a converged reference; Verlet at a step that resolves the stiff springs poorly (hω = 1.5) loses
+    the invariant, and the implicit midpoint rule, stable at hω = 5, loses the exchange."""
     reference = Composition(Verlet(), order=8)
     exact = (
         OscillatoryEnergies("reference", reference, 0.02, 200.0, 5)
@@ -171,7 +171,8 @@ IMEX_EXPECTED = {
 
 
 def exchange_checks(name: str, x: OscillatoryEnergies, expected: tuple[float, float, float]) -> list[Check]:
-    """The numbers are to 1 %; where I is off by more than that it must be off by the same, since the method is at fault."""
+    """The numbers are to 1 %; where I is off by more than that it must be off by the same, since the method is at
+    fault."""
     names = ("smallest I", "largest I", "first time I₁ = I₃")
     measured = (x.total.min(), x.total.max(), x.exchange_time)
     return [

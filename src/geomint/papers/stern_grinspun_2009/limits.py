@@ -56,9 +56,9 @@ class ShiftedStarts:
     "FPU: IMEX for T = 4000",
 )
 def fpu_long(quick: bool) -> Outcome:
-    """The time scale ω², for many starts that differ by 1e-13. At h = .1 all of them keep I. At h = .3 the motion is chaotic:
-    the mean of I at the end is anything from .4 to 8, and nearly no start keeps it. Both are cheap, so the quick run is the
-    whole."""
+    """The time scale ω², for many starts that differ by 1e-13. At h = .1 all of them keep I. At h = .3 the motion is
+    chaotic: the mean of I at the end is anything from .4 to 8, and nearly no start keeps it. Both are cheap, so the
+    quick run is the whole."""
     small, large = ShiftedStarts(0.1, 32, 4), ShiftedStarts(0.3, 128, 3)
     finite = large.late[np.isfinite(large.late)]
     low, middle, high = np.quantile(finite, [0.1, 0.5, 0.9])
@@ -156,8 +156,9 @@ def stiff_energy_errors(h: float, products: np.ndarray, t_end: float = 20.0) -> 
     "beyond the slides",
 )
 def stiff_pendulum(quick: bool) -> Outcome:
-    """Two masses on stiff springs, whose directions turn. The largest error of the energy is .048 (h²ω)² at every step: the
-    step is limited although the method is implicit in W. At hω = 250 the energy explodes while Newton's method converges."""
+    """Two masses on stiff springs, whose directions turn. The largest error of the energy is .048 (h²ω)² at every
+    step: the step is limited although the method is implicit in W. At hω = 250 the energy explodes while Newton's
+    method converges."""
     from ...plots.figures import new_figure
 
     products = np.array([0.5, 1.0, 2.0, 3.0, 5.0])
