@@ -177,8 +177,8 @@ def adaptive_splitting(system: System, q0: Any, dt: float, stages: int = 2) -> K
         raise InputError(f"adaptive_splitting(q0=...): {told}.")
     if not x < limit:
         raise InputError(
-            f"adaptive_splitting: hω = {x:.3g} for the fastest motion at q0, beyond {limit:g}, up to which a splitting of "
-            f"{stages} stages can be stable. Take dt < {limit / omega:.3g}."
+            f"adaptive_splitting: hω = {x:.3g} for the fastest motion at q0, beyond {limit:g}, up to which a splitting "
+            f"of {stages} stages can be stable. Take dt < {limit / omega:.3g}."
         )
     grid = np.linspace(x / 400, x, 400)
     make = (

@@ -58,7 +58,8 @@ class StabilityDiagram:
     method:       its name
     frequencies:  hω (with `omega`: h), ascending
     growth:       the spectral radius there, the factor by which the motion grows in a step
-    unstable:     the intervals in which it grows, with ends accurate to about 1e-7; the largest frequency may cut the last
+    unstable:     the intervals in which it grows, with ends accurate to about 1e-7; the last may end at the largest
+                  frequency
     h, omega:     of a method with a fast part: the step, or the frequency, that was held fixed
     """
 
@@ -140,8 +141,13 @@ class StabilityDiagram:
 
 
 def stability_diagram(
-    method: Method, *, largest: float | None = None, points: int = 2000, h: float | None = None, omega: float | None = None
-) -> StabilityDiagram:  # fmt: skip
+    method: Method,
+    *,
+    largest: float | None = None,
+    points: int = 2000,
+    h: float | None = None,
+    omega: float | None = None,
+) -> StabilityDiagram:
     """Where a method is stable on the harmonic oscillator, computed from its own step.
 
     largest:  the largest hω (with `omega`: h); by default 20, or 4.5π for methods with a fast part, or 4 where h varies

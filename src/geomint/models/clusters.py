@@ -1,4 +1,4 @@
-"""Atoms that hold together by forces between pairs: V = Σ_{i<j} φ(|x_i − x_j|), clusters that float freely."""
+"""Clusters of atoms in free space with pair potentials: V = Σ_{i<j} φ(|x_i − x_j|)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from .base import PAIRS, Dimension, Model, NotNegative, Positive, Seed, count, m
 
 Atoms = Annotated[int, count(2, PAIRS)]
 SYMMETRIES = (Translation(), Rotation())
-ROUNDING = 1e-14  # of a squared distance, generously
-REACH = 2 ** (1 / 6)  # where the Lennard-Jones potential of σ = 1 is least
+ROUNDING = 1e-14  # a generous bound of the relative rounding of a squared distance
+REACH = 2 ** (1 / 6)  # the minimum of the Lennard-Jones potential with σ = 1
 
 
 # --- potentials of pairs ----------------------------------------------------------------------------------------------
@@ -40,8 +40,8 @@ def sum_over_pairs(n: int, pair: Callable[[Array, Any], Array]) -> Callable[[Arr
     """V(q, params) = Σ_{i<j} φ(|x_i − x_j|²), q of shape (n, dimension).
 
     The pairs are constants of the program, and no atom is paired with itself, so that nothing is divided by zero. Up
-    to some dozens of atoms this is the fastest form of V and of its derivatives along a line; a matrix of all
-    distances, which does without a scatter, overtakes it for the gradient of fifty.
+    to some dozens of atoms this is the fastest form of V and of its derivatives along a line. From about fifty atoms on
+    the gradient is faster with a matrix of all distances, which needs no scatter.
     """
     i, j = np.triu_indices(n, 1)
 
@@ -69,9 +69,8 @@ def sum_over_pairs(n: int, pair: Callable[[Array, Any], Array]) -> Callable[[Arr
 
 # --- initial data -----------------------------------------------------------------------------------------------------
 def compact(n: int, dimension: int) -> np.ndarray:
-    """n sites of the densest lattice (hexagonal, or face-centred cubic) with neighbours at distance 1: those closest
-    to one of them, and of equally close ones those further along a slanted direction, so that they lie side by
-    side."""
+    """n sites of the densest lattice (hexagonal, or face-centred cubic) with neighbours at distance 1: those closest to
+    one site. Of equally close ones those further along a slanted direction are taken, so that they are adjacent."""
     basis = {2: [[1.0, 0.0], [0.5, np.sqrt(0.75)]], 3: np.sqrt(0.5) * np.array([[1, 1, 0], [1, 0, 1], [0, 1, 1]])}
     reach = (
         np.arange(-2 - n // 6, 3 + n // 6)
@@ -88,12 +87,12 @@ def compact(n: int, dimension: int) -> np.ndarray:
 
 @functools.cache
 def relaxed(n: int, dimension: int, pair: Callable, settings: tuple[tuple[str, float], ...]) -> np.ndarray:
-    """A compact piece of lattice, let down into a minimum near it of a potential whose pairs like the distance 1."""
+    """A compact piece of lattice, relaxed to a minimum near it of a potential whose pairs have their minimum at 1."""
     from scipy.optimize import minimize  # takes a while to load
 
     potential, shape = sum_over_pairs(n, pair), (n, dimension)
     energy: Any = jit(jax.value_and_grad(lambda x: potential(x.reshape(shape), dict(settings))))
-    # Pieces of a lattice are symmetric, and some of them saddles: pushed a little, 13 and 55 atoms roll off to the
+    # Some symmetric pieces of a lattice are saddle points. A small perturbation lets 13 and 55 atoms relax to
     # icosahedra.
     start = compact(n, dimension) + 0.02 * np.random.default_rng(0).normal(size=shape)
     found = minimize(
@@ -128,14 +127,14 @@ def _cluster(
     reduced: dict[str, float],
     spacing: float,
 ) -> Model:
-    """Relaxed in units of the distance of neighbours and of ε (`reduced`), and shaken; unit masses."""
+    """A cluster of unit masses, relaxed in units of the neighbour distance and of ε (`reduced`), with thermal
+    velocities."""
     q0 = spacing * relaxed(n, dimension, pair, tuple(reduced.items()))
     v0 = shaken(q0, temperature * k["epsilon"], seed)
     forces = name.removesuffix("_cluster").replace("_", "-").title()
     description = f"{n} atoms {'in the plane' if dimension == 2 else 'in space'} with {forces} forces"
-    dt = (
-        0.005 * spacing / float(np.sqrt(k["epsilon"]))
-    )  # an atom of energy ε/2 crosses the distance of neighbours in 200 steps
+    # An atom with the kinetic energy ε/2 moves by one neighbour distance in 200 steps.
+    dt = 0.005 * spacing / float(np.sqrt(k["epsilon"]))
     return Model(
         System(sum_over_pairs(n, pair), symmetries=SYMMETRIES, params=k),
         q0,
@@ -158,7 +157,7 @@ def lennard_jones_cluster(
         V = Σ_{i<j} 4ε ((σ/r_ij)¹² − (σ/r_ij)⁶),
 
     from a compact piece of the hexagonal (dimension=2) or face-centred cubic (3) lattice relaxed to a minimum of V
-    near it, which need not be the least one. The temperature is in units of ε; total momentum and angular momentum
+    near it, not necessarily the global one. The temperature is in units of ε; total momentum and angular momentum
     are zero."""
     return _cluster(
         "lennard_jones_cluster",
@@ -175,8 +174,8 @@ def lennard_jones_cluster(
 
 @model
 def morse_cluster(
-    n: Atoms = 13, dimension: Dimension = 3, epsilon: Positive = 1.0, distance: Positive = 1.0, steepness: Positive = 6.0,
-    temperature: NotNegative = 0.1, seed: Seed = 0,
+    n: Atoms = 13, dimension: Dimension = 3, epsilon: Positive = 1.0, distance: Positive = 1.0,
+    steepness: Positive = 6.0, temperature: NotNegative = 0.1, seed: Seed = 0,
 ) -> Model:  # fmt: skip
     """n atoms of unit mass with Morse's forces,
 

@@ -1,4 +1,4 @@
-"""Mechanisms: rods and joints with a purpose."""
+"""Mechanisms: rods and joints."""
 
 from __future__ import annotations
 

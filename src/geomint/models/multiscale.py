@@ -14,7 +14,7 @@ from .base import Model, count, model
 @model
 def fast_slow_oscillator(omega: float = 50.0) -> Model:
     """One oscillator with two springs, V = ½q² and W = ½ω²q² (Stern and Grinspun 2009): a multiple-time-step method
-    with step h is unstable near hω = π, 2π, …, a method without resonance for no ω as long as h ≤ 2."""
+    with step h is unstable near hω = π, 2π, …; a method without resonances is stable for every ω as long as h ≤ 2."""
     system = System(
         lambda q, k: 0.5 * jnp.sum(q**2),
         fast=lambda q, k: 0.5 * k["omega"] ** 2 * jnp.sum(q**2),

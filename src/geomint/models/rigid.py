@@ -33,14 +33,16 @@ def heavy_top(inertia: Three = (0.6, 0.8, 1.0), momentum: Three = (1.8, 0.4, -0.
     inertia:   the principal moments I; each must be smaller than the sum of the others.
     momentum:  angular momentum m in the body at the start, where Q = I: Q̇ = QΩ̂ with Ω_i = m_i/I_i, so H = ½ m·Ω + 1.
 
-    Space may be turned about the vertical: (Qm)₃ is kept. Where I₁ = I₂ (Lagrange's top) the body may be turned about
-    its axis besides: m₃ is kept, up to its sign the momentum map of the second symmetry.
+    The system is symmetric under rotations of space about the vertical: (Qm)₃ is conserved. Where I₁ = I₂ (Lagrange's
+    top) it is symmetric under rotations of the body about its axis too: m₃ is conserved, up to its sign the momentum
+    map of the second symmetry.
     """
     moments, m = np.array(inertia), np.array(momentum)
     d = 0.5 * moments.sum() - moments
     if not np.all(d > 0):
         raise InputError(
-            f"heavy_top(inertia={moments.tolist()}): each moment of inertia of a body is smaller than the sum of the other two."
+            f"heavy_top(inertia={moments.tolist()}): each moment of inertia of a body is smaller than the sum of the "
+            "other two."
         )
     # δQ = ê₃Q mixes the rows of Q, and symmetries act on the last axis; on the flattened Q, row by row, it is ê₃ ⊗ I.
     symmetries: tuple[Symmetry, ...] = (Generator(jnp.kron(hat(np.eye(3)[2]), np.eye(3))),)
@@ -96,8 +98,11 @@ def rigid_water(n: Annotated[int, count(1, PAIRS // 3)] = 1, temperature: NotNeg
     pairs = [(3 * a + i, 3 * a + j) for a in range(n) for i, j in ((0, 1), (0, 2), (1, 2))]
     lengths = [OXYGEN_HYDROGEN, OXYGEN_HYDROGEN, 2 * OXYGEN_HYDROGEN * np.sin(ANGLE / 2)] * n
     system = System(
-        tip3p(n) if n > 1 else None, mass=np.tile(MASSES, n)[:, None], constraint=Distances(pairs, lengths), symmetries=(Translation(), Rotation()),
-    )  # fmt: skip
+        tip3p(n) if n > 1 else None,
+        mass=np.tile(MASSES, n)[:, None],
+        constraint=Distances(pairs, lengths),
+        symmetries=(Translation(), Rotation()),
+    )
     description = "a rigid water molecule tumbling in space" if n == 1 else f"a cluster of {n} rigid water molecules"
     return Model(
         system,
@@ -125,8 +130,8 @@ def _square_ice(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _thermal(atoms: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Velocities v + ω × r of atoms (n, 3, 3) for kT = 1, v of covariance 1/Σm and ω of covariance I⁻¹; several
-    molecules rest on the whole."""
+    """Velocities v + ω × r of atoms (n, 3, 3) for kT = 1, v of covariance 1/Σm and ω of covariance I⁻¹; the
+    total momentum of several molecules is zero."""
     n = len(atoms)
     v, omega = random.standard_normal((2, n, 3))
     v = v / np.sqrt(MASSES.sum())

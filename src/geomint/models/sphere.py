@@ -1,4 +1,4 @@
-"""Bodies on a sphere that attract or repel each other along it."""
+"""Bodies on a sphere with forces that depend on their distance along it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""Console, Hairer, Lubich: Symmetric multistep methods for constrained Hamiltonian systems, Numer. Math. 124 (2013)
-517.
+"""The coefficients of symmetric multistep methods, and their stability.
 
-A method is given by ρ(ζ) = (ζ − 1)² Π(ζ² + 2a_jζ + 1); σ follows from the order r = k. This file measures what the
-methods are: their coefficients, where (13) lets one use them with constraints, and up to which hω they are stable.
-`console_hairer_lubich_2013_systems` moves the paper's systems.
+A method is given by ρ(ζ) = (ζ − 1)² Π(ζ² + 2a_jζ + 1); σ follows from the order r = k. Measured are the coefficients,
+the condition (13) under which a method is stable with constraints, and the largest hω for which it is stable.
 """
 
 from __future__ import annotations
@@ -92,7 +90,7 @@ def roots(ascending: tuple[Any, ...]) -> np.ndarray:
     "section 4.1, Fig. 1",
 )
 def coefficients(quick: bool) -> Outcome:
-    """Everything in fractions: no rounding between a coefficient here and one in print."""
+    """In exact fractions, so that coefficients can be compared with the printed ones without rounding."""
     values = [Fraction(x) for x in ("-9/10", "-7/10", "-1/3", "0", "2/7", "4/10", "17/19")]
     different = {
         n: sum(construct(a).sigma != sigma_of_paper(a) for a in itertools.combinations(values, n)) for n in (1, 2, 3)
@@ -147,7 +145,7 @@ def coefficients(quick: bool) -> Outcome:
 
 
 def refusal(a: tuple[float, ...]) -> float:
-    """The modulus that the refusal of a method names; NaN where it is not refused."""
+    """The modulus of the root that the error message of a refused method names; NaN where the method is accepted."""
     try:
         SymmetricMultistep(a=a)
     except InputError as error:
@@ -208,7 +206,7 @@ def draw_region(axes: Axes, fill: bool = True) -> None:
 
 # --- periodicity ------------------------------------------------------------------------------------------------------
 STEPS = 20_000
-BEYOND = 1e12  # drawn no higher
+BEYOND = 1e12  # upper limit of the plot
 SWINGS = {
     "r = 4, a = 0.5": 2.46,
     "r = 6, (A)": 5.80,
@@ -219,7 +217,7 @@ METHODS = {"r = 4, a = 0.5": FOUR, "r = 6, (A)": A, "r = 6, largest Ω": WIDEST,
 
 
 def largest_swing(method: SymmetricMultistep, h: float) -> float:
-    """max |q| of an oscillator with ω = 1 that starts at q = 1, in 20,000 steps or until floats end."""
+    """max |q| of an oscillator with ω = 1 that starts at q = 1, in 20,000 steps or until it overflows."""
     try:
         run = simulate(OSCILLATOR, [1.0], [0.0], method=method, dt=h, t_end=STEPS * h)
     except RunStopped as stop:
@@ -234,8 +232,8 @@ OSCILLATOR = System(lambda q: 0.5 * jnp.sum(q**2))
     PAPER, "periodicity", "The interval of periodicity (0, Ω), from the roots and by running the method", "section 4.2"
 )
 def periodicity(quick: bool) -> Outcome:
-    """Ω by exact real-root counting, which no narrow unstable window escapes; then an oscillator at hω a thousandth
-    below Ω and a thousandth above."""
+    """Ω by exact counting of real roots, which misses no unstable window however narrow; then an oscillator at hω
+    0.1 % below Ω and 0.1 % above."""
     fourth = [-0.95, -0.5, 0.0, 0.5, 0.9, 0.99]
     off = max(abs(interval_of_periodicity(construct((a,))) - math.sqrt(6 * (1 - a) / (2 - a))) for a in fourth)
     near = [(a_1 / 100, a_2 / 100) for a_1 in range(63, 70) for a_2 in range(-29, -22)]
@@ -304,7 +302,7 @@ def draw_periodicity(width: float, offsets: np.ndarray, swings: dict[str, np.nda
         a_1, a_2 = float(line[i]), float(line[j])
         if any(
             discriminant(a_1 + x, a_2 + y) > 0 for x, y in corners
-        ):  # cells on the curve too; what is beyond it is covered
+        ):  # cells on the curve too; the region beyond it is painted over
             omega[i, j] = omega[j, i] = interval_of_periodicity(construct((round(a_1, 6), round(a_2, 6))))
     image = region.pcolormesh(line, line, omega, cmap="viridis", vmin=0, vmax=1.05, rasterized=True)
     figure.colorbar(image, ax=region, label="Ω")

@@ -31,7 +31,7 @@ class Textbook(NamedTuple):
 
 
 def textbook_rattle(model: Model, h: float, steps: int) -> Textbook:
-    """Links between unit masses in unit gravity, in NumPy: nothing of geomint but the initial data."""
+    """RATTLE in NumPy for links between unit masses in unit gravity. It uses only the initial data of geomint."""
     q, p, n = np.array(model.q0, float), np.array(model.v0, float), len(model.q0)
     links = lambda q: np.diff(q, axis=0, prepend=0.0)
     squares, force = np.sum(links(q) ** 2, axis=1), np.tile([0.0, -1.0], (n, 1))
@@ -58,7 +58,7 @@ def textbook_rattle(model: Model, h: float, steps: int) -> Textbook:
 
 
 class Compared:
-    """The same steps by SHAKE, by RATTLE and by the textbook."""
+    """The same steps by SHAKE, by RATTLE and by the NumPy program."""
 
     def __init__(self, name: str, h: float, steps: int):
         model = pendula()[name]
@@ -74,7 +74,7 @@ class Compared:
 
 
 def off_tangent(model: Model, steps: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """max |G M⁻¹p| until t = 2 by SHAKE and by RATTLE, step by step."""
+    """max |G M⁻¹p| until t = 2 by SHAKE and by RATTLE, for each step size."""
     go = lambda method, h: np.max(
         np.abs(simulate(model.system, model.q0, model.v0, method=method, dt=h, t_end=2.0).velocity_residual)
     )
@@ -89,8 +89,8 @@ def off_tangent(model: Model, steps: tuple[float, ...]) -> tuple[np.ndarray, np.
     "slides on SHAKE and RATTLE, (4) to (6)",
 )
 def shake_equals_rattle(quick: bool) -> Outcome:
-    """A hundred steps of .02 beside RATTLE written in NumPy from the slides. A multiplier is a position over h², so
-    that rounding leaves ε/h² = 6e-13 in it."""
+    """A hundred steps of .02, compared with RATTLE written in NumPy from the slides. A multiplier is a position
+    divided by h², so that its rounding error is ε/h² = 6e-13."""
     both = [Compared(name, 0.02, 100) for name in pendula()]
     steps = (0.04, 0.02, 0.01) if quick else (0.04, 0.02, 0.01, 0.005, 0.0025)
     shake, rattle = off_tangent(pendula()["triple pendulum"], steps)
@@ -126,7 +126,7 @@ def shake_equals_rattle(quick: bool) -> Outcome:
 
 
 def draw_shake(both: list[Compared], steps: tuple[float, ...], shake: np.ndarray, rattle: np.ndarray) -> Figure:
-    """Positions, multipliers, and what is left of the hidden constraint."""
+    """Positions, multipliers, and the residual of the hidden constraint G M⁻¹p = 0."""
     from ...plots.figures import new_figure
 
     figure = new_figure(13.0, 4.2)

@@ -1,9 +1,10 @@
-"""What solves g(q) = 0 in the slides' two examples: chains, by Newton's method and by the classical sweep, and
+"""How g(q) = 0 is solved in the slides' two examples: chains, by Newton's method and by the classical sweep, and
 spheres, in closed form.
 
-On a straight chain the matrix G M⁻¹Gᵀ is a discrete Laplacian, so that the sweep is its Gauss–Seidel iteration: the
-error falls by cos²(π/2n) a sweep, a digit takes (4 ln 10/π²) n² = 0.933 n² sweeps, and with the best over-relaxation
-ω = 2/(1 + sin(π/2n)) about (ln 10/π) n = 0.733 n. At right angles links do not feel each other, and a few sweeps do.
+On a straight chain the matrix G M⁻¹Gᵀ is a discrete Laplacian, so that the sweep is a Gauss–Seidel iteration for it:
+the error falls by cos²(π/2n) in each sweep, a digit takes (4 ln 10/π²) n² = 0.933 n² sweeps, and with the best
+over-relaxation ω = 2/(1 + sin(π/2n)) about (ln 10/π) n = 0.733 n. Where links are at right angles G M⁻¹Gᵀ is diagonal,
+and two sweeps suffice.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ chain: Any = functools.cache(models.chain)
 @numba.njit
 def count_sweeps(q: Any, free: Any, relaxation: float, tolerance: float, most: int) -> int:
     """Cycles of the slides' iteration, ΔΛ_i = g_i(Q)/(G_i(Q) G_i(q)ᵀ), Q ← Q − G_i(q)ᵀΔΛ_i, until |g_i| ≤ tolerance
-    for all links; 0 if they are too few. Written by hand: one link after another, the first at the origin."""
+    for all links; 0 if `most` cycles do not suffice. Written for numba: one link after another, the first at the
+    origin."""
     Q = free.copy()
     for cycle in range(1, most + 1):
         worst = 0.0
@@ -79,7 +81,7 @@ def best_relaxation(n: int) -> float:
 
 @jit
 def first_place(manifold: Manifold, system: Any, q: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Where a solver of geomint takes the same first step, and how many rounds it needs."""
+    """The position after the same first step by a solver of geomint, and the number of its iterations."""
     mech = derive(system, q.shape)
     p = 0.5 * STEP * mech.force(q)
     placed = manifold.place(
@@ -106,7 +108,7 @@ class Cost(NamedTuple):
 
 def cost(n: int) -> Cost:
     model, times, run = chain(n), [], None
-    steps = max(1000, 60_000 // n // 20 * 20)  # long enough that starting up does not count
+    steps = max(1000, 60_000 // n // 20 * 20)  # long enough that the start-up time is negligible
     for _ in range(4):  # the first one compiles
         began = time.perf_counter()
         run = simulate(
@@ -221,7 +223,7 @@ def draw_chain(
     bent: dict[int, int],
     each: dict[int, dict[float, int]],
 ) -> Figure:
-    """Time a step, sweeps by length, sweeps by relaxation, what is left of g."""
+    """Time of a step, sweeps by length, sweeps by relaxation, and the residual of g."""
     from ...plots.figures import new_figure
 
     figure = new_figure(11.0, 8.0)
@@ -307,8 +309,8 @@ ENERGY = {2: (1.9e-5, 2.4e-5, "2.1e-5"), 7: (4e-6, 2e-5, "6e-6 … 1.1e-5; chaot
     "slides on particles on the unit sphere",
 )
 def sphere_particles(quick: bool) -> Outcome:
-    """Charges that repel each other; the closed form beside Newton's method, and beside the formula written out in
-    NumPy. The ratio of times is not checked."""
+    """Charges that repel each other: the closed form compared with Newton's method and with the formula written out
+    in NumPy. The ratio of times is not checked."""
     both = [Particles(n, 40.0 if quick else 400.0) for n in (2, 7)]
     checks = []
     for x in both:
@@ -340,7 +342,7 @@ def sphere_particles(quick: bool) -> Outcome:
 
 
 def draw_spheres(both: list[Particles]) -> Figure:
-    """The paths, what is kept, and how the two solvers differ."""
+    """The paths, the conserved quantities, and the difference of the two solvers."""
     from ...plots.figures import envelope, new_figure
 
     figure = new_figure(13.0, 7.0)

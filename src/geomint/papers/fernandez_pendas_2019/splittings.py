@@ -30,13 +30,13 @@ BASES: dict[str, KickDrift] = {
     "two-stage, b = .211781": Splitting("two-stage"),
     "two-stage, b = .193183": Splitting("two-stage-minimum-error"),
     "three-stage": Splitting("three-stage"),
-    "Verlet, drift form": Verlet(form="drift"),  # two solves of the constraint for a force; the others take one
+    "Verlet, drift form": Verlet(form="drift"),  # two constraint solves for each force; the others need one
 }
 SPAN = 10.0
 
 
 def order(model: Model, base: KickDrift, at: Point, exact: np.ndarray, spacing: float) -> float:
-    """The power of h in the error of the positions, from three steps, against the exact motion."""
+    """The order in the positions, from three steps, against the exact motion."""
     steps = spacing / np.array([4, 8, 16])
     runs = [
         simulate(
@@ -67,7 +67,10 @@ def largest_error(model: Model, base: KickDrift, spacing: float) -> float:
 def largest_energy_error(
     kinds: tuple[str, ...], shares: jax.Array, system: Any, q: jax.Array, p: jax.Array, h: float, steps: int
 ) -> jax.Array:
-    """The slides' ψ_h with several stages, constrained only where the step ends:   p̄ = p − Gᵀμ, (q, p̄) = ψ_h(q, p̄), g(q) = 0."""
+    """The slides' ψ_h with several stages, constrained only at the end of the step:
+
+    p̄ = p − Gᵀμ,   (q, p̄) = ψ_h(q, p̄),   g(q) = 0.
+    """
     mech = derive(system, q.shape)
     start = mech.energy(q, p)
 
@@ -137,7 +140,7 @@ AT_ENDS = {"triple pendulum": 0.25, "two bodies on a sphere": 0.078}
 )
 def generalized_rattle(quick: bool) -> Outcome:
     """Structure on the triple pendulum in motion; energy error for the same number of forces on several problems.
-    What is gained depends on the problem, and is lost where only the ends of steps are constrained."""
+    The gain depends on the problem, and turns into a loss where only the ends of steps are constrained."""
     bases = {label: base for label, base in BASES.items() if not quick or "stage, b" in label or label == "Verlet"}
     best, model = "two-stage, b = .193183", pendula()["triple pendulum"]
     at = measure.flow(Rattle(), model.system, Point(model.q0, model.v0), 0.02, 37)

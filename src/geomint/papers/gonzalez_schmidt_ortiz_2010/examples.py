@@ -31,7 +31,7 @@ def bowl() -> models.Model:
 
 
 def time_on_top(h: Any) -> Any:
-    """(57) as it is before it is simplified: how long the oscillator is on its highest terrace until it is
+    """(57) before its simplification: the time that the oscillator spends on its highest terrace until it is
     reflected."""
     k = np.floor(0.5 / h)
     return (np.sqrt(2 * (k + 1) * h) - np.sqrt(2 * k * h)) / np.sqrt(1 - 2 * k * h)
@@ -68,7 +68,8 @@ class Ring:
 
     @property
     def caught(self) -> bool:
-        """Whether the first edge throws it back; since nothing but the angle has changed then, all others do."""
+        """Whether the first edge reflects it. Then only the angle has changed, so that all later edges reflect it
+        too."""
         return bool(self.run.events.codes[0] == 3)
 
 
@@ -93,11 +94,14 @@ def caught_grid(quick: bool) -> CaughtGrid:
     "Figure 3, examples 4.1 to 4.3",
 )
 def examples(quick: bool) -> Outcome:
-    """4.1: heights h_k chosen so that the oscillator takes the time ½ up its highest terrace and ½ back, however
-    narrow it is; heights with 1 − 2kh = h converge. 4.2: along an edge, or between two, for ever: (1, t), where the
-    paper has (0, t). 4.3: a body that sets out along an edge meets the next one outside with γ²·2h(1 − θ) of (q̇·n)²,
-    and climbs it only if that is above 2h|n|², θ the fractional part of 1/2h. So it is caught on a circle if γ²(1 −
-    θ) < 1: for all γ < 1, as the paper says, and for many heights with γ > 1 too."""
+    """Three motions.
+
+    4.1: for heights h_k the oscillator takes the time ½ up its highest terrace and ½ back, however narrow the terrace
+    is; heights with 1 − 2kh = h converge. 4.2: along an edge, or between two, for all times: (1, t), where the paper
+    has (0, t). 4.3: a body that starts along an edge meets the next one outside with (q̇·n)² = γ²·2h(1 − θ), and
+    passes it only if that is above 2h|n|², θ the fractional part of 1/2h. It is caught on a circle if γ²(1 − θ) < 1:
+    for all γ < 1, as the paper says, and for many heights with γ > 1 too.
+    """
     counts = 4 ** np.arange(2, 5 if quick else 7)
     slow, usual = [Swing(slow_height(int(k))) for k in counts], [Swing(1 / (2 * k + 1)) for k in counts]
     trough = models.harmonic_trough()
@@ -237,14 +241,14 @@ def draw_examples(
 
 # --- the turning point ------------------------------------------------------------------------------------------------
 def dense(n: float, most: float, points: int = 200_000) -> np.ndarray:
-    """Heights with 1/2h from n to `most`, none of them a whole number: there the highest terrace is reached with no
-    speed."""
+    """Heights with 1/2h from n to `most`, none of them a whole number, where the highest terrace is reached with
+    speed zero."""
     return 0.5 / (n + (most - n) * (np.arange(points) + np.sqrt(0.1)) / points)
 
 
 def share_above(time: float, n: float) -> float:
-    """The share of heights with 1/2h between n and 2n that leave the oscillator for longer than `time` on its highest
-    terrace."""
+    """The share of heights with 1/2h between n and 2n for which the oscillator stays longer than `time` on its
+    highest terrace."""
     return float(np.mean(time_on_top(dense(n, 2 * n)) > time))
 
 
@@ -290,7 +294,7 @@ def turning_point(quick: bool) -> Outcome:
 
 
 def draw_turning_point(heights: np.ndarray, measured: np.ndarray, shares: dict[int, float]) -> Figure:
-    """Δt(h), and how seldom it is long."""
+    """Δt(h), and the share of heights for which it is long."""
     from ...plots.figures import new_figure
 
     figure = new_figure(12.0, 4.5)

@@ -1,19 +1,21 @@
 """Force-stepping, the alternative that Gonzalez, Schmidt and Ortiz name in their section 6.
 
 The potential is replaced by V_h, linear in every simplex of a grid and equal to V at its nodes. The force is constant
-in a simplex, the flight through it a parabola, and the way out a root of a quadratic: the motion of ½m|v|² + V_h is
-computed exactly, so that
+in a simplex, the flight through it is a parabola, and the time at which it leaves is the root of a quadratic: the
+motion of ½m|v|² + V_h is computed exactly, so that
 
 - this energy is conserved, and the flow is symplectic and reversible, all to rounding;
-- V_h is continuous: nothing happens to the velocity at a face, and V_h − V = O(h²) makes the trajectories converge;
-- the grid is not symmetric as V is: momentum maps are lost, which energy-stepping, whose terraces are bounded by levels of V, keeps.
+- V_h is continuous: the velocity does not jump at a face, and since V_h − V = O(h²) the trajectories converge;
+- the grid does not have the symmetries of V: momentum maps are not conserved. Energy-stepping conserves them, since its
+  terraces are bounded by levels of V.
 
 A cell of the grid with corner c is cut into the simplices 1 ≥ x_{π(1)} ≥ … ≥ x_{π(d)} ≥ 0, x = y − c, one for each
 permutation π (Freudenthal, Kuhn): intervals on the line, squares halved by a diagonal in the plane. The path c, c +
 e_{π(1)}, c + e_{π(1)} + e_{π(2)}, … runs through the corners of the simplex, so the derivative of V_h along axis π(k)
 is the difference of V over its k-th edge. Behind the face x_{π(1)} = 1 lies the cell c + e_{π(1)} with π(1) now last,
 behind x_{π(d)} = 0 the cell c − e_{π(d)} with π(d) now first, and behind x_{π(k)} = x_{π(k+1)} the simplex in which
-these two have changed places. Where the particle is follows by counting, never from its rounded position.
+these two have changed places. The simplex of the particle is tracked by these changes, never found from its rounded
+position.
 """
 
 from __future__ import annotations
@@ -28,9 +30,9 @@ import numpy as np
 from ...errors import InputError, RunStopped
 from ...system.mechanics import Mechanics
 
-MOST = 100_000_000  # events in a run
+MOST = 100_000_000  # most events in a run
 PORTION = 4096  # nodes at which V is evaluated at once
-IDLE = 1000  # events without any time between them: many more than simplices meet in a corner
+IDLE = 1000  # most consecutive events at one time; far fewer simplices meet in a corner
 
 
 # --- the potential on a grid ------------------------------------------------------------------------------------------
@@ -68,7 +70,7 @@ class Grid(NamedTuple):
         counts = np.ceil((upper - lower) / spacing).astype(int) + 1
         axes = [a + spacing * np.arange(n) for a, n in zip(lower, counts, strict=True)]
         nodes = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(lower))
-        # In portions of one size, the last one filled up, so that one program serves all grids.
+        # In portions of one size, the last one padded, so that one compiled program serves all grids.
         portions = np.resize(nodes, (-(-len(nodes) // PORTION), PORTION, len(lower)))
         values = np.concatenate([potential_at(system, portion) for portion in portions])[: len(nodes)]
         return cls(lower, spacing, values.reshape(counts))
@@ -78,13 +80,13 @@ class Grid(NamedTuple):
 @functools.cache
 def _compiled() -> Any:
     """The loop over simplices, in machine code."""
-    import numba  # takes a while to load
+    import numba  # slow to import
 
     @numba.njit(inline="always")
     def leaves(gap: float, speed: float, pull: float) -> float:
         """The first t ≥ 0 at which gap + speed t + ½ pull t² passes to below 0, in the form of the root that does not
         cancel."""
-        gap = max(gap, 0.0)  # on the face by which it came in, up to rounding
+        gap = max(gap, 0.0)  # on the face through which it entered, up to rounding
         square = speed * speed - 2 * gap * pull
         if speed < 0:
             return 2 * gap / (np.sqrt(square) - speed) if square >= 0 else np.inf
@@ -141,7 +143,7 @@ def _compiled() -> Any:
 
 
 class Flight(NamedTuple):
-    """A motion looked at from time to time; looking does not change it."""
+    """A motion at the given times. Sampling does not change it."""
 
     t: np.ndarray
     q: np.ndarray
@@ -150,10 +152,11 @@ class Flight(NamedTuple):
 
 
 def force_stepping(grid: Grid, q0: Any, p0: Any, times: Any, mass: float = 1.0) -> Flight:
-    """The exact motion of ½|p|²/m + V_h from (q0, p0) at time 0, at the given times in rising order.
+    """The exact motion of ½|p|²/m + V_h from (q0, p0) at time 0, at the given times in ascending order.
 
-    An error where it leaves the grid, or stays on a crease of V_h between two forces that both point to it, with no
-    speed across."""
+    An error where it leaves the grid, or is held on a crease of V_h: between two forces that both point to the crease,
+    without speed across it.
+    """
     h, times = grid.spacing, np.asarray(times, float)
     y = (np.atleast_1d(np.asarray(q0, float)) - grid.lower) / h
     w = np.atleast_1d(np.asarray(p0, float)) / (mass * h)
@@ -170,6 +173,7 @@ def force_stepping(grid: Grid, q0: Any, p0: Any, times: Any, mass: float = 1.0) 
     )
     if saved < len(times):
         raise RunStopped(
-            f"force-stepping reached {saved} of {len(times)} times in {events} events; it left the grid, or is held on a crease of the potential. Take a larger box, or shift the grid."
+            f"force-stepping reached {saved} of {len(times)} times in {events} events; it left the grid, or is held on "
+            "a crease of the potential. Take a larger box, or shift the grid."
         )
     return Flight(times, grid.lower + h * positions, mass * h * velocities, int(events))

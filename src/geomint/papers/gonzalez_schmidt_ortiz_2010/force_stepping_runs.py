@@ -29,9 +29,9 @@ def hanging() -> models.Model:
 
 
 class Swing:
-    """The pendulum V = −cos θ to t = 20 from θ = .5, by grids of several spacings h. The largest error over time
-    depends on where the two turning points happen to lie between nodes: it is taken in the root mean square over
-    grids shifted and stretched a little."""
+    """The pendulum V = −cos θ to t = 20 from θ = .5, on grids of several spacings h. The largest error over time
+    depends on where the two turning points lie between nodes; its root mean square over grids shifted and stretched
+    a little does not."""
 
     def __init__(self, label: str, p0: float, spacings: np.ndarray, grids: int):
         pendulum = hanging()
@@ -79,14 +79,14 @@ class Orbit:
         self.energy_error = np.abs(energy / energy[0] - 1)
 
     def return_error(self) -> float:
-        """How far from the start it is after all its time with the velocity turned round."""
+        """The distance from the start after the same time with the velocity reversed."""
         back = force_stepping(self.grid, self.flight.q[-1], -self.flight.p[-1], self.flight.t[-1:])
         return float(np.max(np.abs(np.concatenate([back.q[0] - planet().q0, back.p[0] + planet().v0]))))
 
 
 class Terraces:
-    """The planet by energy-stepping for ten periods. Its first terrace begins a little inside the perihelion: it sets
-    out along the edges, and must not be thrown back by the next one (example 4.3)."""
+    """The planet by energy-stepping for ten periods. Its first terrace begins a little inside the perihelion: the
+    planet starts along the edges, and must not be reflected by the next one (example 4.3)."""
 
     def __init__(self, height: float):
         self.run = simulate(
@@ -123,9 +123,9 @@ def symplecticity(grid: Grid, t: float, step: float = 1e-6) -> float:
 )
 def experiment_force_stepping(quick: bool) -> Outcome:
     """A pendulum on the line and a planet in the plane. The order is 2 where the velocity never vanishes. At a
-    turning point the force is off by O(h) for a time O(√h), in which the particle crosses the last cell: an error
-    O(h^{3/2}), as in the plane wherever the motion is parallel to a side of the triangles for a moment. The same
-    holds for the angular momentum."""
+    turning point the error of the force is O(h) for a time O(√h), in which the particle crosses the last cell: an
+    error O(h^{3/2}). The same holds in the plane wherever the motion is parallel to a side of the triangles for a
+    moment, and for the angular momentum."""
     spacings = 2.0 ** -np.arange(4, 9 if quick else 12)
     turning, round_and_round = Swing("swinging to and fro", 1.0, spacings, 48), Swing("going round", 2.5, spacings, 48)
     finer = 2.0 ** -np.arange(3, 8 if quick else 10)
@@ -175,7 +175,7 @@ def experiment_force_stepping(quick: bool) -> Outcome:
 
 
 def draw(swings: list[Swing], orbits: dict[float, Orbit], terraces: Terraces) -> Figure:
-    """The convergence on the line, the planet on its coarsest grid, and what it keeps and loses."""
+    """The convergence on the line, the planet on its coarsest grid, and which invariants it conserves."""
     from ...plots.figures import new_figure
 
     figure = new_figure(14.0, 4.7)

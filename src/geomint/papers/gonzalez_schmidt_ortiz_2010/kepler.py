@@ -25,10 +25,12 @@ def planet() -> models.Model:
 
 
 def radial_period(h: float) -> tuple[float, int]:
-    """The time between two reflections far from the sun, in closed form, and the number of events in it. The planet
-    starts with speed 1 at r = 1 in the middle of level 0; on level k its speed is v = √(1 − 2kh), and from r it needs
-    √(r²v² − L²)/v² back to where it was nearest to the sun. It crosses each edge inwards and outwards, and is
-    reflected once."""
+    """The time between two reflections far from the sun, in closed form, and the number of events in it.
+
+    The planet starts with speed 1 at r = 1 in the middle of level 0; on level k its speed is v = √(1 − 2kh), and a
+    flight from its point nearest to the sun to the radius r takes √(r²v² − L²)/v². It crosses each edge inwards and
+    outwards, and is reflected once.
+    """
     edge = lambda k: 1 / (1 + 0.5 * h - k * h)  # the radius at which level k begins
     half, k = 0.0, 0
     while edge(k) * np.sqrt(1 - 2 * k * h) > MOMENTUM:  # down to the level on which it turns
@@ -44,8 +46,8 @@ def radial_period(h: float) -> tuple[float, int]:
 
 
 class Orbit:
-    """The planet from the end of the small axis. Neither perihelion nor aphelion would do: there it moves along an
-    edge, as in example 4.3."""
+    """The planet, started at the end of the minor axis. At perihelion or aphelion it would start along an edge, as
+    in example 4.3."""
 
     def __init__(self, h: float, periods: int):
         self.h, self.periods = h, periods
@@ -56,7 +58,7 @@ class Orbit:
         self.energy_error = np.abs(self.run.energy / self.run.energy[0] - 1)
         self.momentum_error = np.abs(momentum / momentum[0] - 1)
         events = self.run.events
-        self.far = events.times[events.codes == 3]  # one reflection a revolution, or else it is caught
+        self.far = events.times[events.codes == 3]  # one reflection in each revolution, unless the planet is caught
 
     def checks(self) -> list[Check]:
         period, events = radial_period(self.h)
@@ -98,9 +100,9 @@ class Orbit:
     "Figure 1",
 )
 def kepler_terraces(quick: bool) -> Outcome:
-    """V_h depends on r alone, as V does. So the angular momentum stays, the radial motion has a period, which a sum
-    over terraces gives in closed form, and the orbit is a rosette. The period tests the times of events; energy and
-    momenta would be kept with wrong ones too."""
+    """V_h depends on r alone, as V does. So the angular momentum is conserved, the radial motion has a period,
+    which a sum over terraces gives in closed form, and the orbit is a rosette. The period verifies the times of
+    events; energy and momenta would be conserved with wrong times too."""
     orbits = [Orbit(h, 10 if quick else 100) for h in (0.1, 0.02)]
     return Outcome(
         [check for x in orbits for check in x.checks()],
@@ -110,7 +112,7 @@ def kepler_terraces(quick: bool) -> Outcome:
 
 
 def draw_kepler(orbits: list[Orbit]) -> Figure:
-    """The potential in three forms, the orbit over the terraces, and what is kept."""
+    """The potential in three forms, the orbit over the terraces, and the errors of the invariants."""
     from ...plots.figures import new_figure
 
     figure = new_figure(14.0, 4.7)

@@ -27,7 +27,7 @@ def terraced(
     t0: float = 0.0,
     offset: float | None = 0.0,
 ) -> Trajectory:
-    """Energy-stepping, looked at `looks` times. That it warns of trapped stretches is expected here: experiments
+    """Energy-stepping, sampled `looks` times. Its warning of traps is expected here and suppressed: experiments
     report them as numbers."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="EnergyStepping was trapped")

@@ -61,8 +61,8 @@ def apart(a: Any, b: Any) -> np.ndarray:
     "IMEX as Störmer/Verlet with a modified mass matrix",
 )
 def modified_mass(quick: bool) -> Outcome:
-    """Three ways to the same numbers over 100 steps: IMEX as it runs for a quadratic W, Newton's method for the
-    midpoint, and Verlet on a system whose mass is the other one."""
+    """The same 100 steps in three ways: IMEX as it runs for a quadratic W, Newton's method for the midpoint, and
+    Verlet with the modified mass."""
     from ...plots.figures import new_figure
 
     chain, springs = models.elastic_chain(20, stiff=10.0), stiff_springs()

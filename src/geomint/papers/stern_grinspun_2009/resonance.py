@@ -32,7 +32,7 @@ def energy_errors(method: Method, ratios: np.ndarray) -> np.ndarray:
     """The largest relative error of the energy up to t = 1000, for each hω/π."""
     oscillator, ones = models.fast_slow_oscillator(), np.ones((len(ratios), 1))
     largest = np.zeros(len(ratios))
-    for every in (5, 8):  # looked at in two rhythms, lest one of them meet the oscillation always in the same phase
+    for every in (5, 8):  # two sampling intervals: one could always sample the oscillation at the same phase
         run = ensemble(
             oscillator.system,
             oscillator.q0 * ones,
@@ -54,8 +54,9 @@ def energy_errors(method: Method, ratios: np.ndarray) -> np.ndarray:
     "Coupled linear oscillators",
 )
 def resonance(quick: bool) -> Outcome:
-    """V = ½q², W = ½ω²q², h = .1, to t = 1000. The impulse method is unstable for hω/π between k − h²/(kπ²) and k, a
-    window of .001/k: the grid holds the integers, the middles of the windows, and a closer look at the first."""
+    """V = ½q², W = ½ω²q², h = .1, to t = 1000. The impulse method is unstable for hω/π between k − h²/(kπ²) and k,
+    a window of width .001/k: the grid contains the integers, the middles of the windows, and more points in the
+    first."""
     windows = [peaks - share * STEP**2 / (PEAKS * np.pi**2) for peaks in (PEAKS, RESPA_PEAKS) for share in (0.0, 0.5)]
     near = np.linspace(0.9975, 1.0015, 41 if quick else 161)
     whole = np.linspace(4.5 / 1851, 4.5, 1851)[slice(None, None, 9 if quick else 1)]

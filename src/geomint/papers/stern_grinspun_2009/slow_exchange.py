@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def largest_invariant(method: Method, dt: float) -> float:
-    """Of I up to t = 200; infinite where the run is lost."""
+    """The largest I up to t = 200; infinite where the run stops."""
     try:
         return float(OscillatoryEnergies("", method, dt, 200.0).total.max())
     except RunStopped:
@@ -56,7 +56,7 @@ def draw_slow_exchange(panels: list[OscillatoryEnergies], steps: np.ndarray, lar
         xlabel="hω/π",
         ylabel="largest I, t ≤ 200",
         ylim=(0.8, 3e9),
-        title="The largest I against the step (at the top: the run was lost)",
+        title="The largest I against the step (at the top: the run stopped)",
     )
     below.grid(alpha=0.25)
     below.legend(frameon=False)
@@ -81,7 +81,7 @@ LEADS = {
     "Analysis of slow energy exchange",
 )
 def slow_exchange(quick: bool) -> Outcome:
-    """The trigonometric family beside IMEX. The impulse method keeps the exchange too, but is resonant."""
+    """The trigonometric family compared with IMEX. The impulse method shows the exchange too, but is resonant."""
     silent: dict[str, Method] = {
         "implicit midpoint": ImplicitMidpoint(),
         "Gautschi": Gautschi(),

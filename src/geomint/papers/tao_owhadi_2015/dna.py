@@ -63,8 +63,8 @@ class Opening:
 
     @property
     def transition(self) -> float:
-        """The first time at which the mean angle passes π, half-way between the two rests; between saved points by a
-        straight line."""
+        """The first time at which the mean angle passes π, half-way between the two equilibria, by linear
+        interpolation between saved points."""
         after = int(np.argmax(self.angle > np.pi))
         if self.angle[after] <= np.pi:
             return np.nan

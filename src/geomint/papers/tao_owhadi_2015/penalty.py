@@ -1,5 +1,5 @@
-"""Section 3 of Tao and Owhadi's paper: in which sense springs converge to multipliers, on an example that is solved
-by hand.
+"""Section 3 of Tao and Owhadi's paper: in which sense springs converge to multipliers, on an example with an exact
+solution.
 
     V = ½(q₂ − q₁)²,   g = q₁,   q(0) = (0, 1), p(0) = 0.
 
@@ -53,7 +53,7 @@ class Sprung:
         run = simulate(penalize(HELD, omega), Q0, V0, method=Verlet(), dt=dt, t_end=T_END, save_every=40)
         self.t, self.q = np.asarray(run.t), np.asarray(run.q)
         self.raw = omega**2 * self.q[:, 0]
-        # An average over w is off by w²/24 λ'' and by 2/(ωw) of the oscillation: equal at this width.
+        # The error of an average over w is w²/24 λ'' plus 2/(ωw) from the oscillation: equal at this width.
         self.window = (48 / omega) ** (1 / 3)
         self.bound = self.window**2 / 24 + 2 / (omega * self.window)
         self.average = recover_multipliers(run, self.window)[:, 0]
@@ -116,8 +116,8 @@ class Sprung:
     "section 3, (3.1); theorem 1.3",
 )
 def penalty_against_multipliers(quick: bool) -> Outcome:
-    """The two exact solutions, each by the method that belongs to it, and what becomes of ω²g. The paper's formula
-    for q₁ is right as printed."""
+    """The two exact solutions, each compared with the method for it, and the limit of ω²g. The paper's formula for
+    q₁ is right as printed."""
     sprung = {omega: Sprung(omega) for omega in ((10.0, 50.0, 250.0) if quick else (10.0, 20.0, 50.0, 100.0, 250.0))}
     held = simulate(HELD, Q0, V0, method=Rattle(), dt=0.001, t_end=T_END, save_every=10)
     slope = lambda y: float(np.polyfit(np.log(list(sprung)), np.log(y), 1)[0])

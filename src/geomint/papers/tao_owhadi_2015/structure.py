@@ -1,8 +1,7 @@
-"""Tao, Owhadi: Variational and linearly implicit integrators, with applications, IMA J. Numer. Anal. (2015).
+"""What Zhang and Skeel's method is: its structure, its linear stability, and its step limit on penalised problems.
 
-Zhang and Skeel's method is velocity Verlet on a softened potential Ṽ, found by one linear solve a step. This file
-measures what the method is: its structure, its linear stability, and the step limit on penalised problems that the
-paper does not state. `tao_owhadi_2015_systems` moves the paper's systems.
+The method is velocity Verlet in a softened potential Ṽ, which costs one linear solve a step. The paper does not state
+the step limit.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ pendulum: Any = functools.cache(
 
 # --- structure ------------------------------------------------------------------------------------------------------
 class Problem(NamedTuple):
-    """Where a step is looked at."""
+    """A system, a point and a step at which a method is measured."""
 
     name: str
     system: System
@@ -66,8 +65,8 @@ def swinging_pendulum() -> Problem:
 
 
 def coupled_quartic() -> Problem:
-    """Three unequal masses and no symmetry. What Z&Ss drops is of order h⁵: at h = .4 it shows, at h = .1 it is
-    1e-6."""
+    """Three unequal masses and no symmetry. The term that Z&Ss drops is of order h⁵: visible at h = .4, 1e-6 at h =
+    .1."""
 
     def potential(q):
         x, y, z = q
@@ -97,9 +96,12 @@ def structure_of(label: str, method: Method, problem: Problem, there_and_back: b
 
 # Defects of the methods that do not keep dq ∧ dp, by method and problem.
 DEFECTS = {
-    ("Z&Ss", "double pendulum, h = 0.1"): 3.39e-3, ("Z&Ss", "coupled quartic, h = 0.4"): 8.53e-4, ("Z&Ss", "coupled quartic, h = 0.1"): 1.5e-6,
-    ("Newmark", "double pendulum, h = 0.1"): 6.2e-5, ("Newmark", "coupled quartic, h = 0.4"): 2.66e-2,
-}  # fmt: skip
+    ("Z&Ss", "double pendulum, h = 0.1"): 3.39e-3,
+    ("Z&Ss", "coupled quartic, h = 0.4"): 8.53e-4,
+    ("Z&Ss", "coupled quartic, h = 0.1"): 1.5e-6,
+    ("Newmark", "double pendulum, h = 0.1"): 6.2e-5,
+    ("Newmark", "coupled quartic, h = 0.4"): 2.66e-2,
+}
 
 
 def structure_checks(rows: list[Structure]) -> list[Check]:
@@ -168,8 +170,8 @@ def draw_defects(axes: Axes, rows: list[Structure]) -> None:
     "Theorems 2.4, 2.7, 2.9, 2.12",
 )
 def structure(quick: bool) -> Outcome:
-    """The derivative of one large step, a step there and back, and the error against the step, all on problems whose
-    Hessians turn: a method that is symplectic only in one dimension is found out."""
+    """The derivative of one large step, a step forwards and back, and the error against the step, on problems whose
+    Hessians do not commute: a method that is symplectic only in one dimension fails."""
     methods = {"Z&S": ZhangSkeel(beta=BETA), "Z&Ss": SimplifiedZhangSkeel(beta=BETA)}
     if not quick:
         methods |= {"pushforward Newmark": PushforwardNewmark(beta=BETA), "Newmark": Newmark(beta=BETA)}
@@ -200,7 +202,7 @@ def structure(quick: bool) -> Outcome:
 # --- linear stability -----------------------------------------------------------------------------------------------
 @jit
 def half_traces(beta: Any, steps: jax.Array) -> jax.Array:
-    """½ |trace| of the matrix of one step on V = ½q², for steps hω: above 1 powers of it grow."""
+    """½ |trace| of the matrix of one step on V = ½q², for steps hω: where it is above 1 the motion grows."""
     oscillator, zero = System(lambda q: 0.5 * jnp.sum(q**2)), jnp.zeros(1)
     one = lambda h: measure.step_jacobian(ZhangSkeel(beta=beta), oscillator, zero, zero, h)
     return 0.5 * jnp.abs(jnp.trace(jax.vmap(one)(steps), axis1=1, axis2=2))
@@ -275,8 +277,8 @@ def energy_errors(method: Method, dt: float, products: np.ndarray) -> np.ndarray
 
 
 def position_error(method: Method, omega: float) -> tuple[float, float]:
-    """At h = .1 on the double pendulum to t = 50: the largest error of (x₂, y₂), and the step at which the run stops.
-    The one that does not apply is NaN."""
+    """At h = .1 on the double pendulum to t = 50: the largest error of (x₂, y₂), and the step at which the run
+    stops. The one that does not apply is NaN."""
     model = pendulum()
     try:
         run = simulate(penalize(model.system, omega), model.q0, model.v0, method=method, dt=0.1, t_end=50.0)
@@ -296,14 +298,14 @@ FILTERED_ERRORS = {
 
 @experiment(PAPER, "step-limit", "On penalised problems the step is limited: h²ω ≲ 0.3", "sections 1.2 and 4.1")
 def step_limit(quick: bool) -> Outcome:
-    """The double pendulum for stiffer and stiffer springs. Section 1.2 says that the step does not depend on ω;
-    section 4.1 says that Z&S, Newmark and the implicit midpoint rule are unstable at ω = 2000. For Z&S the limit is
-    h²ω, near .35: Ṽ contains about ω²g³/4, a cubic that pulls outwards. Newmark, fully solved, and pushforward
-    Newmark, whose Ṽ is a Moreau envelope, run at ω = 2000."""
+    """The double pendulum with increasing stiffness. Section 1.2 says that the step does not depend on ω; section
+    4.1 says that Z&S, Newmark and the implicit midpoint rule are unstable at ω = 2000. For Z&S the limit is h²ω ≈
+    .35: Ṽ contains a cubic term of about ω²g³/4, which pulls outwards. Newmark, fully solved, and pushforward
+    Newmark, whose Ṽ is a Moreau envelope, are stable at ω = 2000."""
     products = np.round(np.arange(0.1 if quick else 0.04, 0.5, 0.02), 2)
     steps = (0.1, 0.05) if quick else (0.1, 0.05, 0.025, 0.0125)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*h²ω")  # the library warns here, and is right
+        warnings.filterwarnings("ignore", message=".*h²ω")  # geomint warns of these steps; they are intended here
         errors = {h: energy_errors(ZhangSkeel(beta=BETA), h, products) for h in steps}
         newmark = energy_errors(PushforwardNewmark(beta=BETA), 0.1, products)
         stiffer = {60: 0.6, 300: 3.0, 2000: 20.0}  # ω and h²ω
@@ -388,7 +390,7 @@ def draw_step_limit(products: np.ndarray, errors: dict[float, np.ndarray], newma
     axes.set(
         xlabel="h²ω",
         ylabel="largest error of T + Ṽ, t ≤ 50",
-        title="Penalised double pendulum (crosses: the run was lost)",
+        title="Penalised double pendulum (crosses: the run stopped)",
     )
     axes.set_ylim(top=2.0)
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=8)

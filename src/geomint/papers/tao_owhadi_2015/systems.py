@@ -1,9 +1,8 @@
-"""The systems of Tao and Owhadi's paper in motion: the penalised double pendulum and the chain. DNA is in
-`tao_owhadi_2015_dna`.
+"""The penalised double pendulum (Figs. 1 and 2) and the chain (Fig. 3).
 
-Observables are read at q = x + c a(x), `run.q_filtered`: there the penalised constraints hold to order ω⁻². RATTLE,
-whose positions are those of the paper's SHAKE, moves the constrained systems themselves; the benchmark is the
-constrained motion, by an unrelated method to about 1e-11.
+Observables are evaluated at q = x + c a(x), `run.q_filtered`, where the penalised constraints hold to order ω⁻².
+RATTLE, whose positions are those of the paper's SHAKE, integrates the constrained systems themselves. The reference is
+the constrained motion, by an independent method to about 1e-11.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ def constrained_motion(model: Model, times: np.ndarray) -> Point:
 
 
 def positions(run: Trajectory) -> np.ndarray:
-    """Where the run is looked at: the filtered positions, if the method has them."""
+    """The positions at which observables are evaluated: the filtered ones, if the method has them."""
     return np.asarray(run.columns.get("q_filtered", run.q))
 
 
 def kept_energy(run: Trajectory) -> np.ndarray:
-    """T + Ṽ, which filtered methods keep, or T + V where the method has no Ṽ."""
+    """T + Ṽ, which filtered methods conserve, or T + V where the method has no Ṽ."""
     return np.asarray(run.columns.get("filtered_energy", run.energy))
 
 
@@ -66,8 +65,7 @@ class Row:
 
 
 class Stiff:
-    """Z&S at h = .01 for one ω: ω²|g| where it is read right and where it is not, and the multipliers of the first
-    ten units of time."""
+    """Z&S at h = .01 for one ω: ω²|g| at the filtered and at the plain positions, and the multipliers up to t = 10."""
 
     def __init__(self, omega: float):
         model = pendulum()
@@ -85,8 +83,8 @@ class Stiff:
 
 
 def sensitivity(sign: float) -> float:
-    """The largest difference of a coordinate up to t = 40 that a turn of the first rod by 1e-8 makes with the
-    potential ±V; RATTLE at h = .01."""
+    """The largest change of a coordinate up to t = 40 after a rotation of the first rod by 1e-8, with the potential
+    ±V; RATTLE at h = .01."""
     model = pendulum()
     system = dataclasses.replace(model.system, potential=lambda q: sign * model.system.potential(q))
     starts = (model.q0, model.q0 + 1e-8 * np.array([-model.q0[0, 1], model.q0[0, 0]]))  # both masses move by as much
@@ -97,9 +95,13 @@ def sensitivity(sign: float) -> float:
 
 # Largest error of x₂, y₂ and of the energy up to t = 50.
 PENDULUM = {
-    "RATTLE": (0.0220, 0.0019), "Verlet, h = 0.005": (0.0234, 6.6e-6), "Newmark": (0.1028, 0.0073), "Newmark, one Newton step": (0.561, 0.363),
-    "Z&S": (0.0942, 0.0267), "Z&Ss": (0.1479, 0.017),
-}  # fmt: skip
+    "RATTLE": (0.0220, 0.0019),
+    "Verlet, h = 0.005": (0.0234, 6.6e-6),
+    "Newmark": (0.1028, 0.0073),
+    "Newmark, one Newton step": (0.561, 0.363),
+    "Z&S": (0.0942, 0.0267),
+    "Z&Ss": (0.1479, 0.017),
+}
 
 
 @experiment(
@@ -109,8 +111,8 @@ PENDULUM = {
     "Figs. 1, 2a, 2b",
 )
 def double_pendulum(quick: bool) -> Outcome:
-    """ω = 20, h = .1: Z&S is as good as Newmark solved to the end, and Newmark with one Newton step damps the motion to
-    rest. RATTLE, without springs, is better than all of them."""
+    """ω = 20, h = .1: Z&S is as accurate as fully solved Newmark; Newmark with one Newton step damps the motion to
+    rest. RATTLE, without springs, is more accurate than all of them."""
     exact = constrained_motion(pendulum(), 0.01 * np.arange(5001))
     methods: dict[str, tuple[Method, float]] = {
         "RATTLE": (Rattle(), 0.1),
@@ -235,7 +237,8 @@ def draw_pendulum(rows: list[Row], stiff: list[Stiff], multipliers: np.ndarray) 
     draw_constraints(figure.add_subplot(panels[0]), stiff)
     draw_multipliers(figure.add_subplot(panels[1]), stiff[0], multipliers)
     figure.suptitle(
-        f"Double pendulum, h = 0.1 against the constrained motion; springs of ω = {OMEGA:g} except under RATTLE, β = {BETA:g}",
+        "Double pendulum, h = 0.1 against the constrained motion; "
+        f"springs of ω = {OMEGA:g} except under RATTLE, β = {BETA:g}",
         fontsize=11,
     )
     return figure
