@@ -13,8 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from scipy.linalg import eigh
-from scipy.optimize import minimize, minimize_scalar
 
 from ..errors import InputError
 from ..methods.filtered import highest_frequency
@@ -56,6 +54,8 @@ def _checked(name: str, system: Any, q0: Any, most: int | None = DENSE) -> np.nd
 
 def _modes(mech: Mechanics, product: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """ω² and modes φ (columns) of K φ = ω² M φ, φᵀMφ = 1, K by its products."""
+    from scipy.linalg import eigh
+
     n = int(np.prod(shape))
     flat = lambda f: np.asarray(jax.vmap(lambda v: f(v.reshape(shape)).ravel())(jnp.eye(n)))
     stiffness, mass = flat(product), flat(mech.momentum)
@@ -69,6 +69,8 @@ def split_quadratic(system: System, q0: Any, ratio: float = 3.0) -> System:
     from fast. fast = ½(q − q*)ᵀK(q − q*) with K the fast part of the Hessian, potential = V − fast. A gap of less than
     `ratio` is no gap: an error.
     """
+    from scipy.optimize import minimize
+
     q = _checked("split_quadratic", system, q0)
     ratio = number(ratio, "ratio", "split_quadratic", above=1.0)
     mech = Mechanics(system, q.shape)
@@ -157,6 +159,8 @@ def adaptive_splitting(system: System, q0: Any, dt: float, stages: int = 2) -> K
     (0, x]. For dt → 0 this gives the splitting of smallest error, near the stability limit the one that is Verlet in two or
     three steps.
     """
+    from scipy.optimize import minimize_scalar
+
     dt, stages = positive(dt, "dt", "adaptive_splitting"), choice(stages, "stages", "adaptive_splitting", (2, 3))
     q = _checked("adaptive_splitting", system, q0, most=None)
     omega = float(

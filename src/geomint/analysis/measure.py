@@ -14,8 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from scipy.integrate import solve_ivp
-from scipy.interpolate import make_interp_spline
 
 from ..engines import Clock, Xla, march
 from ..errors import MeasurementError, RunStopped
@@ -147,6 +145,8 @@ NOT_FINITE = 600  # evaluations in a row without a value, after which none is ex
 
 def independent_reference(system: Stated, at: Point, times: np.ndarray) -> Point:
     """The exact motion to about 1e-12, by an unrelated method: Dormand–Prince 8(5,3) on the underlying equation q̈ = a(q, q̇)."""
+    from scipy.integrate import solve_ivp
+
     shape, size = at.q.shape, at.q.size
     mech, acceleration, spent, bad = derive(system, shape), _Acceleration(system, shape), itertools.count(), [0]
 
@@ -453,6 +453,8 @@ def _power(system: Stated, q: Array, p: Array, t: Array) -> Array:
 def balance(method: Method, system: Stated, at: Point, dt: float, steps: int = 400) -> Balance:
     """The energy less the work of the stated force along the computed motion, W = ∫ f·v dt. The integral is that of a
     spline of degree 7 through the values at all steps, independent of what the method counts as work."""
+    from scipy.interpolate import make_interp_spline
+
     errors, exchanged = [], 0.0
     for k in (1, 2, 4):
         run = simulate(system, at.q, p0=at.p, method=method, dt=dt / k, t_end=steps * dt, compensated=True)

@@ -39,9 +39,8 @@ import zlib
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-import h5py
 import jax
 import numpy as np
 
@@ -53,6 +52,9 @@ from ..run.summary import taken_from
 from ..run.trajectory import Checkpoint, Trajectory
 from .archive_checks import FORMAT, LONGEST_METHOD, check_datasets, check_entries, checksum, parsed
 from .hdf5_tables import LONGEST_TEXT, Damaged, Dataset, Foreign, read_tables
+
+if TYPE_CHECKING:
+    import h5py
 
 _HEAD = struct.Struct("<QQQ")  # sequence, step, rows
 _CRC = struct.Struct("<I")
@@ -279,6 +281,8 @@ def _write(file: int, data: bytes, offset: int) -> None:
 
 def _dataset(file: h5py.File, name: str, shape: tuple[int, ...], dtype: Any) -> int:
     """A contiguous dataset with its space allocated and not filled; returns its offset in the file."""
+    import h5py
+
     creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     creation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
     creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
@@ -351,6 +355,8 @@ def _make_file(
     path: Path, meta: dict[str, Any], one_row: dict[str, Any], fixed: dict[str, Any], saves: int, slot_bytes: int
 ) -> None:
     """All datasets at their final size, and last the JSON with the checksum of them."""
+    import h5py
+
     with h5py.File(path, "w", libver="earliest") as file:
         for name, x in one_row.items():
             _dataset(file, name, (saves, *np.shape(x)), np.asarray(x).dtype)

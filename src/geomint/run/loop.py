@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 import jax
 import numpy as np
-from tqdm.auto import tqdm
 
 from ..engines import Xla, sound
 from ..engines.grid import Grid
@@ -57,6 +56,8 @@ def run_to_end(
 
     The processes of a team take the same chunks, as long as the first of them says, and stop after the same step.
     """
+    from tqdm.auto import tqdm
+
     n, buffer = start, engine.buffer()
     good = carry, n  # where all was well for the last time
     warm = engine.key in _pace

@@ -17,8 +17,6 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import pallas as pl
-from jax.experimental.pallas import triton
 
 from ...methods import Carry
 from ...numerics.compilation import jit
@@ -280,6 +278,8 @@ def _shared(refs: Any, packed: Packed) -> list[Any]:
 # --- the kernel -------------------------------------------------------------------------------------------------------
 def _kernel(program: StepProgram, shape: Shape, moving: Columns, own: Columns, *refs: Any) -> None:
     """One program of the grid: `lanes` members through all blocks."""
+    from jax.experimental import pallas as pl  # .4 s to import, and needed on a GPU alone
+
     ends = np.cumsum([2, 2, 2 if not program.own_params else len(own.sizes), len(moving.sizes), len(moving.sizes), 1])
     (counts, times), given, params, carry, out, (rows,) = (refs[a:b] for a, b in itertools.pairwise([0, *ends]))
     mine = pl.ds(pl.program_id(0) * shape.lanes, shape.lanes)
@@ -300,6 +300,8 @@ def _launch(
     program: StepProgram, shape: Shape, method: Any, system: Any, carry: Carry, counts: Any, times: Any
 ) -> tuple[Carry, Any]:
     """The carry after the blocks, and their rows (members, rows, width)."""
+    from jax.experimental import pallas as pl
+
     real, whole = times.dtype, counts.dtype
     moving, own = Columns(program.carry, real, whole), Columns(program.params, real, whole)
     at_least_one = lambda packed, tree: [
@@ -326,6 +328,8 @@ def _launch(
 
 
 def _settings(shape: Shape) -> Any:
+    from jax.experimental.pallas import triton
+
     return triton.CompilerParams(num_warps=shape.warps, num_stages=1)
 
 
