@@ -56,7 +56,7 @@ class Machine(ControlFlow, Remembering):
         if isinstance(x, ir.Constant):
             return ir.Constant(kind, [x] * self.lanes)
         b = self.builder
-        first = b.insertelement(ir.Constant(kind, ir.Undefined), x, WHOLE(0))
+        first = b.insert_element(ir.Constant(kind, ir.Undefined), x, WHOLE(0))
         return b.shuffle_vector(
             first,
             ir.Constant(kind, ir.Undefined),
@@ -186,7 +186,7 @@ class Machine(ControlFlow, Remembering):
             return b.call(function, x)
         out = ir.Constant(x[0].type, ir.Undefined)
         for k in range(self.lanes):
-            out = b.insertelement(out, b.call(function, [b.extractelement(y, WHOLE(k)) for y in x]), WHOLE(k))
+            out = b.insert_element(out, b.call(function, [b.extract_element(y, WHOLE(k)) for y in x]), WHOLE(k))
         return out
 
 

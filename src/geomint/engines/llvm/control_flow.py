@@ -180,7 +180,7 @@ class ControlFlow:
         """Each lane's number at its own place, `apart` from the next."""
         b, x = self.builder, self.spread(x)
         for k in range(self.lanes):
-            number = x if self.lanes == 1 else b.extractelement(x, WHOLE(k))
+            number = x if self.lanes == 1 else b.extract_element(x, WHOLE(k))
             b.store(
                 number,
                 b.gep(array, [self.instruction(self.value("add", place, self.value("mul", apart, k)) if k else place)]),
