@@ -23,8 +23,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.sparse.linalg import bicgstab
 from jaxtyping import Array
-from scipy import sparse
-from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from ...errors import InputError, nearest
 from . import machine_code as native
@@ -290,6 +288,8 @@ def find(products: Products, n: int, kind: str = "auto", tiny: int = TINY) -> Pl
 
 def _masks(found: Pattern, order: np.ndarray, rows: np.ndarray, n: int) -> np.ndarray:
     """(count, size, size): whether entry (rows[k, a], order[k, b]) is in the pattern."""
+    from scipy import sparse
+
     padded: Pattern = sparse.csr_matrix(
         (found.data, found.indices, np.append(found.indptr, found.indptr[-1])), shape=(n + 1, n)
     ).astype(bool)
@@ -299,6 +299,8 @@ def _masks(found: Pattern, order: np.ndarray, rows: np.ndarray, n: int) -> np.nd
 
 
 def _blocks(found: Pattern, n: int) -> Plan | None:
+    from scipy.sparse.csgraph import connected_components
+
     count, label = connected_components(found, directed=False)
     sizes = np.bincount(label)
     size = int(sizes.max())
@@ -314,6 +316,8 @@ def _blocks(found: Pattern, n: int) -> Plan | None:
 
 
 def _banded(found: Pattern, n: int, tiny: int) -> Plan | None:
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
     natural = np.arange(n)
     reordered = reverse_cuthill_mckee(found, symmetric_mode=True)
     best = min(((_block_size(found, p), p) for p in (natural, reordered)), key=lambda pair: pair[0])
