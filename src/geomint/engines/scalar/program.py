@@ -21,7 +21,7 @@ from ...numerics.compensated import value
 from ...system.lagrangian import derive
 from ...system.system import Stated
 from ..block import _pack, observe
-from .translate import Reader, arrays, operations
+from .translate import ScalarInterpreter, arrays, operations
 from .values import Code, NotCovered, Values, filled
 
 KEPT = 64  # programs; beyond, the one that has not been used for longest is forgotten
@@ -174,7 +174,7 @@ class Loop:
     def carried_out(self, program: Any, state: list[Any], *more: Any) -> list[Values]:
         if operations(program) > FOLDED * self.code.longest:
             raise NotCovered(f"more than {self.code.longest} operations a step")
-        return Reader(self.code).read(
+        return ScalarInterpreter(self.code).evaluate(
             program, [*self.given, *self.params, *self.plan.carry.arrays(state), *(filled((), [x]) for x in more)]
         )
 

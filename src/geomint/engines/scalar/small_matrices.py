@@ -12,7 +12,7 @@ from .values import Code, NotCovered, Values, add, constant, divide, filled, mul
 
 
 class SmallMatrices:
-    """Rules of a `Reader`."""
+    """Rules of a `ScalarInterpreter`."""
 
     code: Code
 
