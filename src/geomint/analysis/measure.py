@@ -21,6 +21,7 @@ from ..engines import Clock, Xla, march
 from ..errors import MeasurementError, RunStopped
 from ..manifold.dependence import DEPENDENT
 from ..methods import Composition, Method, Rattle, State, Verlet
+from ..numerics.cache import BoundedCache
 from ..numerics.compilation import jit
 from ..numerics.linalg.discovery import start_key
 from ..run import Trajectory, simulate
@@ -177,14 +178,10 @@ def reference(system: Stated, at: Point, times: np.ndarray, dt: float) -> tuple[
     to the independent reference. All others: the independent reference.
     """
     key = (start_key(system, at.q), np.asarray(at.p).tobytes(), times.tobytes(), dt)
-    if key not in _references:
-        while len(_references) >= 16:
-            _references.pop(next(iter(_references)))
-        _references[key] = _reference(system, at, times, dt)
-    return _references[key]
+    return _references.get_or_make(key, lambda: _reference(system, at, times, dt))
 
 
-_references: dict[Any, tuple[Point, float]] = {}
+_references: BoundedCache[tuple[Point, float]] = BoundedCache(16)
 
 
 @unwatched()

@@ -43,6 +43,7 @@ from ..manifold import (
     loses_rank,
     vanishing,
 )
+from ..numerics.cache import BoundedCache
 from ..numerics.compensated import value
 from ..numerics.linalg import KINDS, Plan
 from ..numerics.linalg.discovery import concrete, over_members, plan_for, start_key
@@ -143,21 +144,14 @@ class Constrained(Method):
 
 
 # --- the solver of a system -----------------------------------------------------------------------------------------
-_manifolds: dict[Any, Any] = {}
+_manifolds: BoundedCache[Any] = BoundedCache(64)
 
 
 def find_manifold(solver: str, relaxation: Any, starts: Sequence[tuple[Any, Any]]) -> Manifold:
     """The constraint solver for a system, from a look at it near its starts."""
     key = (solver, *(start_key(system, q) for system, q in starts))
-    known = _manifolds.get(key)
-    if known is None:
-        while len(_manifolds) >= 64:
-            _manifolds.pop(next(iter(_manifolds)))
-        known = _manifolds[key] = (
-            *_look(solver, starts),
-            constrained_coordinates(*concrete(*starts[0], np.random.default_rng(3))),
-        )
-    way, plan, found, constrained = known
+    constrained_ones = lambda: constrained_coordinates(*concrete(*starts[0], np.random.default_rng(3)))
+    way, plan, found, constrained = _manifolds.get_or_make(key, lambda: (*_look(solver, starts), constrained_ones()))
     if found is not None:
         message = f"{found.named} depend on each other at q0 ({found.described}): the multipliers are the smallest that hold them."
         warnings.warn(message, stacklevel=5)

@@ -34,6 +34,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..errors import InputError
+from ..numerics.cache import BoundedCache
 from ..numerics.compensated import value
 from ..numerics.linalg import Plan
 from ..numerics.linalg.discovery import concrete, over_members, start_key
@@ -41,7 +42,7 @@ from ..system.checks import one_of
 from ..system.mechanics import Mechanics
 from ..system.system import System
 from .base import State, Traits, register, setting
-from .oscillatory import _TRAITS, Oscillatory, bent, is_quadratic, remembered
+from .oscillatory import _TRAITS, Oscillatory, bent, is_quadratic
 
 BENT = 1
 DENSE = 600  # coordinates up to which the fast part is diagonalised
@@ -240,7 +241,7 @@ def squared_frequencies(mech: Mechanics, a: Array, plan: Plan | None) -> Array:
     return jax.vmap(_spectrum)(matrix[None] if order is None else _blocks(matrix, order))[0].ravel()
 
 
-_with_free: dict[Any, bool] = {}
+_with_free: BoundedCache[bool] = BoundedCache(64)
 
 
 def _has_free(system: Any, q: Any, plan: Plan | None) -> bool:
@@ -338,7 +339,7 @@ class Trigonometric(Oscillatory):
             return ready
         look = lambda: any(_has_free(*start, ready.plan) for start in starts)
         key = ready.plan, *(start_key(*start) for start in starts)
-        return dataclasses.replace(ready, free=remembered(_with_free, key, look))
+        return dataclasses.replace(ready, free=_with_free.get_or_make(key, look))
 
     def misfits(self, system: Any, q: Any, own_params: bool) -> np.ndarray:
         others = super().misfits(system, q, own_params)
