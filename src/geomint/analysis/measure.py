@@ -20,7 +20,7 @@ from scipy.interpolate import make_interp_spline
 from ..engines import Clock, Xla, march
 from ..errors import MeasurementError, RunStopped
 from ..manifold.dependence import DEPENDENT
-from ..methods import Composition, Method, Rattle, State, Verlet
+from ..methods import Composition, Method, Rattle, State, Verlet, protocols
 from ..numerics.cache import BoundedCache
 from ..numerics.compilation import jit
 from ..numerics.linalg.discovery import start_key
@@ -46,7 +46,7 @@ class _Moving:
     """A carry under way, by the program that simulate compiles, so that nothing new is compiled."""
 
     def __init__(self, method: Method, system: Stated, at: Point, dt: float):
-        self.runner = Xla(method.prepare([(system, at.q)]), system, Clock.of(0.0, dt))
+        self.runner = Xla(protocols.prepare(method, [(system, at.q)]), system, Clock.of(0.0, dt))
         self.carry, seen = self.runner.begin(
             initial_state(np.asarray(at.q), np.asarray(at.p), 0.0, 0, compensated=True)
         )
@@ -64,7 +64,10 @@ class _Moving:
         turned = Xla(method, system, Clock(clock.t0, -clock.dt))
         turned.layout, turned.rows, turned.buffer_shape = self.runner.layout, self.runner.rows, self.runner.buffer_shape
         mech = derive(system, self.at.q.shape)
-        self.runner, self.carry = turned, method.rescale(mech, method.reverse(self.carry), jnp.asarray(turned.clock.dt))
+        self.runner, self.carry = (
+            turned,
+            protocols.rescale(method, mech, protocols.reverse(method, self.carry), jnp.asarray(turned.clock.dt)),
+        )
         return self
 
 
@@ -338,7 +341,7 @@ def _tangent(system: Stated, at: Point) -> np.ndarray:
 def symplecticity(method: Method, system: Stated, at: Point, dt: float) -> float:
     """max |JᵀΩJ − Ω| on the tangent space, relative to max |J|², J the derivative of one step; of a multistep method, of as
     many steps as leave its start behind."""
-    n, method = at.q.size, method.prepare([(system, at.q)])
+    n, method = at.q.size, protocols.prepare(method, [(system, at.q)])
     steps = 1 if method.traits.steps <= 2 else 2 * method.traits.steps
     jacobian = np.asarray(
         step_jacobian(method, system, *(jnp.asarray(x, float) for x in (at.q, at.p, dt)), steps=steps)
@@ -368,7 +371,7 @@ def reversibility(method: Method, system: Stated, at: Point, dt: float, n: int =
     moving = _Moving(method, system, at, dt)
     shown = moving.at
     there = moving.step(n).at
-    back = flow(method.anchored(moving.carry), system, Point(there.q, -there.p), dt, n)
+    back = flow(protocols.anchored(method, moving.carry), system, Point(there.q, -there.p), dt, n)
     return _distance(Point(back.q, -back.p), shown)
 
 

@@ -21,7 +21,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from ..methods import Carry, Method, State
+from ..methods import Carry, Method, State, protocols
 from ..system.system import Stated
 from .block import Clock, Observed
 from .scalar.straight import Straight
@@ -130,7 +130,7 @@ class Tiled:
         """From the state of all members: the carries of this process's parts, and what is seen of its members."""
         state, plain, reason = jax.tree.map(np.asarray, state), self.method, ""
         if issubclass(self.make, Straight):
-            carry, seen = self._begun(state, plain.for_straight_code(many=True))
+            carry, seen = self._begun(state, protocols.for_scalar_code(plain, many=True))
             whole = self.whole(carry)
             if not self.idle:
                 self.parts = [self._part(a, b, b - a, d, self.method) for a, b, d in self.mine if b > a]

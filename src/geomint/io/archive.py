@@ -48,7 +48,7 @@ import numpy as np
 from .. import methods
 from ..engines.grid import Grid
 from ..errors import ArchiveError
-from ..methods import Carry
+from ..methods import Carry, protocols
 from ..run.summary import taken_from
 from ..run.trajectory import Checkpoint, Trajectory
 from .archive_checks import FORMAT, LONGEST_METHOD, check_datasets, check_entries, checksum, parsed
@@ -588,4 +588,4 @@ def records_of(contents: Contents, checkpoint: Checkpoint | None) -> np.ndarray 
     method = method_of(contents)
     if checkpoint is None or not method.traits.event_driven or contents.meta["spread"] != "one":
         return None
-    return read_events(contents.path, int(method.events(checkpoint.carry)))
+    return read_events(contents.path, int(protocols.events(method, checkpoint.carry)))

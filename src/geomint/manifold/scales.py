@@ -1,4 +1,4 @@
-"""How large g_i may be: the sizes by which constraints stated in any units are judged.
+"""What counts as small: for g_i of constraints stated in any units, and for corrections of positions.
 
 Each constraint is measured by its own gradient, so that neither the unit of length nor a factor on a constraint matters.
 """
@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..numerics.compilation import jit
+from ..numerics.linalg.machine_code import inner
 from ..numerics.linalg.structure import DENSE_LIMIT, Plan
 from ..system.mechanics import Mechanics
 
@@ -115,6 +116,26 @@ def _corrected(i: int, system: Any, q: Array) -> Array:
     g, slope = jax.value_and_grad(lambda x: Mechanics(system, x.shape).constraint(x)[i])(q)
     squared = jnp.sum(slope**2)
     return q - jnp.where(squared > 0, g / jnp.where(squared > 0, squared, 1.0), 0.0) * slope
+
+
+class Sizes(NamedTuple):
+    """How corrections of positions are measured: `unit` times a squared length is compared with `rounding`."""
+
+    unit: Any
+    rounding: Any  # of positions
+    whole: Any  # positions themselves
+
+
+def sizes(constrained: tuple[int, ...] | None, *positions: Array) -> Sizes:
+    """The sizes of corrections of positions like these, of which only the coordinates in constraints count (None: all)."""
+    number = jnp.finfo(positions[0].dtype)
+    if constrained is not None:
+        positions = tuple(x.ravel()[np.asarray(constrained)] for x in positions)
+    whole = sum(inner(x, x) for x in positions) * (2 / len(positions)) + number.tiny / number.eps**2
+    if number.bits == 64:
+        return Sizes(1.0, number.eps**2 * whole, whole)
+    # In single precision fourth powers of lengths would leave the range of numbers: lengths are divided by eps|Q| first.
+    return Sizes(1 / (number.eps**2 * whole), 1.0, jnp.asarray(number.eps**-2, number.dtype))
 
 
 def constrained_coordinates(system: Any, q: Any) -> tuple[int, ...] | None:

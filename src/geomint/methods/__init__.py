@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from . import trigonometric
+# In the order of the registry: splittings, oscillatory methods, then those on manifolds.
+from . import trigonometric  # noqa: F401  # isort: skip
+from . import rattle, shake  # noqa: F401  # isort: skip
 from .base import Carry, Method, State, Traits, all, as_method, classes, register
 from .composition import SCHEMES, Composition
-from .constrained import Rattle, Shake
 from .energy_stepping import KINDS, EnergyStepping
 from .expressions import evaluate
 from .filtered import Filtered, Newmark, PushforwardNewmark, SimplifiedZhangSkeel, StiffZhangSkeel, ZhangSkeel
@@ -13,7 +14,9 @@ from .gauss import Gauss, ImplicitMidpoint
 from .lobatto import LobattoIIIAB
 from .multistep import SymmetricMultistep
 from .oscillatory import IMEX, RESPA
+from .rattle import Rattle
 from .runge_kutta import RungeKutta4
+from .shake import Shake
 from .splitting import TABLES, KickDrift, MultiStage, Splitting, SymplecticEuler, Verlet
 from .trigonometric import FILTERS, Gautschi, Impulse, MollifiedImpulse, Trigonometric
 from .variational import Variational

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
@@ -95,9 +94,7 @@ CONSTRAINED_LAGRANGIAN = (
 
 
 class Method(eqx.Module):
-    """The base of all methods."""
-
-    failures: ClassVar[dict[int, str]] = {}
+    """The base of all methods: `traits`, `init`, `step`, `output`. What only some have is in `protocols`."""
 
     def __check_init__(self):
         """Every setting is checked and becomes a plain Python value: numpy's 0.5 and Python's make the same name."""
@@ -130,84 +127,6 @@ class Method(eqx.Module):
     def output(self, mech: Mechanics, carry: Carry) -> State:
         """What the carry stands for."""
         return State(carry[0], carry[1])
-
-    def time(self, carry: Carry) -> Array:
-        """Event-driven methods: how far the carry has got."""
-        raise TypeError(f"{self.name} is not event-driven")
-
-    def between(self, mech: Mechanics, carry: Carry, t: Array) -> State:
-        """Event-driven methods: the state at a time t up to `time(carry)`, without touching the carry."""
-        raise TypeError(f"{self.name} is not event-driven")
-
-    def events(self, carry: Carry) -> Array:
-        """Event-driven methods that keep a log: how many events there were."""
-        return jnp.zeros((), int)
-
-    def event(self, carry: Carry) -> Array:
-        """Time, level and kind of the last one."""
-        return jnp.zeros(3)
-
-    def tally(self, carry: Carry) -> dict[str, Array]:
-        """How many of which kind, and what else was counted."""
-        return {"events": self.events(carry)}
-
-    def status(self, carry: Carry) -> Array | None:
-        """0 while all is well, else the sticky key of a message in `failures`; None for methods that can't fail."""
-        return None
-
-    def prepare(self, starts: Sequence[tuple[Any, Any]]) -> Method:
-        """The method with whatever it finds out before the run, such as the structure of a Hessian, from pairs
-        (system, q0): one, or a sample of an ensemble."""
-        return self
-
-    def misfits(self, system: Any, q: Any, own_params: bool) -> np.ndarray:
-        """Which members of an ensemble do not fit what `prepare` found from a sample of them. q and, if own_params,
-        the params of the system lead with the member axis."""
-        return np.zeros(len(q), bool)
-
-    def for_straight_code(self, many: bool) -> Method:
-        """The method in its form for engines that write a step as straight-line code, where nothing is done to please XLA; for many members
-        at once or for one trajectory."""
-        return self
-
-    def rescale(self, mech: Any, carry: Carry, dt: Array) -> Carry:
-        """The carry made ready for steps of another length; compositions call it before every substep."""
-        return carry
-
-    def reverse(self, carry: Carry) -> Carry:
-        """The carry made ready for steps of the opposite sign: methods that carry a history read it from its other end."""
-        return carry
-
-    def anchored(self, carry: Carry) -> Method:
-        """The method with what it chose at the start of this run, so that another start makes the same choice."""
-        return self
-
-    def rescued(self, status: int) -> Method | None:
-        """The method in a form that may take a step which this one failed to take with the given status (0 where its
-        result was not finite), from the same carry; None where there is none."""
-        return None
-
-    def remark(self, system: Any, q: Any) -> str:
-        """What to say of a step near q that only the rescued form could take."""
-        return ""
-
-    def explain(self, status: int, mech: Any, q: Any, dt: float) -> str:
-        """More on a failure, from the last good state."""
-        return ""
-
-    def warn(self, system: Any, q: Any, dt: float) -> None:
-        """Warn of a step known to be too long for the system."""
-
-    def check_start(self, system: Any, q: Any, p: Any, members: bool = False) -> None:
-        """That a motion can start at (q, p), or motions at each of them; otherwise an error."""
-
-    def review(self, carry: Carry) -> None:
-        """Warn of what went on during a run."""
-
-    @property
-    def linear_solver(self) -> str | None:
-        """The linear solver in use, where there is one."""
-        return None
 
     @property
     def complete_name(self) -> bool:

@@ -39,8 +39,9 @@ from ..numerics.intervals import Interval, curvature, derivatives, supported
 from ..system.checks import bounded, function, number, one_of, positive
 from ..system.mechanics import Mechanics, real_array
 from ..system.system import call_function
-from .base import Method, State, Traits, register, setting
+from .base import State, Traits, register, setting
 from .first_exit import GRAZE, Found, Jet, Outlook, jet, one_proof, one_trial, outlook, predicted, proved, quickness
+from .protocols import CanFail, ChecksStart, EventDriven
 
 SEARCHES = ("hermite", "interval", "bounds")
 UP, DOWN, REFLECTED, WALL = 1, 2, 3, 4
@@ -106,7 +107,7 @@ def _wall(i: int, c: Callable[[Array], Array], q: Array) -> Array:
 
 
 @register({"height": 0.05})
-class EnergyStepping(Method):
+class EnergyStepping(EventDriven, CanFail, ChecksStart):
     """Energy-stepping with terraces of the given height. `dt` is the interval between looks; the method finds its own times.
 
     height:  of the terraces, in units of the energy

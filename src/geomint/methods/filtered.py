@@ -44,7 +44,8 @@ from ..numerics.linalg.discovery import not_covered, plan_for
 from ..system.checks import bounded, number, one_of
 from ..system.mechanics import Mechanics
 from ..system.system import System
-from .base import Carry, Method, State, Traits, register, setting
+from .base import Carry, State, Traits, register, setting
+from .protocols import CanFail, DependsOnStepLength, FindsStructure, WarnsOfStep
 
 INDEFINITE, CHANGED, UNSOLVED = 1, 2, 3
 SMALL = 32  # unknowns up to which the matrix is simply formed: it costs little, and no pattern has to be relied on
@@ -59,7 +60,7 @@ class Filter(NamedTuple):
     status: Array
 
 
-class Filtered(Method):
+class Filtered(FindsStructure, CanFail, DependsOnStepLength, WarnsOfStep):
     """Kick, drift, kick with a filtered force."""
 
     failures: ClassVar[dict[int, str]] = {

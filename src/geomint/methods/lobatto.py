@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..errors import InputError
-from ..manifold import Manifold
+from ..manifold import ConstraintSolver
 from ..numerics.compensated import value
 from ..numerics.linalg import newton
 from ..numerics.linalg.newton import dense_solve, least_squares_solve
@@ -64,9 +64,15 @@ class LobattoIIIAB(Constrained):
     stages: int = setting(one_of(2, 3, 4), 3)
 
     def __init__(
-        self, stages: int = 3, *, solver: str = "auto", relaxation: float = 1.0, manifold: Manifold | None = None
+        self,
+        stages: int = 3,
+        *,
+        solver: str = "auto",
+        relaxation: float = 1.0,
+        constraint_solver: ConstraintSolver | None = None,
     ):
-        self.stages, self.solver, self.relaxation, self.manifold = stages, solver, relaxation, manifold
+        self.stages, self.solver, self.relaxation = stages, solver, relaxation
+        self.constraint_solver = constraint_solver
 
     @property
     def traits(self) -> Traits:
@@ -90,7 +96,7 @@ class LobattoIIIAB(Constrained):
             )
         force = mech.force(q)
         if m:
-            force = force - mech.constraint_force(q, self.held(mech, q).multipliers(mech, q, value(state.p)))
+            force = force - mech.constraint_force(q, self.solver_for(mech, q).multipliers(mech, q, value(state.p)))
         return Collocated(state.q, state.p, jnp.zeros((self.stages - 1, m), q.dtype), force, jnp.zeros((), int))
 
     def step(self, mech: Mechanics, carry: Collocated, dt: Array) -> Collocated:
@@ -145,10 +151,14 @@ class LobattoIIIAB(Constrained):
 
     @property
     def _dependent(self) -> bool:
-        return self.manifold is not None and self.manifold.plan.kind == "least-squares"
+        return self.constraint_solver is not None and self.constraint_solver.plan.kind == "least-squares"
 
     def output(self, mech: Mechanics, carry: Collocated) -> State:
-        return State(carry.q, carry.p) if mech.system.constraint is None else self.shown(mech, carry.q, carry.p)
+        return (
+            State(carry.q, carry.p)
+            if mech.system.constraint is None
+            else self.state_with_multipliers(mech, carry.q, carry.p)
+        )
 
     def status(self, carry: Collocated) -> Array:
         return carry.status

@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..errors import InputError
 from ..numerics.cache import BoundedCache
 from ..numerics.compensated import value
 from ..numerics.compilation import jit
@@ -35,7 +36,8 @@ from ..system.checks import bounded, one_of, whole
 from ..system.mechanics import Mechanics
 from ..system.system import System
 from .base import Carry, Method, State, Traits, register, setting
-from .splitting import SMALL
+from .protocols import CanFail, DependsOnStepLength, FindsStructure
+from .splitting import SMALL, OnManifold, Stages, Verlet
 
 UNSOLVED = 1
 AFFINE = 1e4  # units of rounding by which ∇W may differ from an affine function, relative; up to 250 were measured
@@ -112,7 +114,7 @@ def _stiffness_product(system: System, x: Array, v: Array) -> Array:
     return (mech.momentum(v) + mech.fast_hessian_product(x, v)).ravel()
 
 
-class Oscillatory(Method):
+class Oscillatory(FindsStructure):
     """What the family shares: the structure of M + Hess W, and whether W is quadratic everywhere, found before the run.
 
     solver:  "auto", or "blocks", "banded", "dense", "matrix-free" to override what is found
@@ -164,7 +166,7 @@ class Heavier(eqx.Module):
 
 
 @register()
-class IMEX(Oscillatory):
+class IMEX(Oscillatory, OnManifold, CanFail, DependsOnStepLength):
     """Variational implicit-explicit method: p⁺ = p − (h/2)∇V(q); the midpoint rule with W from (q, p⁺) to (q', p⁻);
     p' = p⁻ − (h/2)∇V(q').
 
@@ -176,6 +178,24 @@ class IMEX(Oscillatory):
     failures: ClassVar[dict[int, str]] = {
         UNSOLVED: "Newton's method for the implicit midpoint of the fast part did not converge; try a smaller dt"
     }
+
+    @property
+    def stages(self) -> Stages:
+        return Verlet().stages
+
+    def drift_mass(self, mech: Mechanics, q: Array, dt: Array) -> Any:
+        return self.heavier(mech, q, dt).factored
+
+    def drift_mechanics(self, mech: Mechanics, mass: Any) -> Any:
+        return Heavier(mech, mass)
+
+    def prepared_on_manifold(self, starts: Sequence[tuple[Any, Any]], caller: str) -> IMEX:
+        ready = self.prepare(starts)
+        if not ready.quadratic:
+            what = "needs a fast part that is a polynomial of degree two in q by its program, and this one is not"
+            raise InputError(f"{caller} {what}; use Rattle() with shorter steps.")
+        # Always a copy, although nothing may be left to find: the mass of the drifts is not M.
+        return dataclasses.replace(ready)
 
     def heavier(self, mech: Mechanics, q: Array, h: Array) -> Heavier:
         """The modified mass, factored for steps of length h; its W is quadratic, so any q will do."""

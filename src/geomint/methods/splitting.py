@@ -9,17 +9,20 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from ..system.checks import one_of, vector
 from ..system.mechanics import Mechanics
 from .base import Carry, Method, State, Traits, register, setting
 from .order_conditions import splitting_defect
+from .protocols import HasScalarForm
 
 Stages = tuple[tuple[str, float], ...]
 Move = Callable[[Carry, Array], Carry]  # of a carry, by a length
@@ -49,18 +52,37 @@ def in_turn(stages: Stages, kick: Move, drift: Move, carry: Carry, dt: Array, ch
     return first(carry, coefficients[-1] * dt) if len(lengths) % 2 else carry
 
 
-class KickDrift(Method):
-    """Any sequence of kicks and drifts."""
-
-    small: int = eqx.field(static=True, default=SMALL, kw_only=True, metadata={"found": True})  # see above
-
-    def for_straight_code(self, many: bool) -> Method:
-        return dataclasses.replace(self, small=0)
+class OnManifold(Method):
+    """A sequence of kicks and drifts that Rattle can hold on a manifold. The drifts may have another mass than M."""
 
     @property
     @abc.abstractmethod
     def stages(self) -> Stages:
         """("kick" or "drift", its share of the step), in order."""
+
+    def drift_mass(self, mech: Mechanics, q: Array, dt: Array) -> Any:
+        """Factors of the mass of drifts in steps of length dt, where it is not M."""
+        return None
+
+    def drift_mechanics(self, mech: Mechanics, mass: Any) -> Any:
+        """What drifts see: the mass and the constraint."""
+        return mech
+
+    def prepared_on_manifold(self, starts: Sequence[tuple[Any, Any]], caller: str) -> OnManifold:
+        """The method with what it finds before a run on a manifold; itself where the mass of drifts is M."""
+        return self
+
+    def misfits(self, system: Any, q: Any, own_params: bool) -> np.ndarray:
+        return np.zeros(len(q), bool)
+
+
+class KickDrift(OnManifold, HasScalarForm):
+    """Any sequence of kicks and drifts."""
+
+    small: int = eqx.field(static=True, default=SMALL, kw_only=True, metadata={"found": True})  # see above
+
+    def for_scalar_code(self, many: bool) -> Method:
+        return dataclasses.replace(self, small=0)
 
     def _carries_force(self, q: Array) -> bool:
         return self.stages[0][0] == self.stages[-1][0] == "kick" and q.size > self.small

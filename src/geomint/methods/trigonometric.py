@@ -43,6 +43,7 @@ from ..system.mechanics import Mechanics
 from ..system.system import System
 from .base import State, Traits, register, setting
 from .oscillatory import _TRAITS, Oscillatory, bent, is_quadratic
+from .protocols import CanFail, DependsOnStepLength, WarnsOfStep
 
 BENT = 1
 DENSE = 600  # coordinates up to which the fast part is diagonalised
@@ -306,7 +307,7 @@ class Turning(NamedTuple):
 
 
 @register({"filter": "hochbruck-lubich"}, {"filter": "hairer-lubich"}, {"filter": "grimm-hochbruck"})
-class Trigonometric(Oscillatory):
+class Trigonometric(Oscillatory, CanFail, DependsOnStepLength, WarnsOfStep):
     """q' = cos(hΩ)q + Ω⁻¹sin(hΩ)v + ½h²Ψg,   v' = −Ω sin(hΩ)q + cos(hΩ)v + ½h(Ψ₀g + Ψ₁g'),   g = −M⁻¹∇V(Φq),
 
     for a quadratic fast part, by the name of its filters ψ, φ; `gm.methods.FILTERS` lists them, as functions of

@@ -33,7 +33,8 @@ from ..numerics.linalg import newton
 from ..numerics.linalg.newton import newton_within
 from ..system.checks import bounded, one_of, whole
 from ..system.lagrangian import LagrangianMechanics
-from .base import Carry, Method, State, Traits, register, setting
+from .base import Carry, State, Traits, register, setting
+from .protocols import CanFail, DependsOnStepLength, FindsStructure
 
 QUADRATURES = ("midpoint", "trapezoid", "galerkin")
 DENSE_LIMIT = 600
@@ -91,7 +92,7 @@ class Moving(NamedTuple):
     {"quadrature": "galerkin", "degree": 2},
     {"quadrature": "galerkin", "degree": 3},
 )
-class Variational(Method):
+class Variational(FindsStructure, CanFail, DependsOnStepLength):
     """A variational integrator of a Lagrangian system, or of a System through L = ½vᵀMv − U.
 
     quadrature:  "midpoint", "trapezoid" (order 2) or "galerkin" with degree 1 to 5 (order 2·degree).

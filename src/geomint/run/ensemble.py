@@ -17,7 +17,7 @@ from ..engines.tiles import Tiled
 from ..errors import GeomintError, InputError
 from ..io import archive
 from ..io.sinks import Disk, Memory
-from ..methods import Method
+from ..methods import Method, protocols
 from ..system.checks import shown
 from ..system.index_check import check_indices
 from ..system.lagrangian import derive
@@ -164,8 +164,8 @@ def _stated(
         check_indices(system.member(i) if spread == "states and params" else system, q[i], p[i])
     method = prepared(method, system, q, spread)
     warn_of_lost_digits(system if spread == "states" else system.member(0), q.shape[1:])
-    method.warn(system if spread == "states" else system.member(0), q[0], times.dt)
-    method.check_start(system if spread == "states" else system.member(0), q, p, members=True)
+    protocols.warn(method, system if spread == "states" else system.member(0), q[0], times.dt)
+    protocols.check_start(method, system if spread == "states" else system.member(0), q, p, members=True)
     if isinstance(system, System) and system.overrides:
         check_overrides(system if spread == "states" else system.member(0), q[0])
     return method, system, spread, q, p

@@ -17,7 +17,7 @@ from tqdm.auto import tqdm
 from ..engines import Xla, sound
 from ..engines.grid import Grid
 from ..engines.tiles import Engine
-from ..methods import Carry
+from ..methods import Carry, protocols
 from .processes import Alone
 from .reducing import Reducing, bare, statuses
 
@@ -134,7 +134,7 @@ def run_to_end(
 
 
 class Rescue:
-    """Single steps that a method failed to take, taken by its form for such steps (`Method.rescued`).
+    """Single steps that a method failed to take, taken by its form for such steps (`Rescuable.rescued`).
 
     Each step of a run is a function of its carry alone, by the one form or by the other, so that chunks and restarts
     change nothing. Members of an ensemble are not rescued one by one.
@@ -148,12 +148,12 @@ class Rescue:
         failed. None where it can't be taken, or where the energy alone is not finite, which no other form changes."""
         if (
             self.engine.spread != "one"
-            or self.engine.method.rescued(0) is None
+            or protocols.rescued(self.engine.method, 0) is None
             or not _lost_after(self.engine, carry, n, steps, team)
         ):
             return None
         failure = _find_failure(self.engine, carry, n, steps, team, lost=True)
-        method = self.engine.method.rescued(failure.status)
+        method = protocols.rescued(self.engine.method, failure.status)
         if method is None:
             return None
         between = failure.step - 1 - n
@@ -168,7 +168,7 @@ class Rescue:
         if not self.told:
             self.told = True
             when = f"step {failure.step}, t = {self.grid.t0 + failure.step * self.grid.dt:.12g}"
-            remark = method.remark(other.system, other.layout.unpack(row[0])["q"])
+            remark = protocols.remark(method, other.system, other.layout.unpack(row[0])["q"])
             warnings.warn(f"{method.name}, {when}: {remark}", stacklevel=2)
         if failure.step % self.grid.save_every == 0:
             self.sink.append(row)

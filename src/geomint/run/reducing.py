@@ -19,7 +19,7 @@ from ..engines import Layout
 from ..engines.block import Observed
 from ..engines.tiles import Pieces, Tiled, cut_out, placed
 from ..engines.xla import BUFFER_NUMBERS, BUFFER_ROWS
-from ..methods import Carry, Method, State
+from ..methods import Carry, Method, State, protocols
 from ..numerics.compensated import value
 from .processes import Alone
 from .reductions import Column, Reductions, join_tiles, numbers_of_tile, program_of_tile
@@ -40,7 +40,7 @@ def bare(carry: Carry) -> Carry:
 
 def statuses(method: Method, carry: Carry) -> Any:
     """The status of each member; None where a method can't fail."""
-    return jax.vmap(method.status)(carry)
+    return jax.vmap(lambda each: protocols.status(method, each))(carry)
 
 
 @dataclasses.dataclass

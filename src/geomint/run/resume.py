@@ -22,6 +22,7 @@ from ..errors import ArchiveError, GeomintError, InputError
 from ..io import archive
 from ..io.fingerprint import fingerprint
 from ..io.sinks import Disk
+from ..methods import protocols
 from ..system.checks import as_path, flag
 from ..system.system import Stated, checked_system
 from .inputs import initial_state
@@ -186,7 +187,7 @@ def _set_up(
         of_run = system, tuple(meta["q_shape"]), meta["spread"]
         reductions = again(path, meta["reduce"], contents.fixed(), reduce, *of_run)
     runner, carry = _template_filled(contents, system, times, method, devices, reductions, team)
-    events = int(runner.method.events(carry)) if runner.logs else None
+    events = int(protocols.events(runner.method, carry)) if runner.logs else None
     if events is not None:
         archive.check_events(path, events)
     return system, runner, carry, events
@@ -267,7 +268,7 @@ def _begun(
     method = prepared(method or archive.method_of(contents), system, np.asarray(q), meta["spread"])
     make = choose(meta["engine"])
     if issubclass(make, Straight):  # the carry on file has that form, whether or not the engine covers the run here too
-        method = method.for_straight_code(bool(meta["members"]))
+        method = protocols.for_scalar_code(method, bool(meta["members"]))
     if not meta["members"]:
         runner = make(method, system, clock, meta["spread"])
         return runner, contents.carry_like(

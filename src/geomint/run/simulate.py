@@ -16,7 +16,7 @@ from ..errors import GeomintError, InputError, Interrupted, ProcessLost, RunStop
 from ..io import archive
 from ..io.fingerprint import fingerprint
 from ..io.sinks import Disk, Memory, check_memory
-from ..methods import Method, State, as_method
+from ..methods import Method, State, as_method, protocols
 from ..numerics.compensated import value
 from ..numerics.compilation import warn_of_outer_jit
 from ..system.checks import as_path, flag
@@ -84,8 +84,8 @@ def simulate(
         state = initial_state(q, p, times.t0, seed, compensated, near=near)
         return _traced(system, method, times, state, seed, compensated, output, gradient)
     warn_of_lost_digits(system, q.shape)
-    method.warn(system, q, times.dt)
-    method.check_start(system, q, p)
+    protocols.warn(method, system, q, times.dt)
+    protocols.check_start(method, system, q, p)
     if isinstance(system, System) and system.overrides:
         check_overrides(system, q)
     clock = Clock.of(times.t0, times.dt)
@@ -120,18 +120,18 @@ def prepared(method: Method, system: Stated, q: Any, spread: str) -> Method:
     """The method after its look at the system; for an ensemble, at a sample of its members that stands for all of
     them."""
     if spread == "one":
-        return method.prepare([(system, q)])
+        return protocols.prepare(method, [(system, q)])
     own_params = spread == "states and params"
     sample, others = _spread_out(np.arange(len(q)), SAMPLE), None
     for _ in range(ROUNDS):
         starts = [(system.member(i) if own_params else system, q[i]) for i in sample]
         try:
-            ready = method.prepare(starts)
+            ready = protocols.prepare(method, starts)
         except InputError as error:
             if others is None:
                 raise
             raise InputError(f"{error} Found at member {others[0]} of the ensemble.") from None
-        others = np.flatnonzero(ready.misfits(system, q, own_params)) if len(sample) < len(q) else sample[:0]
+        others = np.flatnonzero(protocols.misfits(ready, system, q, own_params)) if len(sample) < len(q) else sample[:0]
         if not len(others):
             return ready
         sample = np.union1d(sample, _spread_out(others, len(sample)))
@@ -159,7 +159,7 @@ def archive_meta(
         **about, "seed": about["seed"] if np.ndim(about["seed"]) == 0 else None, "method": runner.method.name, "complete_name": runner.method.complete_name, "grid": [times.t0, times.dt, times.steps, times.save_every], "engine": runner.described.split()[0],
         "origin": system.origin, "fingerprint": fingerprint(system, q_shape, runner.spread), "q_shape": list(q_shape), "spread": runner.spread,
         **({"tile": runner.tile} if isinstance(runner, Tiled) else {}), **({"reduce": runner.stated} if isinstance(runner, Reducing) else {}),
-        **({"solver": runner.method.linear_solver} if runner.method.linear_solver else {}),
+        **({"solver": solver} if (solver := protocols.linear_solver(runner.method)) else {}),
     }  # fmt: skip
 
 
@@ -194,7 +194,7 @@ def _driven(
             raise
         carry, step, interrupted = last["carry"], last["step"], True
         # It may have come between the rows or events of a chunk and its carry: what belongs to no carry must not count.
-        sink.back_to(step // times.save_every + 1, int(runner.method.events(carry)) if runner.logs else None)
+        sink.back_to(step // times.save_every + 1, int(protocols.events(runner.method, carry)) if runner.logs else None)
     except ProcessLost as lost:
         raise _lost(lost, sink, times) from None
     carry = runner.whole(carry)
@@ -202,7 +202,7 @@ def _driven(
         run = _collect(runner, times, sink, carry, step, about)
     except ProcessLost as lost:
         raise _lost(lost, sink, times) from None
-    runner.method.review(bare(carry))
+    protocols.review(runner.method, bare(carry))
     if interrupted:
         raise Interrupted(
             f"interrupted at step {step}, t = {times.t0 + step * times.dt:g}.",
@@ -275,12 +275,12 @@ def _stopped(runner: Engine, times: Grid, run: Trajectory, failure: Failure) -> 
     when = f"at step {failure.step}, t = {times.t0 + failure.step * times.dt:.12g}"
     good = runner.layout.unpack(failure.good)
     if failure.status:
-        what = runner.method.failures.get(failure.status, f"status {failure.status}")
+        what = protocols.failures(runner.method).get(failure.status, f"status {failure.status}")
         more = ""
         if runner.spread == "one":
             there = runner.layout.unpack(failure.bad)["q"]
             there = there if np.all(np.isfinite(there)) else good["q"]
-            more = runner.method.explain(failure.status, derive(runner.system, there.shape), there, times.dt)
+            more = protocols.explain(runner.method, failure.status, derive(runner.system, there.shape), there, times.dt)
         message = f"{runner.method.name} stopped {when}: {what}{more} (dt = {times.dt:g})."
     else:
         message = f"{runner.method.name} turned non-finite {when}. {_why(runner, times, good, runner.layout.unpack(failure.bad))}"

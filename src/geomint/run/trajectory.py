@@ -13,7 +13,7 @@ from jax.core import Tracer
 from ..engines import sound
 from ..engines.grid import Grid
 from ..errors import InputError
-from ..methods import Carry, Method
+from ..methods import Carry, Method, protocols
 from ..system.lagrangian import derive
 from ..system.system import Stated
 from .events import Events
@@ -105,7 +105,7 @@ class Trajectory:
     @property
     def solver(self) -> str | None:
         """The linear solver that was used, where the method needs one."""
-        return self.method.linear_solver
+        return protocols.linear_solver(self.method)
 
     @property
     def dt(self) -> float:

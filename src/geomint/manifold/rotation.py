@@ -1,52 +1,29 @@
-"""Closed forms of the position equation: points on spheres, and rotation matrices."""
+"""Rotation matrices: the position equation in quaternions."""
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..numerics.linalg import Plan, newton
-from ..numerics.linalg.structure import dense
-from ..system.constraints import UPPER, WEIGHTS, OnSphere, Orthogonal
+from ..numerics.linalg import newton
+from ..system.constraints import UPPER, WEIGHTS, Orthogonal
 from ..system.mechanics import Mechanics
 from ..system.system import mass_is_matrix
-from .place import Placed
+from .position import Placed
+from .solver import ConstraintSolver
+
+DESCRIPTION = "quaternions for rotation matrices"
 
 
-def closed_form(system: Any, shape: tuple[int, ...]) -> str | None:
-    """The closed form that fits a system's constraint and mass, if one does."""
+def fits_rotation(system: Any, shape: tuple[int, ...]) -> bool:
+    """Whether q holds rotation matrices with one mass for each column."""
     mass = np.shape(system.mass)
-    if mass_is_matrix(mass, shape):
-        return None
-    if isinstance(system.constraint, OnSphere) and system.constraint.particles is None:
-        # The force is along the arm; so must be the displacement: one mass for all coordinates of a particle.
-        return "sphere" if not mass or mass[-1] == 1 else None
-    if isinstance(system.constraint, Orthogonal):
-        return "rotation" if len(mass) < 2 or mass[-2] == 1 else None
-    return None
-
-
-def closed_plan(n: int, way: str) -> Plan:
-    """For closed forms the plan serves the multipliers alone."""
-    description = {"sphere": "closed form for points on spheres", "rotation": "quaternions for rotation matrices"}[way]
-    return dataclasses.replace(dense(n), description=description)
-
-
-def on_sphere(mech: Mechanics, q: Array, free: Array, h: Array) -> Placed:
-    """|X − a n|² = R² with n = q − c, X = free − c: a = C/(B + √(B² − C R²)), B = n·X, C = |X|² − R²; and h M⁻¹Gᵀμ = a n."""
-    sphere = mech.system.constraint
-    arm, there = q - sphere.centre, free - sphere.centre
-    reach = jnp.sum(arm**2, axis=-1)
-    b, c = jnp.sum(arm * there, axis=-1), jnp.sum(there**2, axis=-1) - sphere.radius**2
-    root = b**2 - c * reach
-    a = c / (b + jnp.sqrt(root))
-    mass = jnp.broadcast_to(mech.system.mass, q.shape)[..., 0]
-    impulse = jnp.atleast_1d(0.5 * mass * a) * (1 / h)
-    return Placed(impulse, mech.constraint_pull(q)(impulse), jnp.all(root > 0), jnp.zeros((), int))
+    if mass_is_matrix(mass, shape) or not isinstance(system.constraint, Orthogonal):
+        return False
+    return len(mass) < 2 or mass[-2] == 1
 
 
 def rotation(mech: Mechanics, q: Array, free: Array, h: Array) -> Placed:
@@ -81,3 +58,16 @@ def rotation(mech: Mechanics, q: Array, free: Array, h: Array) -> Placed:
     multipliers = symmetric[..., *UPPER] * np.where(WEIGHTS == 1, 0.5, 1 / WEIGHTS)
     impulse = multipliers.reshape(-1) * (1 / h)
     return Placed(impulse, mech.constraint_pull(q)(impulse), converged, jnp.zeros((), int))
+
+
+class RotationSolver(ConstraintSolver):
+    """The quaternion step; its plan serves the multipliers alone."""
+
+    polishes: ClassVar[bool] = True
+
+    def place(self, mech: Any, q: Array, p: Array, h: Array, guess: Array) -> Placed:
+        return rotation(mech, q, q + mech.displacement(p, h), h)
+
+    def polish(self, q: Array) -> Array:
+        """½Q(I − QᵀQ)."""
+        return 0.5 * q @ (jnp.eye(3, dtype=q.dtype) - jnp.swapaxes(q, -1, -2) @ q)
