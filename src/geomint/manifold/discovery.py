@@ -14,7 +14,7 @@ from jax.core import Tracer
 from ..numerics.cache import BoundedCache
 from ..numerics.linalg import KINDS
 from ..numerics.linalg.discovery import concrete, plan_for, start_key
-from ..numerics.linalg.structure import Plan, dense, least_squares
+from ..numerics.linalg.structure import Plan, dense_plan, least_squares_plan
 from ..system.mechanics import Mechanics
 from . import rotation, sphere
 from .dependence import DEPENDENT, Dependence, dependence
@@ -71,7 +71,7 @@ def _find(choice: str, starts: Sequence[tuple[Any, Any]]) -> _Found:
     found = min((dependence(*start, plan) for start in known), key=lambda each: each.smallest)
     if found.smallest > DEPENDENT:
         return _Found(None, plan, None, constrained)
-    plan = least_squares(m)
+    plan = least_squares_plan(m)
     if plan.kind == "least-squares":
         described = f"least squares in a basis of the normal space; at q0 {found.described}"
         plan = dataclasses.replace(plan, description=described)
@@ -79,4 +79,4 @@ def _find(choice: str, starts: Sequence[tuple[Any, Any]]) -> _Found:
 
 
 def _dense(m: int, description: str) -> Plan:
-    return dataclasses.replace(dense(m), description=description)
+    return dataclasses.replace(dense_plan(m), description=description)

@@ -35,12 +35,11 @@ def is_site(equation: Any, filled: bool) -> bool:
 
 
 class Needed(NamedTuple):
-    """Of a jaxpr: for each equation the outputs that are wanted, or None where it need not be evaluated; and the inputs
-    that are needed."""
+    """The parts of a jaxpr on which its indices and wanted outputs depend."""
 
-    jaxpr: Any
-    equations: list[list[bool] | None]
-    inputs: list[bool]
+    jaxpr: Any  # kept alive, because its identity is a key
+    equations: list[list[bool] | None]  # for each its outputs that are needed, or None if it need not be evaluated
+    inputs: list[bool]  # whether they are needed
 
 
 class IndexDependence:
@@ -49,7 +48,7 @@ class IndexDependence:
     def __init__(self, filled: bool = False) -> None:
         self.filled = filled
         self.found: dict[Any, Needed] = {}
-        self.programs: dict[int, tuple[Any, list[Any]]] = {}  # by the equation, which is kept alive
+        self.programs: dict[int, tuple[Any, list[Any]]] = {}  # by the identity of the equation, which is kept alive
 
     def inside(self, equation: Any) -> list[Any]:
         """The jaxprs inside an equation: of calls, loops and branches."""
@@ -66,12 +65,14 @@ class IndexDependence:
         return self.programs[id(equation)][1]
 
     def has_sites(self, equation: Any) -> bool:
+        """Whether a program inside an equation reads or writes at indices that must be in range."""
         return any(
             any(e is not None for e in self.of(p, [False] * len(open_jaxpr(p).outvars)).equations)
             for p in self.inside(equation)
         )
 
     def of(self, program: Any, wanted: Sequence[bool]) -> Needed:
+        """What the indices of a program and its wanted outputs depend on."""
         jaxpr = open_jaxpr(program)
         key = id(jaxpr), tuple(wanted)
         if key not in self.found:

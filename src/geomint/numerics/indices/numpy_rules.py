@@ -28,7 +28,8 @@ def _slice(params: Any, x: np.ndarray) -> np.ndarray:
 
 OPERATIONS: dict[str, Callable[..., Any]] = {
     **{name: (lambda params, *x, f=f: f(*x)) for name, f in {
-        "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
+        "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+        "eq": np.equal, "ne": np.not_equal,
         "add": np.add, "sub": np.subtract, "mul": np.multiply, "neg": np.negative, "abs": np.abs, "sign": np.sign,
         "max": np.maximum, "min": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or, "not": np.invert,
         "floor": np.floor, "ceil": np.ceil, "rem": np.fmod,

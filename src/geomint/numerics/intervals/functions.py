@@ -27,7 +27,7 @@ from .interval import (
 RULES = RuleTable()
 
 
-# --- functions of one number --------------------------------------------------------------------------------------------------
+# --- functions of one number ------------------------------------------------------------------------------------------
 def monotone(
     name: str,
     domain: tuple[float, float] = EVERYWHERE,
@@ -35,7 +35,7 @@ def monotone(
     falls: bool = False,
     slack: Any = ELEMENTARY,
 ) -> None:
-    """Enter a rule for a function that rises, or falls, from end to end of its domain."""
+    """Enter a rule for a function that increases, or decreases (`falls`), on its whole domain."""
 
     def f(equation: Any, x: Interval) -> Interval:
         inside = x if domain == EVERYWHERE else Interval(*ends(lambda a: jnp.clip(a, *domain), x))
@@ -46,8 +46,8 @@ def monotone(
     RULES[name] = f
 
 
-# Errors of XLA on the CPU, measured, in units of eps: ½ to 4, but |x|/3 where exp(x log 2) or exp(x ± log 2) is taken, x²/2 in
-# erfc, and 120 in log1p just above 1 − √2 = −.4142, on which atanh rests too.
+# Errors of XLA on the CPU, measured, in units of eps: ½ to 4, but |x|/3 where exp(x log 2) or exp(x ± log 2) is taken,
+# x²/2 in erfc, and 120 in log1p just above 1 − √2 = −0.4142, which atanh uses too.
 by_size, by_square = (lambda x: ELEMENTARY + 2 * x), (lambda x: ELEMENTARY + 2 * x * x)
 for _name in ("cbrt", "asinh", "expm1", "erf", "atan"):
     monotone(_name)
@@ -79,7 +79,7 @@ def hyperbolic_cosine(equation: Any, x: Interval) -> Interval:
 
 
 def passes(x: Interval, at: float, period: float) -> Array:
-    """Does at + k·period lie in x for some whole number k? Where rounding leaves it open, yes."""
+    """Whether at + k·period lies in x for some integer k. True where rounding makes it uncertain."""
     first, last = (x.low - at) / period, (x.high - at) / period
     margin = ELEMENTARY * jnp.finfo(first.dtype).eps * (1 + abs(first) + abs(last))
     return ~(jnp.floor(last + margin) < jnp.ceil(first - margin))
@@ -106,7 +106,7 @@ def tangent(equation: Any, x: Interval) -> Interval:
 
 @RULES.enter("atan2")
 def angle(equation: Any, y: Interval, x: Interval) -> Interval:
-    """At the corners, unless the box touches the cut x ≤ 0 = y."""
+    """Bounded by the values at the corners, unless the box touches the cut x ≤ 0 = y."""
     result = outward(*corners(bind(equation), y, x), ELEMENTARY)
     cut = contains_zero(y) & (x.low <= 0)
     return Interval(jnp.where(cut, -4.0, result.low), jnp.where(cut, 4.0, result.high))

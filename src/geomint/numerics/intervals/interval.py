@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Array
 
 EVERYWHERE = (-math.inf, math.inf)
-# Outward rounding in units of eps: ½ for the operation, ½ for the outward step itself, and a margin for expressions that
-# XLA rewrites, such as (a/b)/c as a/(bc).
+# Outward rounding in units of eps: ½ for the operation, ½ for the outward step itself, and a margin for expressions
+# that XLA rewrites, such as (a/b)/c as a/(bc).
 ROUNDED = 4
 ELEMENTARY = 16  # the same for exp, sin, …: XLA's approximations are accurate to a few units
 
@@ -29,12 +29,12 @@ class Interval(NamedTuple):
 
 
 def is_point(*operands: Interval) -> bool:
-    """Are they known exactly? Decided when the program is made, not by comparing numbers."""
+    """Whether all are known exactly. Decided while tracing, by the identity of the ends, not by comparing numbers."""
     return all(x.low is x.high for x in operands)
 
 
 def constant(x: Interval) -> Any:
-    """The number that a literal of the program is, or None."""
+    """The value of a literal of the program; None for other intervals."""
     return x.low.item() if isinstance(x.low, np.ndarray) and x.low is x.high and x.low.ndim == 0 else None
 
 
@@ -45,14 +45,15 @@ def contains_zero(x: Interval) -> Array:
 def outward(
     low: Array, high: Array, slack: Any = ROUNDED, least: float = -math.inf, most: float = math.inf
 ) -> Interval:
-    """[low − δ, high + δ] with δ = slack·eps·|end| and the smallest normal number (for what was flushed to zero), cut to
-    [least, most]. Whole numbers and booleans are exact."""
+    """[low − δ, high + δ], cut to [least, most]. Integers and booleans are exact.
+
+    δ is slack·eps·|end| plus the smallest normal number (for results that were flushed to zero). For an infinite end it
+    gives nan, which means that nothing is known: the number is only known to exceed the largest finite one.
+    """
     if not jnp.issubdtype(low.dtype, jnp.floating):
         return Interval(low, high)
     eps, tiny = jnp.finfo(low.dtype).eps, jnp.finfo(low.dtype).tiny
-    low = low - (
-        slack * eps * abs(low) + tiny
-    )  # of ∞ nan: the number itself is only known to be beyond the largest one
+    low = low - (slack * eps * abs(low) + tiny)
     high = high + (slack * eps * abs(high) + tiny)
     return Interval(
         low if least == -math.inf else jnp.maximum(low, least), high if most == math.inf else jnp.minimum(high, most)
@@ -60,7 +61,7 @@ def outward(
 
 
 def known(x: Interval) -> Interval:
-    """nan made ∓∞."""
+    """x with ends that are nan replaced by ∓∞."""
     if not jnp.issubdtype(x.low.dtype, jnp.floating):
         return x
     unknown = jnp.isnan(x.low) | jnp.isnan(x.high)
@@ -68,12 +69,12 @@ def known(x: Interval) -> Interval:
 
 
 def unless(unknown: Array, x: Interval) -> Interval:
-    """x, or (−∞, ∞) where nothing is known."""
+    """x, or (−∞, ∞) where `unknown` is true."""
     return Interval(jnp.where(unknown, -jnp.inf, x.low), jnp.where(unknown, jnp.inf, x.high))
 
 
 def everything(like: Any) -> Interval:
-    """(−∞, ∞), or both truth values, or all whole numbers."""
+    """The interval of all values of a type: (−∞, ∞), or both truth values, or all integers."""
     dtype = np.dtype(like.dtype)
     if dtype.kind == "b":
         least, most = False, True
@@ -85,17 +86,18 @@ def everything(like: Any) -> Interval:
 
 
 def bind(equation: Any) -> Callable[..., Any]:
+    """The operation of an equation, as a function of arrays."""
     return lambda *x: equation.primitive.bind(*x, **equation.params)
 
 
 def ends(f: Callable[..., Any], *operands: Interval) -> tuple[Any, Any]:
-    """f at the low ends and f at the high ends; once, and one object, for points."""
+    """f at the low ends and f at the high ends; for points evaluated once, and the same object twice."""
     low = f(*(x.low for x in operands))
     return low, (low if is_point(*operands) else f(*(x.high for x in operands)))
 
 
 def corners(f: Callable[[Any, Any], Array], x: Interval, y: Interval) -> tuple[Array, Array]:
-    """The least and largest of f at the corners of x × y, between which f lies if it is monotone in either variable alone."""
+    """The least and largest value of f at the corners of x × y, which bound f if it is monotone in each variable."""
     xs, ys = (x[:1] if is_point(x) else x), (y[:1] if is_point(y) else y)
     values = [f(a, b) for a in xs for b in ys]
     return functools.reduce(jnp.minimum, values), functools.reduce(jnp.maximum, values)

@@ -30,7 +30,7 @@ def derivatives(function: Callable[[PyTree], Array], q: PyTree, v: PyTree) -> Ca
 
 
 def _peak(left: Array, right: Array, rise: Array, fall: Array, width: Array) -> Array:
-    """A bound of a function with these values at the ends, whose slope lies between −fall ≤ 0 and rise ≥ 0.
+    """An upper bound of a function with these values at the ends, whose slope lies between −fall ≤ 0 and rise ≥ 0.
 
     Before any point s it is at most left + s·rise, and after it right + (width − s)·fall; the best s makes them equal.
     """
@@ -43,9 +43,9 @@ def curvature(function: Callable[[PyTree], Array], q: PyTree, v: PyTree, start: 
     """Bounds of d²/dt² f(q + t v) for t from start to stop.
 
     Two ranges are intersected: that of φ'' as it is written, and the one that follows from φ''(start), φ''(stop) and
-    the range of φ''' by the mean value theorem, which is too wide by O((stop − start)²) only, and exact where φ''' keeps
-    its sign. Hypothesis: φ' is continuous. Where φ'' may jump (a comparison is not certain) the first range alone is
-    used: the hull of all branches.
+    the range of φ''' by the mean value theorem, which is too wide by O((stop − start)²) only, and exact where φ'''
+    keeps its sign. Hypothesis: φ' is continuous. Where φ'' may jump (a comparison is not certain) the first range alone
+    is used: the hull of all branches.
     """
     start, stop = jnp.asarray(start, float), jnp.asarray(stop, float)
     interpreter = IntervalInterpreter()

@@ -1,12 +1,13 @@
 """Interval rules for JAX primitives: moves, choices, comparisons, arithmetic, sums.
 
-A rule takes an equation of a jaxpr and an `Interval` for each operand and returns one for each result, or NotImplemented.
-The result contains every value that the operation has on the operands, and every value that floating-point arithmetic
-gives for it: ends are moved outwards by a few units in the last place (`outward`). A number that is known exactly is an
-Interval whose two ends are one object; operations that only move numbers keep that. Outside its domain a function has no
-values: √[−1, 4] = [0, 2] (IEEE 1788). Where nothing is known, as for a quotient by an interval around zero, the range
-is (−∞, ∞). Arithmetic on infinite ends may give nan, which means the same: it spreads to all later results, and `known`
-replaces it by ∓∞ at the end. (Testing for nan, and defining 0·∞, in every operation would double the cost.)
+A rule takes an equation of a jaxpr and an `Interval` for each operand and returns one for each result, or
+NotImplemented. The result contains every value that the operation has on the operands, and every value that
+point arithmetic gives for it: ends are moved outwards by a few units in the last place (`outward`). A number that is
+known exactly is an Interval whose two ends are one object; operations that only move numbers keep that. Outside its
+domain a function has no values: √[−1, 4] = [0, 2] (IEEE 1788). Where nothing is known, as for a quotient by an interval
+around zero, the range is (−∞, ∞). Arithmetic on infinite ends may give nan, which means the same: it spreads to all
+later results, and `known` replaces it by ∓∞ at the end. (Testing for nan, and defining 0·∞, in every operation would
+double the cost.)
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from .interval import (
 RULES = RuleTable()
 
 
-# --- what only moves numbers about, or picks among them: exact, and increasing in every operand --------------------------------
+# --- operations that move or select numbers: exact, and increasing in every operand -----------------------------------
 @RULES.enter(
     "broadcast_in_dim",
     "reshape",
@@ -77,20 +78,17 @@ RULES = RuleTable()
 @RULES.enter("and", "or", "reduce_and", "reduce_or", "gather", "scatter", "dynamic_slice", "dynamic_update_slice")
 def exact(equation: Any, *operands: Interval) -> Any:
     name = equation.primitive.name
-    moved = {"gather": 1, "dynamic_slice": 1, "dynamic_update_slice": 2, "scatter": 1}.get(
-        name, len(operands)
-    )  # then come indices
+    # How many operands are data; the next ones are indices.
+    moved = {"gather": 1, "dynamic_slice": 1, "dynamic_update_slice": 2, "scatter": 1}.get(name, len(operands))
     indices = operands[moved : moved + 1] if name == "scatter" else operands[moved:]
     if not is_point(*indices) or (name in ("and", "or", "reduce_and", "reduce_or") and operands[0].low.dtype != bool):
         return NotImplemented
     if name == "broadcast_in_dim" and operands[0].low.shape == equation.params["shape"]:
         return operands[0]
     low, high = ends(bind(equation), *operands)
-    return (
-        [Interval(*pair) for pair in zip(low, high, strict=True)]
-        if equation.primitive.multiple_results
-        else Interval(low, high)
-    )
+    if equation.primitive.multiple_results:
+        return [Interval(*pair) for pair in zip(low, high, strict=True)]
+    return Interval(low, high)
 
 
 @RULES.enter("convert_element_type")
@@ -99,7 +97,7 @@ def convert(equation: Any, x: Interval) -> Any:
     if old == new:
         return x
     if constant(x) is not None and jnp.result_type(old, new) == new:
-        return Interval(*[np.asarray(x.low, new)] * 2)  # still a literal
+        return Interval(*[np.asarray(x.low, new)] * 2)  # remains a literal
     if jnp.issubdtype(old, jnp.floating) and not jnp.issubdtype(new, jnp.floating) and not is_point(x):
         return NotImplemented  # an end may be infinite, or too large
     low, high = ends(bind(equation), x)
@@ -108,7 +106,7 @@ def convert(equation: Any, x: Interval) -> Any:
 
 @RULES.enter("select_n")
 def select(equation: Any, which: Interval, *cases: Interval) -> Interval:
-    """The case that is meant, and the hull of all that may be meant."""
+    """The selected case; where the index is not certain, the hull of all cases that it may select."""
     if is_point(which):
         return Interval(*ends(functools.partial(jax.lax.select_n, which.low), *cases))
     low, high = (jax.lax.select_n(which.low, *(case[end] for case in cases)) for end in (0, 1))
@@ -119,19 +117,21 @@ def select(equation: Any, which: Interval, *cases: Interval) -> Interval:
     return Interval(low, high)
 
 
-# --- comparisons: [certainly, possibly] -----------------------------------------------------------------------------------
+# --- comparisons: [certainly, possibly] -------------------------------------------------------------------------------
 @RULES.enter("lt", "le", "gt", "ge", "eq", "ne")
 def compare(equation: Any, x: Interval, y: Interval) -> Interval:
     name = equation.primitive.name
     if is_point(x, y):
         certainly = bind(equation)(x.low, y.low)
         return Interval(certainly, certainly)
-    if x is y:  # how one asks for a nan
+    if x is y:  # x = x is a test for nan
         return Interval(*[jnp.full(x.low.shape, name in ("le", "ge", "eq"))] * 2)
     if name in ("gt", "ge"):
         x, y = y, x
     if name in ("lt", "gt"):
-        return Interval(x.high < y.low, ~(x.low >= y.high))  # "not at least", so that a nan leaves it open
+        return Interval(
+            x.high < y.low, ~(x.low >= y.high)
+        )  # "not ≥" instead of "<": true for nan, which leaves the result uncertain
     if name in ("le", "ge"):
         return Interval(x.high <= y.low, ~(x.low > y.high))
     same, apart = (x.high == y.low) & (x.low == y.high), (x.low > y.high) | (y.low > x.high)
@@ -140,7 +140,7 @@ def compare(equation: Any, x: Interval, y: Interval) -> Interval:
 
 @RULES.enter("argmax")
 def place(equation: Any, x: Interval) -> Interval:
-    """Of the first largest entry: no earlier one is certainly as large, and no later one certainly larger."""
+    """The index of the first largest entry: no earlier entry is certainly as large, no later one certainly larger."""
     (axis,), count = equation.params["axes"], x.low.shape[equation.params["axes"][0]]
     low, high = (jnp.moveaxis(end.astype(jnp.int8) if end.dtype == bool else end, axis, -1) for end in x)
     earlier = jax.lax.cummax(low, axis=low.ndim - 1)[..., :-1]
@@ -157,14 +157,13 @@ def reverse(equation: Any, x: Interval) -> Interval:
     return Interval(high, low)
 
 
-# --- arithmetic -----------------------------------------------------------------------------------------------------------
+# --- arithmetic -------------------------------------------------------------------------------------------------------
 @RULES.enter("add", "add_any", "sub")
 def add(equation: Any, x: Interval, y: Interval) -> Interval:
     f = bind(equation)
     a, b = constant(x), constant(y)
-    if (
-        isinstance(a, float) and isinstance(b, float) and math.isfinite(a) and math.isfinite(b)
-    ):  # an exponent less one, in the derivative of a power
+    # Literals whose sum is exact stay literals: the exponent n − 1 in the derivative of a power.
+    if isinstance(a, float) and isinstance(b, float) and math.isfinite(a) and math.isfinite(b):
         subtract = equation.primitive.name == "sub"
         value = np.asarray(a - b if subtract else a + b, x.low.dtype)
         if Fraction(a) + (-Fraction(b) if subtract else Fraction(b)) == Fraction(value.item()):
@@ -178,7 +177,7 @@ def multiply(equation: Any, x: Interval, y: Interval) -> Interval:
         return power(x, 2)
     for factor, other in ((constant(x), y), (constant(y), x)):
         if factor == 1:
-            return other  # one object still: so x·x is known for what it is in derivatives of derivatives
+            return other  # the same object: in derivatives of derivatives x·x is then recognised as a square
         if factor is not None and factor != 0:
             low, high = ends(lambda a, c=factor: a * np.asarray(c, a.dtype), other)
             return outward(
@@ -205,27 +204,26 @@ def power(x: Interval, n: int) -> Interval:
 
 RULES["integer_pow"] = lambda equation, x: power(x, equation.params["y"])
 RULES["square"] = lambda equation, x: power(x, 2)
-RULES["one_minus_square"] = lambda equation, x: outward(
-    1 - power(x, 2).high, 1 - power(x, 2).low
-)  # in the derivative of tanh, from JAX 0.11 on
+# In the derivative of tanh, from JAX 0.11 on.
+RULES["one_minus_square"] = lambda equation, x: outward(1 - power(x, 2).high, 1 - power(x, 2).low)
 
 
 @RULES.enter("pow")
 def real_power(equation: Any, x: Interval, y: Interval) -> Interval:
-    """x^y of x ≥ 0, and of all x if y is a whole number of the program."""
+    """x^y for x ≥ 0, and for all x if y is a literal and an integer."""
     n = constant(y)
     if n is not None and n == int(n):
         return power(x, int(n))
     exponent = Interval(*(end.astype(x.low.dtype) for end in y))
     result = outward(*corners(lambda a, b: jnp.power(jnp.maximum(a, 0), b), x, exponent), ELEMENTARY, 0.0)
-    unknown = (x.low < 0) if n is None else (x.high < 0)  # an exponent that is no literal may be a whole number
+    unknown = (x.low < 0) if n is None else (x.high < 0)  # an exponent that is not a literal may be an integer
     return unless(unknown, result)
 
 
-# --- sums -------------------------------------------------------------------------------------------------------------------
+# --- sums -------------------------------------------------------------------------------------------------------------
 def before_sum(x: Interval, count: float) -> Interval:
-    """Σ of n terms in any order is off by less than n·eps·Σ|x|, which may be far more than eps times the sum: so every term is
-    moved outwards by n·eps of itself, and then they are summed."""
+    """The terms of a sum of n, widened for its rounding error. In any order of summation the error is less than
+    n·eps·Σ|x|, which may be far more than eps times the sum: so every term is moved outwards by n·eps of itself."""
     return outward(*x, ROUNDED + count)
 
 
@@ -242,12 +240,12 @@ def total(equation: Any, *operands: Interval) -> Any:
 
 @RULES.enter("dot_general")
 def dot(equation: Any, x: Interval, y: Interval) -> Any:
-    """Products of entries, then their sum, so that a sum of squares is known to be one."""
+    """Products of entries, then their sum, so that squares in the sum are recognised."""
     (cx, cy), (bx, by) = equation.params["dimension_numbers"]
     fx, fy = ([d for d in range(z.low.ndim) if d not in (*c, *b)] for z, c, b in ((x, cx, bx), (y, cy, by)))
 
     def arranged(z: Interval, b: Any, before: int, free: list[int], after: int, c: Any) -> Interval:
-        """Axes: shared, free in x, free in y, summed."""
+        """z with the axes in the order: batch, free in x, free in y, summed."""
         shape = (
             [z.low.shape[d] for d in b]
             + [1] * before

@@ -33,8 +33,8 @@ BATCH = 1024  # members examined in one call
 
 @functools.partial(jit, static_argnums=(0, 1))
 def over_members(look: Callable[[Any, Array], Array], own_params: bool, system: Any, q: Array) -> Array:
-    """look(system, q) for every member of an ensemble, whose params lead with the member axis where they have their
-    own."""
+    """look(system, q) for every member of an ensemble. With `own_params`, the first axis of the params is that of the
+    members."""
     if not own_params:
         return jax.lax.map(lambda x: look(system, x), q, batch_size=BATCH)
     with_own = lambda member: look(system.with_params(member[0]), member[1])
