@@ -2,12 +2,12 @@
 
 A rule takes an equation of a jaxpr and an `Interval` for each operand and returns one for each result, or
 NotImplemented. The result contains every value that the operation has on the operands, and every value that
-point arithmetic gives for it: ends are moved outwards by a few units in the last place (`outward`). A number that is
-known exactly is an Interval whose two ends are one object; operations that only move numbers keep that. Outside its
-domain a function has no values: √[−1, 4] = [0, 2] (IEEE 1788). Where nothing is known, as for a quotient by an interval
-around zero, the range is (−∞, ∞). Arithmetic on infinite ends may give nan, which means the same: it spreads to all
-later results, and `known` replaces it by ∓∞ at the end. (Testing for nan, and defining 0·∞, in every operation would
-double the cost.)
+floating-point arithmetic gives for it: ends are moved outwards by a few units in the last place (`outward`). A number
+that is known exactly is an Interval whose two ends are one object; operations that only move numbers keep that. Outside
+its domain a function has no values: √[−1, 4] = [0, 2] (IEEE 1788). Where nothing is known, as for a quotient by an
+interval around zero, the range is (−∞, ∞). Arithmetic on infinite ends may give nan, which means the same: it spreads
+to all later results, and `known` replaces it by ∓∞ at the end. (Testing for nan, and defining 0·∞, in every operation
+would double the cost.)
 """
 
 from __future__ import annotations
