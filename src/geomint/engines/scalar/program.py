@@ -22,7 +22,7 @@ from ...system.lagrangian import derive
 from ...system.system import Stated
 from ..block import _pack, observe
 from .program_key import jaxpr_digest
-from .translate import Reader, arrays, operations
+from .translate import ScalarInterpreter, arrays, operations
 from .values import Code, NotCovered, Values, filled
 
 KEPT = 64  # compiled loops in memory; beyond, the one used longest ago is dropped
@@ -208,7 +208,9 @@ class Loop:
         if operations(jaxpr) > FOLDED * self.code.longest:
             raise NotCovered(f"more than {self.code.longest} operations a step")
         carry = self.program.carry.arrays(state)
-        return Reader(self.code).read(jaxpr, [*self.given, *self.params, *carry, *(filled((), [x]) for x in floats)])
+        return ScalarInterpreter(self.code).evaluate(
+            jaxpr, [*self.given, *self.params, *carry, *(filled((), [x]) for x in floats)]
+        )
 
     def step(self, state: list[Any]) -> list[Any]:
         new = self.read(self.program.step, state, self.numbers.dt)

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ...numerics.jaxprs import inside
+from ...numerics.interpreter import called_program
 
 IGNORED = {"debug_info", "name", "name_stack", "sharding", "out_sharding"}
 
@@ -59,7 +59,7 @@ class _Hasher:
             add(self.value(constant))
         for equation in jaxpr.eqns:
             add(equation.primitive.name, *map(atom, equation.invars))
-            if (inner := inside(equation)) is not None:
+            if (inner := called_program(equation)) is not None:
                 add(self.program(inner))  # all that the translation reads of a call
             else:
                 for name in sorted(equation.params.keys() - IGNORED):
