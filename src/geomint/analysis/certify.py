@@ -12,7 +12,7 @@ from ..errors import GeomintError, MeasurementError, RunStopped
 from ..methods import Method, Traits, as_method
 from ..run import Trajectory
 from ..run.inputs import phase
-from ..run.instability import tried_steps
+from ..run.instability import Start, tried_steps
 from ..system.checks import positive, whole
 from ..system.system import Stated, checked_system
 from . import measure
@@ -156,13 +156,13 @@ def _long_run(method: Method, system: Stated, start: Point, dt: float, steps: in
         long = measure.long_run(method, system, start, dt, steps)
     except RunStopped as stopped:
         run = stopped.run
-        starts = [(system, start.q, start.p)]
+        starts = [Start(system, start.q, start.p)]
         tried = tried_steps(run, starts, max(1, len(run) - 1)) if isinstance(run, Trajectory) else None
         stable = tried is not None and tried.dt is not None
         what = f"{method.name} stops there at step {stopped.step}, t = {stopped.time:g}." if stable else stopped.reason
         raise MeasurementError(f"dt = {dt:g} can't be certified: {what} {_advised(tried)}") from stopped
     if long.beyond is not None:
-        tried = tried_steps(long.run, [(system, start.q, start.p)], 1)
+        tried = tried_steps(long.run, [Start(system, start.q, start.p)], 1)
         if tried.dt is not None:
             error, scale = float(long.beyond.largest[0]), max(float(long.beyond.scale[0]), tried.scale)
             what = f"{method.name} has an energy error of {error:.3g} there, and the motion a scale of {scale:.3g}."

@@ -19,7 +19,8 @@ from scipy.optimize import minimize, minimize_scalar
 from ..errors import InputError
 from ..methods.filtered import highest_frequency
 from ..methods.oscillatory import is_quadratic
-from ..methods.splitting import KickDrift, MultiStage, three_stage
+from ..methods.splitting import KickDrift, MultiStage
+from ..methods.splitting_tables import three_stage
 from ..numerics.compilation import jit
 from ..system.checks import as_array, choice, number, positive
 from ..system.mechanics import Mechanics

@@ -17,11 +17,12 @@ from jaxtyping import Array
 from scipy.interpolate import make_interp_spline
 
 from ..engines import Clock, Xla, march
-from ..methods import Method, State
+from ..methods import Method, State, protocols
 from ..numerics.compilation import jit
 from ..run import Trajectory, simulate
+from ..run.energy_scale import Excess, excess
 from ..run.inputs import initial_state
-from ..run.instability import Excess, excess, unwatched
+from ..run.instability import unwatched
 from ..system.lagrangian import derive
 from ..system.system import Stated
 from .convergence import Order, order
@@ -55,7 +56,7 @@ class _Stepper:
     """Advances and reverses a motion by the program that `simulate` compiles, so that no other one is compiled."""
 
     def __init__(self, method: Method, system: Stated, at: Point, dt: float):
-        self.runner = Xla(method.prepare([(system, at.q)]), system, Clock.of(0.0, dt))
+        self.runner = Xla(protocols.prepare(method, [(system, at.q)]), system, Clock.of(0.0, dt))
         self.carry, seen = self.runner.begin(
             initial_state(np.asarray(at.q), np.asarray(at.p), 0.0, 0, compensated=True)
         )
@@ -73,7 +74,9 @@ class _Stepper:
         turned = Xla(method, system, Clock(clock.t0, -clock.dt))
         turned.layout, turned.rows, turned.buffer_shape = self.runner.layout, self.runner.rows, self.runner.buffer_shape
         mech = derive(system, self.at.q.shape)
-        self.runner, self.carry = turned, method.rescale(mech, method.reverse(self.carry), jnp.asarray(turned.clock.dt))
+        reversed_carry = protocols.reverse(method, self.carry)
+        self.carry = protocols.rescale(method, mech, reversed_carry, jnp.asarray(turned.clock.dt))
+        self.runner = turned
         return self
 
 
@@ -125,7 +128,7 @@ def symplecticity(method: Method, system: Stated, at: Point, dt: float) -> float
 
     For a multistep method with k steps J is that of 2k steps, after which its history holds no starting values.
     """
-    n, method = at.q.size, method.prepare([(system, at.q)])
+    n, method = at.q.size, protocols.prepare(method, [(system, at.q)])
     steps = 1 if method.traits.steps <= 2 else 2 * method.traits.steps
     jacobian = np.asarray(
         step_jacobian(method, system, *(jnp.asarray(x, float) for x in (at.q, at.p, dt)), steps=steps)
@@ -155,7 +158,7 @@ def reversibility(method: Method, system: Stated, at: Point, dt: float, n: int =
     stepper = _Stepper(method, system, at, dt)
     start = stepper.at
     there = stepper.step(n).at
-    back = flow(method.anchored(stepper.carry), system, Point(there.q, -there.p), dt, n)
+    back = flow(protocols.anchored(method, stepper.carry), system, Point(there.q, -there.p), dt, n)
     return relative_difference(Point(back.q, -back.p), start)
 
 

@@ -33,7 +33,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
 from ..errors import InputError
-from ..methods import Method, State, as_method
+from ..methods import Method, State, as_method, protocols
 from ..numerics.compilation import jit
 from ..system.checks import number, whole
 from ..system.lagrangian import derive
@@ -212,7 +212,7 @@ def _problem(method: Method, fast: bool) -> tuple[Method, System, Array]:
         potential=_slow, fast=_fast if fast else None, constraint=constraint, mass=1 / at.size, params=jnp.asarray(1.0)
     )
     method.check(system)
-    return method.prepare([(system, np.asarray(at))]), system, at
+    return protocols.prepare(method, [(system, np.asarray(at))]), system, at
 
 
 @jit

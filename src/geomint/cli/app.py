@@ -11,7 +11,6 @@ import typer
 import typer.core
 
 from ..errors import GeomintError, Interrupted, ProcessLost, RunStopped
-from ..launch import LOST, is_copy, leaving_early
 from . import listing, simulations, verification
 from .output import print_error
 
@@ -31,16 +30,11 @@ class Commands(typer.core.TyperGroup):
     """
 
     def invoke(self, ctx: Any) -> Any:
-        with leaving_early():
-            return self._invoke_with_exit_codes(ctx)
-
-    def _invoke_with_exit_codes(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except ProcessLost as lost:
-            if not is_copy():  # the process that started the copies prints a more complete message
-                print_error(str(lost))
-            raise typer.Exit(LOST) from None
+            print_error(str(lost))
+            raise typer.Exit(3) from None
         except RunStopped as stopped:
             print_error(stopped.reason + _what_is_saved(stopped.run))
             raise typer.Exit(1) from None

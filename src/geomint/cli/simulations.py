@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from ..errors import InputError, Interrupted, RunStopped
-from ..launch import is_copy, shared
+from ..errors import Interrupted, RunStopped
 from .output import print_facts
 
 if TYPE_CHECKING:
@@ -50,17 +49,12 @@ Spread = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option(help="Of the perturbations, and of stochastic methods.")]
-Processes = Annotated[
-    int,
-    typer.Option(help="Share the members of an ensemble between so many processes; the numbers do not depend on it."),
-]
 Progress = Annotated[
     bool | None, typer.Option("--progress/--no-progress", help="A progress bar.", show_default="on a terminal")
 ]
 
 
 def run(
-    ctx: typer.Context,
     model: ModelName,
     method: MethodName = None,
     dt: Step = None,
@@ -73,14 +67,9 @@ def run(
     members: Members = None,
     spread: Spread = 1e-3,
     seed: Seed = 0,
-    processes: Processes = 1,
     progress: Progress = None,
 ) -> None:
     """Simulate MODEL, or an ensemble of it, and print how well its invariants are conserved."""
-    if processes != 1 and members is None:
-        raise InputError("--processes shares the members of an ensemble; give --members M.")
-    if not shared(ctx, processes, output):
-        return
     from .. import methods, models
     from ..plots.figures import checked_path
     from ..system.lagrangian import LagrangianSystem
@@ -130,9 +119,7 @@ def _whole_saves(t_end: float, dt: float, save_every: int) -> float:
 
 
 def _print_summary(done: Trajectory, seconds: float, picture: Path | None) -> None:
-    """Print the summary of a run and draw its picture where one is wanted; of several processes only rank 0 does."""
-    if is_copy(silent=True):
-        return
+    """Print the summary of a run, and draw its picture where one is wanted."""
     facts: dict[str, Any] = {"final time": f"{float(done.t[-1]):.12g}", "saved points": len(done)}
     if done.members:
         facts["members"] = f"{len(done.failed_at)}, of which {np.count_nonzero(done.failed_at >= 0)} failed"
@@ -165,20 +152,16 @@ def _invariants(done: Trajectory) -> dict[str, str]:
 
 
 def resume(
-    ctx: typer.Context,
     file: Annotated[Path, typer.Argument(help="An archive that `run -o` or gm.simulate(output=...) wrote.")],
     t_end: Annotated[float | None, typer.Option(help="The last time.", show_default="that of the run")] = None,
-    processes: Processes = 1,
     progress: Progress = None,
 ) -> None:
     """Continue an archived run of a model from its last checkpoint, bit for bit as if it had never stopped."""
-    if not shared(ctx, processes, file):
-        return
     from ..io import archive
     from ..run import resume as continued
 
     began = time.perf_counter()
-    mesh = "all" if processes > 1 or archive.read(file).meta["members"] else None
+    mesh = "all" if archive.read(file).meta["members"] else None
     done = continued(file, t_end=t_end, progress=_progress(progress), mesh=mesh)
     _print_summary(done, time.perf_counter() - began, None)
 

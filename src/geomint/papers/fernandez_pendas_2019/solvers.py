@@ -19,7 +19,7 @@ import numba
 import numpy as np
 
 from ... import models
-from ...manifold import Manifold
+from ...manifold import ConstraintSolver
 from ...methods import Rattle
 from ...numerics.compilation import jit
 from ...run import simulate
@@ -80,7 +80,7 @@ def best_relaxation(n: int) -> float:
 
 
 @jit
-def first_place(manifold: Manifold, system: Any, q: jax.Array) -> tuple[jax.Array, jax.Array]:
+def first_place(manifold: ConstraintSolver, system: Any, q: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The position after the same first step by a solver of geomint, and the number of its iterations."""
     mech = derive(system, q.shape)
     p = 0.5 * STEP * mech.force(q)
@@ -92,7 +92,7 @@ def first_place(manifold: Manifold, system: Any, q: jax.Array) -> tuple[jax.Arra
 
 def place(n: int, solver: str, relaxation: float = 1.0) -> tuple[np.ndarray, int]:
     system, q = chain(n).system, jnp.asarray(chain(n).q0, float)
-    manifold = Rattle(solver=solver, relaxation=relaxation).prepare([(system, q)]).manifold
+    manifold = Rattle(solver=solver, relaxation=relaxation).prepare([(system, q)]).constraint_solver
     there, rounds = first_place(manifold, system, q)
     return np.asarray(there), int(rounds)
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...methods import Composition, Verlet
-from ...methods.energy_stepping import REFLECTED, STRETCH
+from ...methods.flight import REFLECTED, STRETCH
 from ...run import simulate
 from ...system.lagrangian import derive
 from ..base import Check, Information, Outcome, experiment

@@ -27,6 +27,7 @@ from ...methods import (
     PushforwardNewmark,
     SimplifiedZhangSkeel,
     ZhangSkeel,
+    protocols,
 )
 from ...numerics.compilation import jit
 from ...run import simulate
@@ -85,7 +86,7 @@ class Structure(NamedTuple):
 
 def structure_of(label: str, method: Method, problem: Problem, there_and_back: bool) -> Structure:
     _, system, at, dt = problem
-    ready = method.prepare([(system, at.q)])
+    ready = protocols.prepare(method, [(system, at.q)])
     return Structure(
         label,
         problem.name,
