@@ -11,7 +11,7 @@ import pytest
 
 import geomint as gm
 from geomint.analysis.measure import Point, independent_reference
-from geomint.numerics.linalg import machine_code as native
+from geomint.numerics.linalg import cpu_kernels as native
 
 
 def gravity(q):

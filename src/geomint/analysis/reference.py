@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from scipy.integrate import solve_ivp
 
 from ..errors import MeasurementError, RunStopped
 from ..manifold.dependence import DEPENDENT
 from ..methods import Composition, Rattle, Verlet
+from ..numerics.cache import BoundedCache
 from ..numerics.compilation import jit
 from ..numerics.linalg.discovery import start_key
 from ..run import simulate
@@ -107,6 +107,8 @@ NOT_FINITE = 600  # consecutive non-finite evaluations before giving up; by then
 
 def independent_reference(system: Stated, at: Point, times: np.ndarray) -> Point:
     """The exact motion to about 1e-12, by Dormand–Prince 8(5,3) on the underlying equation q̈ = a(q, q̇)."""
+    from scipy.integrate import solve_ivp
+
     shape, size = at.q.shape, at.q.size
     mech, acceleration, spent, bad = derive(system, shape), Acceleration(system, shape), itertools.count(), [0]
 
@@ -137,14 +139,10 @@ def reference(system: Stated, at: Point, times: np.ndarray, dt: float) -> tuple[
     compared with the independent reference. All others: the independent reference.
     """
     key = (start_key(system, at.q), np.asarray(at.p).tobytes(), times.tobytes(), dt)
-    if key not in _references:
-        while len(_references) >= 16:
-            _references.pop(next(iter(_references)))
-        _references[key] = _reference(system, at, times, dt)
-    return _references[key]
+    return _references.get_or_make(key, lambda: _reference(system, at, times, dt))
 
 
-_references: dict[Any, tuple[Point, float]] = {}
+_references: BoundedCache[tuple[Point, float]] = BoundedCache(16)
 
 
 @unwatched()

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..numerics.linalg import Plan
-from ..numerics.linalg.machine_code import inner
+from ..numerics.linalg.cpu_kernels import inner
 from ..numerics.linalg.rank import cutoff
-from ..numerics.linalg.structure import matrix_free
+from ..numerics.linalg.structure import matrix_free_plan
 from ..system.mechanics import Mechanics
 from ..system.system import System
 from .scales import seeds
@@ -69,7 +69,7 @@ def _refined(plan: Plan, apply: Product, right: Array) -> tuple[Array, Array, Ar
 def _conjugate_gradients(plan: Plan, apply: Product, right: Array) -> Array:
     """On the matrix with rows and columns scaled to a diagonal of ones, as far as its pattern is known."""
     scale = unit_diagonal(plan, apply, right.dtype, 1.0)
-    return scale * matrix_free(plan.n).solve(lambda d: scale * apply(scale * d), scale * right).x
+    return scale * matrix_free_plan(plan.n).solve(lambda d: scale * apply(scale * d), scale * right).x
 
 
 def unit_diagonal(plan: Plan, apply: Product, dtype: Any, otherwise: float) -> Array:

@@ -24,8 +24,8 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..numerics.linalg import Plan
-from ..numerics.linalg.machine_code import inner
-from ..numerics.linalg.structure import DENSE_LIMIT, matrix_free
+from ..numerics.linalg.cpu_kernels import inner
+from ..numerics.linalg.structure import DENSE_LIMIT, matrix_free_plan
 from .position import Drift, Placed, Root, placed
 from .scales import Sizes, rounding_scale, sizes
 from .solver import ConstraintSolver, IterativeSolver
@@ -154,5 +154,5 @@ class NewtonSolver(IterativeSolver):
         if self.plan.kind == "matrix-free":
             return None
         if self.plan.n > DENSE_LIMIT:  # a basis of the normal space would be too large
-            return NewtonSolver(matrix_free(self.plan.n), self.constrained)
+            return NewtonSolver(matrix_free_plan(self.plan.n), self.constrained)
         return RankDeficientSolver(self.plan, self.constrained, after_chords=True)

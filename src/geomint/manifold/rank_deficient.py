@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..numerics.linalg.machine_code import inner
+from ..numerics.linalg.cpu_kernels import inner
 from ..numerics.linalg.rank import cutoff, least_squares, length
 from .newton import MATRICES, OWN_ROUNDING, Iteration
 from .normal_space import gradients, normal_space

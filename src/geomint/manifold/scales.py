@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..numerics.compilation import jit
-from ..numerics.linalg.machine_code import inner
+from ..numerics.linalg.cpu_kernels import inner
 from ..numerics.linalg.structure import DENSE_LIMIT, Plan
 from ..system.mechanics import Mechanics
 

@@ -32,13 +32,14 @@ import numpy as np
 from jaxtyping import Array
 
 from ..errors import InputError
+from ..numerics.cache import BoundedCache
 from ..numerics.compensated import value
 from ..numerics.linalg.discovery import over_members, start_key
 from ..system.checks import one_of
 from ..system.mechanics import Mechanics
 from ..system.system import System
 from .base import State, Traits, register, setting
-from .oscillatory import _TRAITS, Oscillatory, bent, is_quadratic, remembered
+from .oscillatory import _TRAITS, Oscillatory, bent, is_quadratic
 from .protocols import CanFail, DependsOnStepLength, WarnsOfStep
 from .trigonometric_flow import (
     FILTERS,
@@ -60,7 +61,7 @@ DENSE = 600  # coordinates up to which the fast part is diagonalised
 
 
 # --- the methods ----------------------------------------------------------------------------------------------------
-_with_free: dict[Any, bool] = {}
+_with_free: BoundedCache[bool] = BoundedCache(64)
 
 
 class Turning(NamedTuple):
@@ -107,7 +108,7 @@ class Trigonometric(Oscillatory, CanFail, DependsOnStepLength, WarnsOfStep):
             return ready
         look = lambda: any(has_free(*start, ready.plan) for start in starts)
         key = ready.plan, *(start_key(*start) for start in starts)
-        return dataclasses.replace(ready, free=remembered(_with_free, key, look))
+        return dataclasses.replace(ready, free=_with_free.get_or_make(key, look))
 
     def misfits(self, system: Any, q: Any, own_params: bool) -> np.ndarray:
         others = super().misfits(system, q, own_params)

@@ -17,6 +17,7 @@ from jax.core import Tracer
 
 from ..errors import GeomintError, InputError
 from ..methods.expressions import evaluate
+from ..numerics.cache import BoundedCache
 from ..system.checks import Check, bounded, number, one_of, positive, shown, whole
 from ..system.system import Stated
 
@@ -53,7 +54,7 @@ class Model:
 
 
 _models: dict[str, Callable[..., Model]] = {}
-_systems: dict[str, Stated] = {}
+_systems: BoundedCache[Stated] = BoundedCache(256)
 # The largest count that `at_least` accepts.
 _most: contextvars.ContextVar[float] = contextvars.ContextVar("most", default=math.inf)
 
@@ -75,9 +76,7 @@ def model(make: Callable[P, Model]) -> Callable[P, Model]:
         origin = None if None in settings.values() else f"{make.__name__}({written})"
         system = made.system.with_origin(origin)
         if origin is not None:  # reuse the functions of an equal call: compiled programs are cached by function
-            while len(_systems) >= 256:
-                _systems.pop(next(iter(_systems)))
-            system = _systems.setdefault(origin, system)
+            system = _systems.get_or_make(origin, lambda: system)
         return dataclasses.replace(made, system=system)
 
     _models[make.__name__] = recorded

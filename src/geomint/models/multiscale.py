@@ -63,8 +63,8 @@ def stiff_double_pendulum(omega: float = 50.0, gravity: float = 1.0) -> Model:
 
 @model
 def elastic_chain(n: Annotated[int, count(2)] = 100, stiff: float = 50.0, quartic: float = 1.0) -> Model:
-    """n unit masses between walls, with alternating stiff (even) and soft springs, of frequencies `stiff` and 1; the soft
-    ones harden:
+    """n unit masses between walls, with alternating stiff (even) and soft springs, of frequencies `stiff` and 1; the
+    soft ones harden:
 
         V = ¼a Σ_{soft} d⁴,     W = ½ Σ kᵢ dᵢ²,   kᵢ = stiff² or 1,
 

@@ -1,17 +1,24 @@
-"""The loops behind `native`: elimination in tridiagonal matrices from both ends at once, and inner products."""
+"""The loops of `cpu_kernels`: elimination in tridiagonal matrices from both ends at once, and inner products.
+
+Each is a function of the call frame of XLA's foreign function interface (see `xla_ffi`).
+"""
 
 from __future__ import annotations
 
 import numba
 
-from .foreign import ARGUMENTS, RESULTS, data, sizes
+from .xla_ffi import ARGUMENTS, RESULTS, data, sizes
 
 _loop = numba.njit(error_model="numpy", fastmath={"contract"})
 
 
 @_loop
-def eliminate(frame):
-    """(lower, through, upper) -> factors (3, n): 1/pivot, the coupling ahead over the pivot, the coupling behind over it."""
+def eliminate_loop(frame):
+    """(lower, through, upper) -> factors (3, n).
+
+    The factors of a row are 1/pivot, and its couplings to the next and to the previous row of the elimination, each
+    divided by the pivot. The middle row, which is eliminated last, has its two couplings as they are.
+    """
     many, n = sizes(frame, ARGUMENTS, 1)
     lower, through, upper, out = (
         data(frame, ARGUMENTS, 0),
@@ -41,8 +48,8 @@ def eliminate(frame):
 
 
 @_loop
-def substitute(frame):
-    """(factors, right) -> x."""
+def substitute_loop(frame):
+    """(factors, right) -> the solution x."""
     many, n = sizes(frame, ARGUMENTS, 1)
     factors, right, x = data(frame, ARGUMENTS, 0), data(frame, ARGUMENTS, 1), data(frame, RESULTS, 0)
     middle = n // 2
@@ -69,8 +76,8 @@ def substitute(frame):
 
 
 @numba.njit(error_model="numpy", fastmath={"contract", "reassoc"})
-def inner(frame):
-    """(x, y) -> x·y over the last axis, in whatever order the machine sums fastest."""
+def inner_loop(frame):
+    """(x, y) -> x·y over the last axis; the compiler may reorder the sum."""
     many, n = sizes(frame, ARGUMENTS, 0)
     x, y, out = data(frame, ARGUMENTS, 0), data(frame, ARGUMENTS, 1), data(frame, RESULTS, 0)
     for k in range(many):

@@ -1,7 +1,8 @@
-"""XLA's foreign function interface, called from machine code that numba compiles: what a handler must know of it.
+"""XLA's foreign function interface (FFI) for functions that numba compiles.
 
-A handler is a function of the address of an XLA_FFI_CallFrame that returns 0 for no error (xla/ffi/api/c_api.h in jaxlib,
-whose layout is written out below in words of 8 bytes). Calls cost .1 µs.
+XLA calls a handler with the address of an XLA_FFI_CallFrame; the handler returns 0 for no error. The layout of the
+frame is that of xla/ffi/api/c_api.h in jaxlib; the constants below are offsets in words of 8 bytes. A call costs
+0.1 µs.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ import numba
 from numba import types
 from numba.extending import intrinsic
 
-ARGUMENTS, RESULTS = 9, 14  # words of the frame that point to pointers to them
+ARGUMENTS, RESULTS = 9, 14  # words of the frame that hold the address of an array of pointers to buffers
 
 
 def _interface_version() -> int:
-    """Minor version of the interface, from jaxlib's header; the major one must be 0, the layout used here."""
+    """The minor version of the interface, from jaxlib's header. The layout used here is that of major version 0."""
     header = (Path(jax.ffi.include_dir()) / "xla" / "ffi" / "api" / "c_api.h").read_text()
     major, minor = (int(re.findall(rf"#define XLA_FFI_API_{part} (\d+)", header)[0]) for part in ("MAJOR", "MINOR"))
     if major != 0:
@@ -44,13 +45,13 @@ words, doubles = _pointer_to(types.int64), _pointer_to(types.float64)
 
 @numba.njit(inline="always")
 def data(frame, group, i):
-    """The numbers of the i-th of the ARGUMENTS or RESULTS. A buffer: [3] data, [4] rank, [5] dimensions."""
+    """The entries of the i-th of the ARGUMENTS or RESULTS. Words of a buffer: [3] data, [4] rank, [5] dimensions."""
     return doubles(words(words(frame[group])[i])[3])
 
 
 @numba.njit(inline="always")
 def sizes(frame, group, i):
-    """How many rows an array has, all axes but the last taken together, and how long they are."""
+    """The number of rows of an array (all axes but the last taken together), and their length."""
     buffer = words(words(frame[group])[i])
     rank, dimensions = buffer[4], words(buffer[5])
     many = 1
@@ -60,12 +61,14 @@ def sizes(frame, group, i):
 
 
 def register(name: str, kernel: Callable[[Any], None]) -> None:
-    """Lets XLA call a kernel, a numba function of a frame, by a name."""
-    version = _interface_version() << 32  # minor in the upper half of the word, major 0 in the lower
+    """Register a kernel, a numba function of a call frame, as an FFI target of this name on the CPU."""
+    version = (
+        _interface_version() << 32
+    )  # the word has the minor version in its upper half, the major version 0 in its lower half
 
     @numba.cfunc(types.int64(types.CPointer(types.int64)), error_model="numpy", fastmath={"contract"})
     def handler(frame):
-        if frame[1] != 0:  # an extension: XLA asks for the version before the first call
+        if frame[1] != 0:  # an extension: before the first call XLA asks for the version
             words(words(frame[1])[3])[3] = version
         else:
             kernel(frame)
