@@ -1,9 +1,9 @@
 """The engine of a reduced ensemble: it runs the members as `Tiled` does, and reduces their rows to statistics at once.
 
-reductions.py has what the user states (Mean, Quantiles, Histogram) and the compiled program that reduces the rows of one
-tile of members. This module applies that program after every chunk, tile by tile on the device that holds the rows, and
-joins the results of all tiles (and of all processes) on the host, in the order of the tiles. summary.py turns the
-joined rows into `run.reduced`.
+reductions.py has what the user states (Mean, Quantiles, Histogram), and tile_reduction.py the compiled program that
+reduces the rows of one tile of members. This module runs that program after every chunk, tile by tile on the device
+that holds the rows, and joins the results of all tiles (and of all processes) on the host, in the order of the tiles.
+summary.py turns the joined rows into `run.reduced`.
 
 To the host loop and to the sinks the run of this engine is one trajectory. Each of its rows has the results of all
 reductions, the number of members that have not failed, and the rows of the members that the user asked to keep. For
@@ -30,8 +30,9 @@ from ..methods import Carry, State
 from ..numerics.compensated import value
 from ..system.system import Stated
 from .processes import Alone
-from .reductions import Column, Reductions, join_tiles, numbers_of_tile, program_of_tile
+from .reductions import Column, Reductions
 from .summary import Summary, fixed, stated, taken_from, whole_numbers
+from .tile_reduction import join_tiles, numbers_of_tile, program_of_tile
 
 
 class Marked(eqx.Module):
