@@ -499,7 +499,7 @@ def loaded(job: dict[str, str]) -> None:
 
 
 def informed(job: dict[str, str]) -> None:
-    from geomint.cli.app.app import app
+    from geomint.cli.app import app
     from typer.testing import CliRunner
 
     result = CliRunner().invoke(app, ["info", job["path"]])

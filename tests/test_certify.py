@@ -8,7 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from geomint.cli.app.app import app
+from geomint.cli.app import app
 from geomint.system.system.lagrangian import derive
 from typer.testing import CliRunner
 

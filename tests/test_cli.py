@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from geomint.cli.app.app import app
+from geomint.cli.app import app
 from matplotlib.figure import Figure
 from typer.testing import CliRunner
 

@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from geomint.cli.app.app import app
 from test_processes import ends, same, start
 from typer.testing import CliRunner
 
 import geomint as gm
+from geomint.cli.app import app
 from geomint.engines.tiles import tile_size
 from geomint.io import archive
 from geomint.methods.base import Carry, Method, State, Traits

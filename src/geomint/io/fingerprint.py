@@ -116,9 +116,8 @@ def fingerprint(system: Stated, q_shape: tuple[int, ...], spread: str = "one") -
             if isinstance(mech, Mechanics)
             else (mech.lagrangian(q, 2 * q), mech.outer_force(q, 2 * q, 3.0))
         )
-        by_hand = [
-            traced.call(f, q) for f in overrides.values()
-        ]  # methods use these in place of derivatives of the energy
+        # Methods use these in place of derivatives of the energy.
+        by_hand = [traced.call(f, q) for f in overrides.values()]
         return *kinds, mech.constraint(q), mech.momentum_maps(q, q), mech.watched(q, q), by_hand
 
     closed = jax.make_jaxpr(stated)(q, leaves)

@@ -146,8 +146,8 @@ class Histogram(Reduction):
         self.of = _quantity(of, "Histogram")
         if range is None and plain_scalar(bins) is not None:
             raise InputError(
-                "Histogram: give bins= as edges, or their number and range=(low, high); the range can't be known before "
-                "the run."
+                "Histogram: give bins= as edges, or their number and range=(low, high); the range can't be known "
+                "before the run."
             )
         if range is None:
             edges = as_array(bins, "bins", "Histogram")
