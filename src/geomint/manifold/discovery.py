@@ -11,9 +11,10 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from ..numerics.cache import BoundedCache
 from ..numerics.linalg import KINDS
 from ..numerics.linalg.discovery import concrete, plan_for, start_key
-from ..numerics.linalg.structure import Plan, dense, least_squares
+from ..numerics.linalg.structure import Plan, dense_plan, least_squares_plan
 from ..system.mechanics import Mechanics
 from . import rotation, sphere
 from .dependence import DEPENDENT, Dependence, dependence
@@ -35,18 +36,14 @@ class _Found(NamedTuple):
     constrained: tuple[int, ...] | None
 
 
-_found: dict[Any, _Found] = {}
+_found: BoundedCache[_Found] = BoundedCache(64)
 
 
 def find_solver(choice: str, relaxation: Any, starts: Sequence[tuple[Any, Any]]) -> ConstraintSolver:
     """The solver of a choice among `CHOICES` for pairs (system, q): one, or a sample of an ensemble. Constraints that
     depend on each other there are warned of."""
     key = (choice, *(start_key(system, q) for system, q in starts))
-    found = _found.get(key)
-    if found is None:
-        while len(_found) >= 64:
-            _found.pop(next(iter(_found)))
-        found = _found[key] = _find(choice, starts)
+    found = _found.get_or_make(key, lambda: _find(choice, starts))
     if found.dependence is not None:
         named, described = found.dependence.named, found.dependence.described
         message = f"{named} depend on each other at q0 ({described}): the multipliers are the smallest that hold them."
@@ -74,7 +71,7 @@ def _find(choice: str, starts: Sequence[tuple[Any, Any]]) -> _Found:
     found = min((dependence(*start, plan) for start in known), key=lambda each: each.smallest)
     if found.smallest > DEPENDENT:
         return _Found(None, plan, None, constrained)
-    plan = least_squares(m)
+    plan = least_squares_plan(m)
     if plan.kind == "least-squares":
         described = f"least squares in a basis of the normal space; at q0 {found.described}"
         plan = dataclasses.replace(plan, description=described)
@@ -82,4 +79,4 @@ def _find(choice: str, starts: Sequence[tuple[Any, Any]]) -> _Found:
 
 
 def _dense(m: int, description: str) -> Plan:
-    return dataclasses.replace(dense(m), description=description)
+    return dataclasses.replace(dense_plan(m), description=description)

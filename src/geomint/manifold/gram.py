@@ -1,7 +1,7 @@
 """The matrix K = G M⁻¹Gᵀ: products with it, and solutions of K x = r by a structure found before the run.
 
-One refinement x → x + δ of a solution tells whether it is right, by δᵀKδ relative to xᵀKx: K may have become singular, or may
-have entries that the structure does not know. No unit enters the comparison.
+One refinement x → x + δ of a solution tells whether it is right, by δᵀKδ relative to xᵀKx: K may have become
+singular, or may have entries that the structure does not know. No unit enters the comparison.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..numerics.linalg import Plan
-from ..numerics.linalg.machine_code import inner
+from ..numerics.linalg.cpu_kernels import inner
 from ..numerics.linalg.rank import cutoff
-from ..numerics.linalg.structure import matrix_free
+from ..numerics.linalg.structure import matrix_free_plan
 from ..system.mechanics import Mechanics
 from ..system.system import System
 from .scales import seeds
@@ -39,7 +39,8 @@ def gram_product(system: System, q: Array, multipliers: Array) -> Array:
 
 
 def gram_solve(plan: Plan, mech: Any, q: Array, right: Array) -> Array:
-    """x with K x = right. NaN where K is singular, on which the host loop takes the step by `ConstraintSolver.rescued`."""
+    """x with K x = right. NaN where K is singular, on which the host loop takes the step by
+    `ConstraintSolver.rescued`."""
     apply = product_with(mech, q)
     if plan.kind == "matrix-free":
         return plan.solve(apply, right).x
@@ -68,7 +69,7 @@ def _refined(plan: Plan, apply: Product, right: Array) -> tuple[Array, Array, Ar
 def _conjugate_gradients(plan: Plan, apply: Product, right: Array) -> Array:
     """On the matrix with rows and columns scaled to a diagonal of ones, as far as its pattern is known."""
     scale = unit_diagonal(plan, apply, right.dtype, 1.0)
-    return scale * matrix_free(plan.n).solve(lambda d: scale * apply(scale * d), scale * right).x
+    return scale * matrix_free_plan(plan.n).solve(lambda d: scale * apply(scale * d), scale * right).x
 
 
 def unit_diagonal(plan: Plan, apply: Product, dtype: Any, otherwise: float) -> Array:
@@ -80,7 +81,8 @@ def unit_diagonal(plan: Plan, apply: Product, dtype: Any, otherwise: float) -> A
 
 
 def _unless(sound: Array, compute: Callable[[], Array]) -> Array:
-    """compute(), or zeros where `sound`: a loop of at most one round, which a batch of members skips if none needs it."""
+    """compute(), or zeros where `sound`: a loop of at most one round, which a batch of members skips if none needs
+    it."""
     nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(compute))
     body = lambda s: (compute(), jnp.ones((), bool))
     return jax.lax.while_loop(lambda s: ~s[1], body, (nothing, jax.lax.stop_gradient(sound)))[0]

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from scipy import sparse
 
 from ..numerics.linalg import Plan
 from ..numerics.linalg.sparsity import greedy_colours
@@ -48,7 +47,7 @@ def sweeps(plan: Plan, relaxation: Any, constrained: tuple[int, ...] | None, dri
 
     def sweep(s: _Sweep) -> _Sweep:
         # From x anew, or the rounding of thousands of sweeps adds up. Small corrections do not mean that the root is
-        # near, so slowly do sweeps converge: what is left of g tells, down to its own rounding.
+        # near, because sweeps converge slowly: the residual g decides, down to its own rounding.
         (_, x), offs = jax.lax.scan(correct, (drift.at(s.x), s.x), groups)
         off = jnp.max(offs)
         quiet = jnp.where((off >= s.least) & (off <= 100 * tiny), s.quiet + 1, 0)
@@ -62,6 +61,8 @@ def sweeps(plan: Plan, relaxation: Any, constrained: tuple[int, ...] | None, dri
 
 def _sweep_colours(plan: Plan) -> np.ndarray:
     """Constraints of one colour do not meet in G M⁻¹Gᵀ; all differ where its pattern is not known."""
+    from scipy import sparse
+
     if plan.order is None or plan.diagonal is None:
         return np.arange(plan.n)
     block, a, b = np.nonzero(plan.diagonal)

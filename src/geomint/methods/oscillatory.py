@@ -1,15 +1,15 @@
 """Fast and slow together: methods for V + W whose step resolves V alone.
 
-    IMEX               trapezoidal rule for V, midpoint rule for W in the action: explicit kicks, implicit midpoint between
-    RESPA              kicks by V, and between them several Verlet steps with W (multiple time steps)
+    IMEX               trapezoidal rule for V, midpoint rule for W in the action: explicit kicks, implicit midpoint
+    between RESPA              kicks by V, and between them several Verlet steps with W (multiple time steps)
 
 Methods with the exact flow of a quadratic W are in `trigonometric`.
 
-For a W that is a polynomial of degree two, which its program tells, IMEX is Verlet with the mass M + (h²/4) Hess W:
+For a W that is a polynomial of degree two, as its jaxpr shows, IMEX is Verlet with the mass M + (h²/4) Hess W:
 no resonance, stable for every frequency as long as h is a stable step for V alone.
 
-References: Stern, Grinspun, Multiscale Model. Simul. 7 (2009) 1779; Tuckerman, Berne, Martyna, J. Chem. Phys. 97 (1992) 1990;
-Hairer, Lubich, Wanner, chapter XIII.
+References: Stern, Grinspun, Multiscale Model. Simul. 7 (2009) 1779; Tuckerman, Berne, Martyna, J. Chem. Phys. 97
+(1992) 1990; Hairer, Lubich, Wanner, chapter XIII.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..errors import InputError
+from ..numerics.cache import BoundedCache
 from ..numerics.compensated import value
 from ..numerics.compilation import jit
 from ..numerics.linalg import KINDS, Plan, fallback, newton
@@ -48,16 +49,8 @@ _TRAITS = Traits(
 
 
 # --- what the fast part is ------------------------------------------------------------------------------------------
-_sampled: dict[Any, bool] = {}
-_proved: dict[Any, bool] = {}
-
-
-def remembered(cache: dict[Any, bool], key: Any, look: Callable[[], bool]) -> bool:
-    if key not in cache:
-        while len(cache) >= 64:
-            cache.pop(next(iter(cache)))
-        cache[key] = look()
-    return cache[key]
+_sampled: BoundedCache[bool] = BoundedCache(64)
+_proved: BoundedCache[bool] = BoundedCache(64)
 
 
 def quadratic_everywhere(system: Any, q: Any) -> bool:
@@ -72,7 +65,7 @@ def quadratic_everywhere(system: Any, q: Any) -> bool:
     where = jax.ShapeDtypeStruct(np.shape(q), jnp.result_type(float))
     leaves = tuple((np.shape(x), jnp.result_type(x)) for x in jax.tree.leaves(system))
     key = jax.tree.structure(system), leaves, where.shape
-    return remembered(_proved, key, lambda: degree(gradient_or_energy, where, system) <= (1 if by_hand else 2))
+    return _proved.get_or_make(key, lambda: degree(gradient_or_energy, where, system) <= (1 if by_hand else 2))
 
 
 def is_quadratic(starts: Sequence[tuple[Any, Any]]) -> bool:
@@ -81,7 +74,7 @@ def is_quadratic(starts: Sequence[tuple[Any, Any]]) -> bool:
     if quadratic_everywhere(*starts[0]):
         return True
     look = lambda: all(_affine(*concrete(*start, np.random.default_rng(1))) for start in starts)
-    return remembered(_sampled, tuple(start_key(system, q) for system, q in starts), look)
+    return _sampled.get_or_make(tuple(start_key(system, q) for system, q in starts), look)
 
 
 def _affine(system: System, q: np.ndarray) -> bool:
@@ -252,9 +245,11 @@ class IMEX(Oscillatory, OnManifold, CanFail, DependsOnStepLength):
 # --- multiple time steps --------------------------------------------------------------------------------------------
 @register({"inner": 4})
 class RESPA(Method):
-    """Verlet-I/r-RESPA: half a kick by V, `inner` Verlet steps of length h/inner with W (in drift form), half a kick by V.
+    """Verlet-I/r-RESPA: half a kick by V, `inner` Verlet steps of length h/inner with W (in drift form), half a kick
+    by V.
 
-    Unstable where the inner steps turn the fast motion by a multiple of π, near hω = π, 2π, … for many of them: resonance.
+    Unstable where the inner steps turn the fast motion by a multiple of π, near hω = π, 2π, … for many of them:
+    resonance.
     """
 
     inner: int = setting(bounded(whole, least=1, most=10**6), 4)
