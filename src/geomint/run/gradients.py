@@ -53,7 +53,7 @@ from ..system.system import Stated
 from .linear_maps import LinearMap
 
 MODES = ("auto", "backwards", "stored")
-# Distance from the start, in √eps of the size of q (64 √eps = 1e-6 in double precision), above which there is a warning.
+# Distance from the start, in √eps of the size of q (64 √eps = 1e-6 in double precision), above which a warning follows.
 MISSED = 64
 SHORT = 64  # up to so many steps between two saves are not divided into pieces
 
