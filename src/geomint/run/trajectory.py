@@ -21,7 +21,7 @@ from .events import Events
 from .summary import Reduced, Summary
 
 READABLE = 2**26  # energies that repr reads, half a gigabyte
-Values = np.ndarray | jax.Array
+Values = np.ndarray  # inside jax.grad, jax.jit and jax.vmap a JAX array, which has the same operations
 
 
 @dataclasses.dataclass
