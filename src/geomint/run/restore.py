@@ -23,6 +23,7 @@ from ..errors import ArchiveError, GeomintError
 from ..io import archive
 from ..io.fingerprint import fingerprint
 from ..methods import Carry, protocols
+from ..models import named
 from ..system.system import Stated
 from .inputs import initial_state
 from .loop import ALONE
@@ -52,8 +53,6 @@ def system_of(contents: archive.Contents) -> Stated | None:
     """The system of a run of gm.models, made again from its expression; None where that gives another system."""
     if contents.meta["origin"] is None:
         return None
-    from ..models import named  # models imports run
-
     shape = tuple(contents.meta["q_shape"])
     try:
         system = named(contents.meta["origin"], coordinates=math.prod(shape)).system
