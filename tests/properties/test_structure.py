@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from zoo import chosen, fitting
 
 import geomint as gm
 from geomint.analysis import measure
+from helpers.zoo import chosen, fitting
 
 # Every pair is tested; those beyond the choice in the slow tests.
 SLOW = pytest.mark.slow

@@ -24,6 +24,7 @@ from jaxtyping import PyTree
 from ..methods import Carry, Method, State, protocols
 from ..system.system import Stated
 from .block import Clock, Observed
+from .rows import StateRows
 from .scalar.straight import Straight
 from .xla import BUFFER_NUMBERS, BUFFER_ROWS, Spread, Xla
 
@@ -85,7 +86,7 @@ class Part:
         return self.stop - self.start
 
 
-class Tiled:
+class Tiled(StateRows):
     """An engine of an ensemble, made of engines of its parts; of the parts of this process where there are several processes.
 
     A part is a tile. Engines with a program of their own, in which a member never feels its neighbours, begin tile by tile like the
@@ -215,6 +216,14 @@ class Tiled:
         if self.spread != "states and params" or (self.start, self.stop) == (0, self.members):
             return self.system
         return self.system.with_params(jax.tree.map(lambda x: x[self.start : self.stop], self.system.params))
+
+    @property
+    def share(self) -> tuple[int, int, int]:
+        return self.start, self.stop, self.members
+
+    @property
+    def archive_entries(self) -> dict[str, Any]:
+        return {"tile": self.tile}
 
     def buffer(self) -> Any:
         on = lambda x, device: x if isinstance(x, np.ndarray) else placed(x, device)  # numpy's are filled on the host

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import GeomintError
-from ..run.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from ..run.trajectory import Trajectory
 
 
 def to_xarray(run: Trajectory) -> Any:

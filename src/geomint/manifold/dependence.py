@@ -1,7 +1,7 @@
 """How far constraints are from depending on each other at a position, looked at outside a run.
 
-Judged by the gradients in the metric of the mass, each scaled to length 1: a constraint multiplied by a factor, or stated in
-another unit, depends on the others neither more nor less.
+Judged by the gradients in the metric of the mass, each scaled to length 1: a constraint multiplied by a factor, or
+stated in another unit, depends on the others neither more nor less.
 """
 
 from __future__ import annotations
@@ -123,8 +123,9 @@ def _curvature(system: System, q: Array, v: Array) -> Array:
 def not_kept_by(system: System, q: np.ndarray, v: np.ndarray) -> Dependence | None:
     """The constraints that no acceleration keeps where they depend on each other at q and a motion passes with v.
 
-    With zᵀG(q) = 0 the second derivative of zᵀg along a motion is zᵀg''(v, v), whatever the acceleration. It vanishes for
-    redundant constraints; at a singular position it vanishes for the velocities of the branches that meet there only.
+    With zᵀG(q) = 0 the second derivative of zᵀg along a motion is zᵀg''(v, v), whatever the acceleration. It vanishes
+    for redundant constraints; at a singular position it vanishes for the velocities of the branches that meet there
+    only.
     """
     with jax.ensure_compile_time_eval():
         here = jnp.asarray(q, float)

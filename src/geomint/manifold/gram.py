@@ -1,7 +1,7 @@
 """The matrix K = G M⁻¹Gᵀ: products with it, and solutions of K x = r by a structure found before the run.
 
-One refinement x → x + δ of a solution tells whether it is right, by δᵀKδ relative to xᵀKx: K may have become singular, or may
-have entries that the structure does not know. No unit enters the comparison.
+One refinement x → x + δ of a solution tells whether it is right, by δᵀKδ relative to xᵀKx: K may have become
+singular, or may have entries that the structure does not know. No unit enters the comparison.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def gram_product(system: System, q: Array, multipliers: Array) -> Array:
 
 
 def gram_solve(plan: Plan, mech: Any, q: Array, right: Array) -> Array:
-    """x with K x = right. NaN where K is singular, on which the host loop takes the step by `ConstraintSolver.rescued`."""
+    """x with K x = right. NaN where K is singular, on which the host loop takes the step by
+    `ConstraintSolver.rescued`."""
     apply = product_with(mech, q)
     if plan.kind == "matrix-free":
         return plan.solve(apply, right).x
@@ -80,7 +81,8 @@ def unit_diagonal(plan: Plan, apply: Product, dtype: Any, otherwise: float) -> A
 
 
 def _unless(sound: Array, compute: Callable[[], Array]) -> Array:
-    """compute(), or zeros where `sound`: a loop of at most one round, which a batch of members skips if none needs it."""
+    """compute(), or zeros where `sound`: a loop of at most one round, which a batch of members skips if none needs
+    it."""
     nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(compute))
     body = lambda s: (compute(), jnp.ones((), bool))
     return jax.lax.while_loop(lambda s: ~s[1], body, (nothing, jax.lax.stop_gradient(sound)))[0]

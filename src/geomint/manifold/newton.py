@@ -1,16 +1,17 @@
 """Newton's method for the position equation g(Q) = 0, Q = Q_free − M⁻¹G(q)ᵀx.
 
-Newton's matrix is −K with K = G(Q) M⁻¹G(q)ᵀ, which has the structure of G M⁻¹Gᵀ (blocks for molecules, a band for chains),
-found before the run, and is close to that positive definite matrix, whatever the sign of h.
+Newton's matrix is −K with K = G(Q) M⁻¹G(q)ᵀ, which has the structure of G M⁻¹Gᵀ (blocks for molecules, a band for
+chains), found before the run, and is close to that positive definite matrix, whatever the sign of h.
 
-The first guess is a pull w = G(q)ᵀμ extrapolated from the steps before, not an impulse μ: near a singular position μ grows
-like 1/(t − t*), while the pull stays smooth. The guess places Q₀, and the first round solves
-K x = g(Q₀) + G(Q₀)(Q_free − Q₀) for the whole x. The rounds after it use the same matrix and gain as many digits each as
-the guess has. Where they do not, Newton's method starts again from Q₀ with a new matrix in every round.
+The first guess is a pull w = G(q)ᵀμ extrapolated from the steps before, not an impulse μ: near a singular position μ
+grows like 1/(t − t*), while the pull stays smooth. The guess places Q₀, and the first round solves
+K x = g(Q₀) + G(Q₀)(Q_free − Q₀) for the whole x. The rounds after it use the same matrix and gain as many digits each
+as the guess has. Where they do not, Newton's method starts again from Q₀ with a new matrix in every round.
 
 The iteration goes on until the correction of Q is at round-off of |Q|: a looser tolerance would leave an error that
-depends on the path and shows as a drift. Near a singular position the correction stays larger than that, because the rounding
-of g is divided by the smallest singular value of G; there the iteration ends when each g_i is at its own rounding.
+depends on the path and shows as a drift. Near a singular position the correction stays larger than that, because the
+rounding of g is divided by the smallest singular value of G; there the iteration ends when each g_i is at its own
+rounding.
 """
 
 from __future__ import annotations
@@ -93,7 +94,8 @@ class Iteration:
             change = factored.solve(g)
             size = measure.unit * self.squared(change, g)
             done = self.last(size, s.size, measure)
-            # Where a round gains less than a digit, it is not taken, and a new matrix pays; NaN compares false and ends it.
+            # Where a round gains less than a digit, it is not taken, and a new matrix pays; NaN compares false and
+            # ends it.
             gains = 100 * size <= s.size
             x = jnp.where(gains, s.x + change, s.x)
             return _Chord(x, (drift.at(x),) if carried else (), size, done, done | ~gains, s.rounds + 1)

@@ -2,7 +2,8 @@
 
     g(Q) = 0,   Q = q + h M⁻¹(p − w),   w = G(q)ᵀμ,
 
-for the impulse μ of the constraint, and its root as a function that JAX differentiates by the implicit function theorem.
+for the impulse μ of the constraint, and its root as a function that JAX differentiates by the implicit function
+theorem.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Root(NamedTuple):
     """What an iteration finds."""
 
     x: Array
-    pull: Any  # where it has a part that no x stands for, otherwise None
+    pull: Any  # where it has a part that is not G(q)ᵀμ, otherwise None
     converged: Any
     rounds: Any
 
@@ -65,8 +66,8 @@ class Drift:
 
 
 def placed(plan: Plan, drift: Drift, solve: Callable[[], Root], may_add: bool = False) -> Placed:
-    """The root that `solve` finds. Its derivative is that of the root, not of the iteration. With `may_add` the pull has
-    a part that no multiplier stands for, which derivatives take for constant."""
+    """The root that `solve` finds. Its derivative is that of the root, not of the iteration. With `may_add` the pull
+    has a part that is not G(q)ᵀμ, which is held constant in derivatives."""
     m, dtype = drift.constraints, drift.q.dtype
 
     def iterate(_: Any, start: Array) -> tuple[Array, tuple[Array, Array, Array]]:

@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Array
 
 from ..errors import InputError
-from ..io.sinks import available_memory
 from ..numerics.compilation import jit
 from ..numerics.linalg.structure import DENSE_LIMIT
+from ..numerics.memory import available_memory
 from ..system.checks import as_array, number, whole
 from ..system.mechanics import Mechanics
 from ..system.system import System, check_mass, checked_system
@@ -57,7 +57,8 @@ def _no_gradient(system: System, q: np.ndarray) -> str | None:
 
 
 def project(system: Any, q0: Any, v0: Any = None) -> tuple[np.ndarray, np.ndarray]:
-    """(q, v) near (q0, v0) with g(q) = 0 and G(q) v = 0: Newton steps along M⁻¹Gᵀ, then one projection of the velocity."""
+    """(q, v) near (q0, v0) with g(q) = 0 and G(q) v = 0: Newton steps along M⁻¹Gᵀ, then one projection of the
+    velocity."""
     checked_system(system, System, callee="project")
     if system.constraint is None:
         raise InputError("project(system=...): the system has no constraint.")
@@ -86,9 +87,10 @@ def project(system: Any, q0: Any, v0: Any = None) -> tuple[np.ndarray, np.ndarra
 
 
 def perturbed(system: Any, q0: Any, v0: Any, members: int, spread: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """(q0s, v0s) of an ensemble around one state. Member 0 is (q0, v0) itself; the others have q0, and velocities v0 + spread·s·x with
-    normal numbers x, where s is the largest |v0|, or 1 for a system at rest; tangent to the constraint where there is one. The numbers
-    of a member depend on the seed and on its place, not on how many there are."""
+    """(q0s, v0s) of an ensemble around one state. Member 0 is (q0, v0) itself; the others have q0, and velocities v0
+    + spread·s·x with normal numbers x, where s is the largest |v0|, or 1 for a system at rest; tangent to the
+    constraint where there is one. The numbers of a member depend on the seed and on its place, not on how many there
+    are."""
     q, v = as_array(q0, "q0"), as_array(v0, "v0")
     members, seed = whole(members, "members", least=1), whole(seed, "seed", least=0)
     spread = number(spread, "spread", least=0.0)

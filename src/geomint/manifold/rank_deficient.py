@@ -1,7 +1,8 @@
 """Constraints that depend on each other: redundant ones, and singular positions.
 
-Newton's method in an orthonormal basis U of the normal space at q (see `normal_space`): the correction of the pull is Uᵀy/h
-with the least-squares solution of G(Q) M⁻¹Uᵀy = g(Q). Its condition is that of G, not the square of it as for G M⁻¹Gᵀ.
+Newton's method in an orthonormal basis U of the normal space at q (see `normal_space`): the correction of the pull is
+Uᵀy/h with the least-squares solution of G(Q) M⁻¹Uᵀy = g(Q). Its condition is that of G, not the square of it as for G
+M⁻¹Gᵀ.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ def in_normal_space(drift: Drift, constrained: tuple[int, ...] | None, guess: Ar
 
 
 class RankDeficientSolver(IterativeSolver):
-    """The solver of redundant constraints all along a run; with `after_chords`, of a step that Newton's method failed to
-    take, whose plan it keeps."""
+    """The solver of redundant constraints all along a run; with `after_chords`, of a step that Newton's method failed
+    to take, whose plan it keeps."""
 
     after_chords: bool = eqx.field(static=True, default=False)
     covers_dependence: ClassVar[bool] = True

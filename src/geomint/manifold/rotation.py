@@ -27,8 +27,9 @@ def fits_rotation(system: Any, shape: tuple[int, ...]) -> bool:
 
 
 def rotation(mech: Mechanics, q: Array, free: Array, h: Array) -> Placed:
-    """Q D = X D − qΛ with Λ symmetric: R = qᵀQ has the skew part of R D that B = qᵀX D has. In quaternions, with e₀ from
-    |e| = 1 and D = diag(d):   2e₀e₁(d₂ + d₃) + 2e₂e₃(d₂ − d₃) = B₃₂ − B₂₃ and cyclic. (Hairer, Lubich, Wanner, VII.5.3.)"""
+    """Q D = X D − qΛ with Λ symmetric: R = qᵀQ has the skew part of R D that B = qᵀX D has. In quaternions, with e₀
+    from |e| = 1 and D = diag(d):   2e₀e₁(d₂ + d₃) + 2e₂e₃(d₂ − d₃) = B₃₂ − B₂₃ and cyclic. (Hairer, Lubich, Wanner,
+    VII.5.3.)"""
     d = jnp.broadcast_to(mech.system.mass, q.shape)[..., 0, :]
     b = jnp.swapaxes(q, -1, -2) @ free * d[..., None, :]
     skew = b - jnp.swapaxes(b, -1, -2)

@@ -43,7 +43,8 @@ class ConstraintSolver(eqx.Module):
         """μ with g(q + h M⁻¹(p − G(q)ᵀμ)) = 0."""
 
     def guess(self, impulse: Array, pull: Array) -> Array:
-        """What the next solve wants to know of one with this μ and pull G(q)ᵀμ; nothing for closed forms."""
+        """The part of a solution, its μ or its pull G(q)ᵀμ, from which the next solve starts; empty for closed
+        forms."""
         return jnp.zeros(0, pull.dtype)
 
     def first_guess(self, mech: Any, q: Array, p: Array) -> Array:

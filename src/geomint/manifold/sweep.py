@@ -48,7 +48,7 @@ def sweeps(plan: Plan, relaxation: Any, constrained: tuple[int, ...] | None, dri
 
     def sweep(s: _Sweep) -> _Sweep:
         # From x anew, or the rounding of thousands of sweeps adds up. Small corrections do not mean that the root is
-        # near, so slowly do sweeps converge: what is left of g tells, down to its own rounding.
+        # near, because sweeps converge slowly: the residual g decides, down to its own rounding.
         (_, x), offs = jax.lax.scan(correct, (drift.at(s.x), s.x), groups)
         off = jnp.max(offs)
         quiet = jnp.where((off >= s.least) & (off <= 100 * tiny), s.quiet + 1, 0)

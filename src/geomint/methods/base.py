@@ -1,7 +1,7 @@
 """What a method is: a small frozen module with traits and three functions, and the registry that lists them all.
 
-A method moves a `carry`, a pytree of its own choosing that holds all a restart needs. Most carry (q, p). Fields that are
-floats are traced, so a sweep over them does not recompile; mark integers, strings and tables `static`.
+A method moves a `carry`, a pytree of its own choosing that holds all a restart needs. Most carry (q, p). Fields that
+are floats are traced, so a sweep over them does not recompile; mark integers, strings and tables `static`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,14 @@ Carry = PyTree
 
 
 class State(eqx.Module):
-    """A point of phase space at time t, with whatever else a method shows there (multipliers, filtered positions, …),
-    and perhaps a velocity near the one that belongs to p, from which that is found where L is not quadratic."""
+    """A point of phase space at time t."""
 
     q: Any
     p: Any
     t: Any = 0.0
     key: Any = None
-    extras: dict[str, Array] = eqx.field(default_factory=dict)
-    near: Any = None
+    extras: dict[str, Array] = eqx.field(default_factory=dict)  # further columns: multipliers, filtered positions, …
+    near: Any = None  # a velocity near that of p, from which that is found where L is not quadratic in v
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Traits:
     steps:          how many steps the recursion looks back; more than one carries a history
     needs:          what the system must have: "constraint", "fast", "quadratic fast", "hessian", "lie group"
     lagrangian:     moves systems stated by a Lagrangian too
-    event_driven:   chooses its own times; dt is the interval between looks
+    event_driven:   chooses its own times; dt is the interval between saved points
     forces:         evaluations of the force that a step needs, where that number is fixed (small systems may repeat one
                     rather than carry it)
     """
@@ -117,7 +116,7 @@ class Method(eqx.Module):
         """What this method claims."""
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
-        """The carry that stands for `state`."""
+        """The carry that represents `state`."""
         return state.q, state.p
 
     @abc.abstractmethod
@@ -125,7 +124,7 @@ class Method(eqx.Module):
         """One step of length dt (either sign)."""
 
     def output(self, mech: Mechanics, carry: Carry) -> State:
-        """What the carry stands for."""
+        """The state that the carry represents."""
         return State(carry[0], carry[1])
 
     @property
@@ -148,12 +147,13 @@ class Method(eqx.Module):
         return self.name
 
     def check(self, system: Stated) -> None:
-        """That the system is one this method moves; otherwise an error that says what is missing."""
+        """Raise an InputError that names what is missing where this method can't integrate the system."""
         if isinstance(system, LagrangianSystem) and system.constraint is not None:
             raise InputError(CONSTRAINED_LAGRANGIAN)
         if isinstance(system, LagrangianSystem) and not self.traits.lagrangian:
             raise InputError(
-                f"{self.name} moves systems with a constant mass, gm.System; a gm.LagrangianSystem is moved by Variational."
+                f"{self.name} moves systems with a constant mass, gm.System; a gm.LagrangianSystem is moved by "
+                "Variational."
             )
         for need in self.traits.needs:
             if need in NEEDS and getattr(system, NEEDS[need][0], None) is None:

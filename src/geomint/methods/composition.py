@@ -37,7 +37,8 @@ def _suzuki() -> tuple[float, ...]:
 
 
 def _polished(half: list[float], order: int) -> tuple[float, ...]:
-    """The power-sum conditions Σγ³ = Σγ⁵ = … = 0 restored to round-off by least-norm corrections of the printed digits."""
+    """The power-sum conditions Σγ³ = Σγ⁵ = … = 0 restored to round-off by least-norm corrections of the printed
+    digits."""
     x = np.array(half)
     powers = [k for k in (3, 5, 7) if k < order]
     for _ in range(3):
@@ -54,17 +55,34 @@ SCHEMES: dict[tuple[str, int], tuple[float, ...]] = {
     ("yoshida", 4): _symmetric([1 / (2 - 2 ** (1 / 3))]),
     ("suzuki", 4): _suzuki(),
     ("yoshida", 6): _symmetric([0.78451361047755726382, 0.23557321335935813368, -1.17767998417887100695]),
-    ("kahan-li", 6): _symmetric([0.39216144400731413928, 0.33259913678935943860, -0.70624617255763935981, 0.082213596293550800230]),
+    ("kahan-li", 6): _symmetric(
+        [0.39216144400731413928, 0.33259913678935943860, -0.70624617255763935981, 0.082213596293550800230]
+    ),
     ("yoshida", 8): _polished(
-        [0.914844246229740, 0.253693336566229, -1.44485223686048, -0.158240635368243, 1.93813913762276, -1.96061023297549, 0.102799849391985], 8
+        [
+            0.914844246229740,
+            0.253693336566229,
+            -1.44485223686048,
+            -0.158240635368243,
+            1.93813913762276,
+            -1.96061023297549,
+            0.102799849391985,
+        ],
+        8,
     ),
     ("kahan-li", 8): _symmetric(
         [
-            0.13020248308889008088, 0.56116298177510838456, -0.38947496264484728641, 0.15884190655515560090,
-            -0.39590389413323757734, 0.18453964097831570709, 0.25837438768632204729, 0.29501172360931029887,
+            0.13020248308889008088,
+            0.56116298177510838456,
+            -0.38947496264484728641,
+            0.15884190655515560090,
+            -0.39590389413323757734,
+            0.18453964097831570709,
+            0.25837438768632204729,
+            0.29501172360931029887,
         ]
     ),
-}  # fmt: skip
+}
 
 
 for (_scheme, _order), _coefficients in SCHEMES.items():
@@ -115,9 +133,19 @@ class Composition(FindsStructure, CanFail, HasScalarForm, Rescuable, WarnsOfStep
         base = self.base.traits
         forces = None if base.forces is None else base.forces * len(self.coefficients)
         return Traits(
-            max(self.order, base.order), base.symplectic, True, base.reversible, base.energy, base.momentum_maps,
-            base.constrained, base.free, base.tangent, needs=base.needs, lagrangian=base.lagrangian, forces=forces,
-        )  # fmt: skip
+            max(self.order, base.order),
+            base.symplectic,
+            True,
+            base.reversible,
+            base.energy,
+            base.momentum_maps,
+            base.constrained,
+            base.free,
+            base.tangent,
+            needs=base.needs,
+            lagrangian=base.lagrangian,
+            forces=forces,
+        )
 
     # --- what only some bases have, asked of the base ---------------------------------------------------------------
     @property
@@ -166,8 +194,8 @@ class Composition(FindsStructure, CanFail, HasScalarForm, Rescuable, WarnsOfStep
         return self.base.init(mech, state, self.coefficients[-1] * dt)
 
     def step(self, mech: Mechanics, carry: Carry, dt: Array) -> Carry:
-        # A loop over the substeps, not straight-line code: XLA makes one small kernel of its body, which runs 3 to 8 times
-        # faster on small systems and compiles in a fifth of the time.
+        # A loop over the substeps, not straight-line code: XLA makes one small kernel of its body, which runs 3 to 8
+        # times faster on small systems and compiles in a fifth of the time.
         substep = lambda moving, gamma: (
             self.base.step(mech, protocols.rescale(self.base, mech, moving, gamma * dt), gamma * dt),
             None,

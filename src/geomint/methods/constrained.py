@@ -37,8 +37,8 @@ C = TypeVar("C", bound="Constrained")
 class Constrained(FindsStructure, CanFail, Rescuable, HasScalarForm):
     """What methods on a manifold share: the constraint solver, found before the run, and its failures.
 
-    solver:      "auto" finds the structure of G M⁻¹Gᵀ, and closed forms for gm.OnSphere and gm.Orthogonal; "newton" finds
-                 the structure and uses no closed form; "blocks", "banded", "dense", "matrix-free" demand one;
+    solver:      "auto" finds the structure of G M⁻¹Gᵀ, and closed forms for gm.OnSphere and gm.Orthogonal; "newton"
+                 finds the structure and uses no closed form; "blocks", "banded", "dense", "matrix-free" demand one;
                  "least-squares" admits dependent constraints; "sweep" is the classical iteration of SHAKE
     relaxation:  of the sweep; 1 is Gauss–Seidel, values up to 2 over-relax
     """
@@ -94,7 +94,10 @@ class Constrained(FindsStructure, CanFail, Rescuable, HasScalarForm):
     def remark(self, system: Any, q: Any) -> str:
         found = self._dependence(system, q)
         if found.smallest > SINGULAR:
-            return "Newton's method did not converge with the sparsity found at the start; such steps are solved without it."
+            return (
+                "Newton's method did not converge with the sparsity found at the start; "
+                "such steps are solved without it."
+            )
         return f"{found.named} depend on each other ({found.described}): a singular position, passed by least squares."
 
     def explain(self, status: int, mech: Mechanics, q: Any, dt: float) -> str:
@@ -104,7 +107,8 @@ class Constrained(FindsStructure, CanFail, Rescuable, HasScalarForm):
         found = self._dependence(mech.system, q)
         if found.smallest < SINGULAR:
             return (
-                f": {found.named} depend on each other there ({found.described}), so that they do not determine the motion: a "
+                f": {found.named} depend on each other there ({found.described}), so that they do not determine "
+                "the motion: a "
                 "singular position. Remove a constraint that the others imply, or start away from such a position"
             )
         solver = NewtonSolver if self.constraint_solver is None else self.constraint_solver

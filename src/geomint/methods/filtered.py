@@ -10,7 +10,8 @@ One idea covers the family. A *filter* replaces the force by a softened one, and
     pushforward Newmark      M a = −∇U(x + c a), F = M a = −∇Ũ,   Ũ the Moreau envelope of U
 
 x is the canonical variable. What the softened system does to the original one is seen at q = x + c a(x): observables,
-penalised constraints and multipliers are read there. Newmark's method in q is pushforward Newmark seen through that map.
+penalised constraints and multipliers are read there. Newmark's method in q is pushforward Newmark seen through that
+map.
 
 The filter depends on h: a composition makes it anew for every substep.
 
@@ -65,7 +66,10 @@ class Filtered(FindsStructure, CanFail, DependsOnStepLength, WarnsOfStep):
 
     failures: ClassVar[dict[int, str]] = {
         INDEFINITE: "M + βh²·Hess U is not positive definite",
-        CHANGED: "the sparsity of the Hessian is no longer the one found at the start; give solver='dense' or solver='matrix-free'",
+        CHANGED: (
+            "the sparsity of the Hessian is no longer the one found at the start; "
+            "give solver='dense' or solver='matrix-free'"
+        ),
         UNSOLVED: "Newton's method for the filtered acceleration did not converge; try a smaller dt",
     }
     beta: float = setting(bounded(number, least=0.0), 0.3, static=False)
@@ -94,7 +98,8 @@ class Filtered(FindsStructure, CanFail, DependsOnStepLength, WarnsOfStep):
         return a.reshape(x.shape), jnp.where(pivot > 0, 0, INDEFINITE)
 
     def checked(self, status: Array, residual: Array, force: Array) -> Array:
-        """The pattern of the Hessian was found at the start; a residual far above round-off says that it has changed."""
+        """The pattern of the Hessian was found at the start; a residual far above round-off says that it has
+        changed."""
         if self.plan is None or not self.plan.assembled:
             return status
         off = jnp.max(jnp.abs(residual)) > 1e-8 * jnp.max(jnp.abs(force))
@@ -153,7 +158,8 @@ class Filtered(FindsStructure, CanFail, DependsOnStepLength, WarnsOfStep):
         lowest = _lowest_eigenvalue(
             lambda v: mech.momentum(v) + self.beta * dt**2 * self.curvature(mech, jnp.asarray(q), v), q
         )
-        return f": its smallest eigenvalue there is about {lowest:.3g}. The potential bends downwards; try a smaller dt or beta"
+        what = f"its smallest eigenvalue there is about {lowest:.3g}"
+        return f": {what}. The potential bends downwards; try a smaller dt or beta"
 
     def warn(self, system: System, q: Any, dt: float) -> None:
         omega = getattr(system.fast, "omega", None)
@@ -164,7 +170,8 @@ class Filtered(FindsStructure, CanFail, DependsOnStepLength, WarnsOfStep):
             and not isinstance(self, PushforwardNewmark)
         ):
             warnings.warn(
-                f"h²ω = {dt**2 * float(omega):.2g} is above .3: on a penalised system {self.name} becomes unstable there. Take dt < {np.sqrt(0.3 / float(omega)):.2g}, a smaller omega, or PushforwardNewmark.",
+                f"h²ω = {dt**2 * float(omega):.2g} is above .3: on a penalised system {self.name} becomes "
+                f"unstable there. Take dt < {np.sqrt(0.3 / float(omega)):.2g}, a smaller omega, or PushforwardNewmark.",
                 stacklevel=4,
             )
         if self.beta >= 0.25:
@@ -177,7 +184,8 @@ class Filtered(FindsStructure, CanFail, DependsOnStepLength, WarnsOfStep):
         limit = 2 / np.sqrt(1 - 4 * self.beta)
         if dt * highest > limit:
             warnings.warn(
-                f"hω = {dt * highest:.3g} for the fastest linear motion at q0, above the limit 2/√(1−4β) = {limit:.3g} of {self.name}. Take dt < {limit / highest:.2g}, or beta ≥ ¼.",
+                f"hω = {dt * highest:.3g} for the fastest linear motion at q0, above the limit 2/√(1−4β) = "
+                f"{limit:.3g} of {self.name}. Take dt < {limit / highest:.2g}, or beta ≥ ¼.",
                 stacklevel=4,
             )
 
@@ -204,7 +212,7 @@ def _lowest_eigenvalue(apply: Any, q: Any) -> float:
 
 
 class _Flat:
-    """An operator as scipy's Lanczos wants it."""
+    """An operator in the form of scipy's eigsh (Lanczos)."""
 
     def __init__(self, apply: Any, n: int):
         self.apply, self.shape, self.dtype = apply, (n, n), np.dtype(float)
@@ -285,8 +293,8 @@ class SimplifiedZhangSkeel(Filtered):
 
 @register()
 class StiffZhangSkeel(SimplifiedZhangSkeel):
-    """Simplified Zhang–Skeel that filters only the fast part (integrator 2.6): the matrix is M + c·Hess W, block diagonal
-    for molecules. Angular momentum is not kept (a torque of order βh²)."""
+    """Simplified Zhang–Skeel that filters only the fast part (integrator 2.6): the matrix is M + c·Hess W, block
+    diagonal for molecules. Angular momentum is not kept (a torque of order βh²)."""
 
     @property
     def traits(self) -> Traits:
@@ -311,7 +319,8 @@ class PushforwardNewmark(Filtered):
         linear_solve = lambda apply, r: plan.solve(lambda v: apply(v.reshape(x.shape)).ravel(), r.ravel()).x.reshape(
             x.shape
         )
-        # From zero: c M⁻¹f(x) would overshoot by cω² where the problem is stiff; the first Newton step is Zhang–Skeel's.
+        # From zero: c M⁻¹f(x) would overshoot by cω² where the problem is stiff; the first Newton step is
+        # Zhang–Skeel's.
         shift, converged = newton(residual, jnp.zeros_like(x), jnp.max(jnp.abs(x)), linear_solve)
         return Filter(mech.force(x + shift), shift, jnp.where(converged, 0, UNSOLVED))
 
@@ -325,8 +334,8 @@ class Newmark(PushforwardNewmark):
     """Newmark's method (γ = ½): q' = q + hv + h²((½−β)a + βa'), v' = v + (h/2)(a + a'), a = M⁻¹f(q).
 
     Pushforward Newmark seen in q = x + c a: variational, but it keeps another symplectic form than dq ∧ dp.
-    `newton_steps=1` solves the implicit equation for a' by a single Newton step from q and goes on with the result: still
-    consistent, no longer symmetric; on stiff problems it damps the motion to rest, which is the paper's warning.
+    `newton_steps=1` solves the implicit equation for a' by a single Newton step from q and goes on with the result:
+    still consistent, no longer symmetric; on stiff problems it damps the motion to rest, which is the paper's warning.
     """
 
     newton_steps: int | None = setting(one_of(1, none=True), None)

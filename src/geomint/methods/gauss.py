@@ -48,8 +48,8 @@ def tableau(stages: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 class Gauss(CanFail):
     """Gauss collocation with 1 to 4 stages, order 2·stages.
 
-    The stages are solved to round-off: by Newton's method for up to 200 unknowns, by fixed-point iteration beyond, which
-    converges only for h²‖M⁻¹U''‖ of order one.
+    The stages are solved to round-off: by Newton's method for up to 200 unknowns, by fixed-point iteration beyond,
+    which converges only for h²‖M⁻¹U''‖ of order one.
     """
 
     stages: int = setting(one_of(1, 2, 3, 4), 2)

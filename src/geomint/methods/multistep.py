@@ -1,4 +1,5 @@
-"""Symmetric multistep methods for M q̈ = f(q) − G(q)ᵀλ, 0 = g(q), of order 4, 6, 8, …: one force and one constraint solve a step.
+"""Symmetric multistep methods for M q̈ = f(q) − G(q)ᵀλ, 0 = g(q), of order 4, 6, 8, …: one force and one constraint
+solve a step.
 
 In the momentum form (10) of Console, Hairer and Lubich, with ρ(ζ) = (ζ − 1)²ρ̃(ζ) and S_n = Σ ρ̃_j p_{n+j+½}:
 
@@ -6,14 +7,15 @@ In the momentum form (10) of Console, Hairer and Lubich, with ρ(ζ) = (ζ − 1
     p_{n+k−½} from S_{n+1},      q_{n+k} = q_{n+k−1} + h M⁻¹p_{n+k−½},      g(q_{n+k}) = 0 for λ_{n+k−1}.
 
 S and q are sums of small increments over the whole run and are compensated; the form in positions alone (7) loses three
-digits more. Momenta at the points are differences (11), projected: p_n = Σ δ̂_j p_{n+j+½} − G(q_n)ᵀν. They look k/2 steps
-ahead, so the recursion runs k/2 steps ahead of what it shows.
+digits more. Momenta at the points are differences (11), projected: p_n = Σ δ̂_j p_{n+j+½} − G(q_n)ᵀν. They look k/2
+steps ahead, so the recursion runs k/2 steps ahead of what it shows.
 
-The method is not symplectic, but it nearly keeps energy and momentum maps over times h^{−r−1}, if (12) the roots of ρ lie on
-the unit circle and are simple but for 1, and (13) so do the non-zero roots of σ. Both are checked exactly on construction.
+The method is not symplectic, but it nearly keeps energy and momentum maps over times h^{−r−1}, if (12) the roots of ρ
+lie on the unit circle and are simple but for 1, and (13) so do the non-zero roots of σ. Both are checked exactly on
+construction.
 
-Start: k/2 steps forward and k/2 backward from the initial data by an eighth-order composition (of Rattle on a manifold, of
-Verlet without), with the multipliers of the exact motion; a poor start stays for ever.
+Start: k/2 steps forward and k/2 backward from the initial data by an eighth-order composition (of Rattle on a
+manifold, of Verlet without), with the multipliers of the exact motion; a poor start stays for ever.
 
 References: Console, Hairer, Lubich, Numer. Math. 124 (2013) 517; Hairer, Lubich, Numer. Math. 97 (2004) 699.
 """
@@ -76,8 +78,8 @@ class History(eqx.Module):
 class SymmetricMultistep(Constrained, HasHistory):
     """The symmetric multistep method of the given order, or with the given a = (a₁, …), ρ = (ζ − 1)² Π(ζ² + 2a_jζ + 1).
 
-    `periodicity` is the Ω up to which hω is stable, `smallest_gap` the smallest angle between parasitic roots of ρ and σ:
-    small ones make the energy noisy. Coefficients that violate (12) or (13) are refused with the reason, unless
+    `periodicity` is the Ω up to which hω is stable, `smallest_gap` the smallest angle between parasitic roots of ρ
+    and σ: small ones make the energy noisy. Coefficients that violate (12) or (13) are refused with the reason, unless
     unsafe=True admits them.
     """
 
@@ -112,7 +114,8 @@ class SymmetricMultistep(Constrained, HasHistory):
             order = None if order is None else whole(order, "order", callee)
             if order not in (None, 2 * len(a) + 2):
                 raise InputError(
-                    f"SymmetricMultistep(order={order}, a={a}): {len(a)} coefficients make a method of order {2 * len(a) + 2}."
+                    f"SymmetricMultistep(order={order}, a={a}): {len(a)} coefficients make a method of order "
+                    f"{2 * len(a) + 2}."
                 )
             order = 2 * len(a) + 2
             a = None if a == RECOMMENDED.get(order) else a
@@ -121,7 +124,8 @@ class SymmetricMultistep(Constrained, HasHistory):
         reasons = _constructed(self._a)[1]
         if reasons and not unsafe:
             raise InputError(
-                f"SymmetricMultistep(a={self._a}) would not be stable on constrained systems: {'; '.join(r.rstrip('.') for r in reasons)}. unsafe=True admits it."
+                f"SymmetricMultistep(a={self._a}) would not be stable on constrained systems: "
+                f"{'; '.join(r.rstrip('.') for r in reasons)}. unsafe=True admits it."
             )
 
     @property
@@ -147,9 +151,16 @@ class SymmetricMultistep(Constrained, HasHistory):
     def traits(self) -> Traits:
         bounded = "bounded" if not _constructed(self._a)[1] else None
         return Traits(
-            self.order, symplectic=False, symmetric=True, reversible=False, energy=bounded, momentum_maps="linear",
-            constrained=True, steps=self.order, forces=1,
-        )  # fmt: skip
+            self.order,
+            symplectic=False,
+            symmetric=True,
+            reversible=False,
+            energy=bounded,
+            momentum_maps="linear",
+            constrained=True,
+            steps=self.order,
+            forces=1,
+        )
 
     # --- start ------------------------------------------------------------------------------------------------------
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
@@ -213,7 +224,7 @@ class SymmetricMultistep(Constrained, HasHistory):
         status = carry.status
         if mech.system.constraint is not None:
             solver = self.solver_for(mech, here)
-            # F = f − Gᵀλ is smooth along the motion: extrapolated, it says what the constraint will do.
+            # F = f − Gᵀλ is smooth along the motion: its extrapolation predicts the constraint force.
             newest = carry.forces[-4:]
             expected = self._weighted(EXTRAPOLATION[len(newest)], newest)
             guess = solver.guess_from_pull(mech, here, (force - expected) * (last * dt))
@@ -225,9 +236,15 @@ class SymmetricMultistep(Constrained, HasHistory):
         if mech.system.constraint is not None:
             front = front + self.solver_for(mech, here).polish(value(front))
         return History(
-            _shifted(carry.positions, here), _shifted(carry.momenta, p), _shifted(carry.forces, force), front, summed,
-            carry.shown, carry.step + 1, status,
-        )  # fmt: skip
+            _shifted(carry.positions, here),
+            _shifted(carry.momenta, p),
+            _shifted(carry.forces, force),
+            front,
+            summed,
+            carry.shown,
+            carry.step + 1,
+            status,
+        )
 
     # --- what is shown ----------------------------------------------------------------------------------------------
     def output(self, mech: Mechanics, carry: History) -> State:
@@ -243,8 +260,15 @@ class SymmetricMultistep(Constrained, HasHistory):
         momenta = carry.momenta[::-1]
         summed = Compensated.of(self._weighted(self.coefficients.rho_tilde, momenta[1:]))
         return History(
-            positions[:-1], momenta, carry.forces[::-1], Compensated.of(positions[-1]), summed, carry.shown, carry.step, carry.status
-        )  # fmt: skip
+            positions[:-1],
+            momenta,
+            carry.forces[::-1],
+            Compensated.of(positions[-1]),
+            summed,
+            carry.shown,
+            carry.step,
+            carry.status,
+        )
 
     def status(self, carry: History) -> Array:
         return carry.status

@@ -1,15 +1,15 @@
 """Fast and slow together: methods for V + W whose step resolves V alone.
 
-    IMEX               trapezoidal rule for V, midpoint rule for W in the action: explicit kicks, implicit midpoint between
-    RESPA              kicks by V, and between them several Verlet steps with W (multiple time steps)
+    IMEX               trapezoidal rule for V, midpoint rule for W in the action: explicit kicks, implicit midpoint
+    between RESPA              kicks by V, and between them several Verlet steps with W (multiple time steps)
 
 Methods with the exact flow of a quadratic W are in `trigonometric`.
 
-For a W that is a polynomial of degree two, which its program tells, IMEX is Verlet with the mass M + (h²/4) Hess W:
+For a W that is a polynomial of degree two, as its jaxpr shows, IMEX is Verlet with the mass M + (h²/4) Hess W:
 no resonance, stable for every frequency as long as h is a stable step for V alone.
 
-References: Stern, Grinspun, Multiscale Model. Simul. 7 (2009) 1779; Tuckerman, Berne, Martyna, J. Chem. Phys. 97 (1992) 1990;
-Hairer, Lubich, Wanner, chapter XIII.
+References: Stern, Grinspun, Multiscale Model. Simul. 7 (2009) 1779; Tuckerman, Berne, Martyna, J. Chem. Phys. 97
+(1992) 1990; Hairer, Lubich, Wanner, chapter XIII.
 """
 
 from __future__ import annotations
@@ -245,9 +245,11 @@ class IMEX(Oscillatory, OnManifold, CanFail, DependsOnStepLength):
 # --- multiple time steps --------------------------------------------------------------------------------------------
 @register({"inner": 4})
 class RESPA(Method):
-    """Verlet-I/r-RESPA: half a kick by V, `inner` Verlet steps of length h/inner with W (in drift form), half a kick by V.
+    """Verlet-I/r-RESPA: half a kick by V, `inner` Verlet steps of length h/inner with W (in drift form), half a kick
+    by V.
 
-    Unstable where the inner steps turn the fast motion by a multiple of π, near hω = π, 2π, … for many of them: resonance.
+    Unstable where the inner steps turn the fast motion by a multiple of π, near hω = π, 2π, … for many of them:
+    resonance.
     """
 
     inner: int = setting(bounded(whole, least=1, most=10**6), 4)

@@ -1,5 +1,5 @@
-"""What only some methods have, each as a small class of its own. Engines and loops ask by type; the functions at the end
-ask any method.
+"""What only some methods have, each as a small class of its own. Engines and loops ask by type; the functions at the
+end ask any method.
 """
 
 from __future__ import annotations
@@ -108,12 +108,12 @@ class Rescuable(Method):
 
     @abc.abstractmethod
     def rescued(self, status: int) -> Method | None:
-        """The form that may take a step which failed with this status (0 where the result was not finite), from the same
-        carry; None where there is none."""
+        """The form that may take a step which failed with this status (0 where the result was not finite), from the
+        same carry; None where there is none."""
 
     @abc.abstractmethod
     def remark(self, system: Any, q: Any) -> str:
-        """What to say of a step near q that only the rescued form could take."""
+        """The text of the warning for a step near q that only the rescued form could take."""
 
 
 class WarnsOfStep(Method):

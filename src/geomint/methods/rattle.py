@@ -6,12 +6,12 @@ A kick is the exact flow of U on the tangent bundle {g(q) = 0, G M⁻¹p = 0}; a
 
     p ← p − G(q)ᵀμ,   q ← q + τ M⁻¹p   with μ such that g(q) = 0,
 
-followed by a projection of p onto the tangent space. Both are symplectic there, the drift is symmetric and of order 2; so is
-every palindromic sequence of them. What a projection removes from p would be absorbed by the next μ: positions do not depend
-on it. It is therefore postponed to the output, and a step costs what it does in SHAKE.
+followed by a projection of p onto the tangent space. Both are symplectic there, the drift is symmetric and of order
+2; so is every palindromic sequence of them. What a projection removes from p would be absorbed by the next μ:
+positions do not depend on it. It is therefore postponed to the output, and a step costs what it does in SHAKE.
 
-References: Andersen, J. Comput. Phys. 52 (1983) 24; Leimkuhler, Skeel, J. Comput. Phys. 112 (1994) 117; Fernández-Pendás,
-Akhmatskaya, Sanz-Serna, J. Comput. Phys. 327 (2016) 434; Hairer, Lubich, Wanner, section VII.1.
+References: Andersen, J. Comput. Phys. 52 (1983) 24; Leimkuhler, Skeel, J. Comput. Phys. 112 (1994) 117;
+Fernández-Pendás, Akhmatskaya, Sanz-Serna, J. Comput. Phys. 327 (2016) 434; Hairer, Lubich, Wanner, section VII.1.
 """
 
 from __future__ import annotations
@@ -128,8 +128,8 @@ class Rattle(Constrained, DependsOnStepLength):
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
         q, solver = value(state.q), self.solver_for(mech, state.q)
-        # The first drift of a later step also makes up for the projection that the step before left out, which doubles its
-        # pull; at the start nothing was left out.
+        # The first drift of a later step also makes up for the projection that the step before left out, which
+        # doubles its pull; at the start nothing was left out.
         shares = jnp.asarray([0.5] + [1.0] * (self._drifts - 1), q.dtype) / self._drifts
         guesses = jnp.multiply.outer(shares * dt, solver.first_guess(mech, q, value(state.p)))
         force = (mech.force(q),) if self._carries_force(q) else ()
@@ -137,8 +137,9 @@ class Rattle(Constrained, DependsOnStepLength):
         return Moving(state.q, state.p, guesses, guesses, (length, length), jnp.zeros((), int), force, inertia)
 
     def rescale(self, mech: Mechanics, carry: Moving, dt: Array) -> Moving:
-        # The first pull of a step is proportional to half the sum of the lengths of that step and the one before. Where that
-        # sum vanishes (h followed by −h), the guess stays. Steps of different lengths show no trend: last and before agree.
+        # The first pull of a step is proportional to half the sum of the lengths of that step and the one before.
+        # Where that sum vanishes (h followed by −h), the guess stays. Steps of different lengths show no trend: last
+        # and before agree.
         last, before = carry.lengths
         whole = last + before
         usable = jnp.abs(whole) > 1e-3 * jnp.abs(last)

@@ -1,7 +1,7 @@
 """SHAKE: Verlet on the manifold g(q) = 0, in two-step form.
 
-References: Ryckaert, Ciccotti, Berendsen, J. Comput. Phys. 23 (1977) 327; Leimkuhler, Skeel, J. Comput. Phys. 112 (1994) 117;
-Hairer, Lubich, Wanner, section VII.1.
+References: Ryckaert, Ciccotti, Berendsen, J. Comput. Phys. 23 (1977) 327; Leimkuhler, Skeel, J. Comput. Phys. 112
+(1994) 117; Hairer, Lubich, Wanner, section VII.1.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ class Swinging(eqx.Module):
 
 @register()
 class Shake(Constrained, HasHistory):
-    """SHAKE: q_{n+1} − 2q_n + q_{n−1} = −h²M⁻¹(∇U(q_n) + G(q_n)ᵀλ_n), 0 = g(q_{n+1}), with p_n = M(q_{n+1} − q_{n−1})/2h.
+    """SHAKE: q_{n+1} − 2q_n + q_{n−1} = −h²M⁻¹(∇U(q_n) + G(q_n)ᵀλ_n), 0 = g(q_{n+1}), with p_n = M(q_{n+1} −
+    q_{n−1})/2h.
 
-    The positions are RATTLE's, and λ_n is the mean of RATTLE's two; the momenta differ from RATTLE's by a part normal to the
-    manifold. Carried are p_{n−½} and p_{n+½}, which rounding harms less than differences of positions.
+    The positions are RATTLE's, and λ_n is the mean of RATTLE's two; the momenta differ from RATTLE's by a part normal
+    to the manifold. Carried are p_{n−½} and p_{n+½}, which rounding harms less than differences of positions.
     """
 
     @property

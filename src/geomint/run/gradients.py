@@ -53,7 +53,7 @@ MISSED = 64  # square roots of rounding (1e-6 in double precision) by which the 
 SHORT = 64  # steps between two saves up to which they are not cut into pieces
 
 
-def check_way(gradient: Any) -> None:
+def check_gradient(gradient: Any) -> None:
     """That it is one of the ways."""
     choice(gradient, "gradient", "", WAYS)
 

@@ -1,0 +1,1 @@
+"""What several tests share: problems, mechanisms, random programs, damaged files, processes."""

@@ -1,0 +1,415 @@
+"""Constraints that lose rank on the way, are redundant, change their sparsity, or are stated in any units."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import geomint as gm
+from helpers.mechanisms import (
+    bricard,
+    four_bars,
+    four_bars_exact,
+    moved_by_least_squares,
+    third_crank,
+    third_crank_exact,
+)
+
+COMPOSED = gm.Composition(gm.Rattle(), order=4)
+
+
+def run(mechanism, method, steps, t_end, **more):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return gm.simulate(*mechanism, method=method, dt=t_end / steps, t_end=t_end, **more)
+
+
+# --- through singular positions -------------------------------------------------------------------------------------
+@pytest.mark.parametrize("steps", [1298, 2000, 4999])
+def test_four_bars_pass_their_singular_positions(steps):
+    """IFToMM's N-four-bar, N = 2, to t = 10: all bars are in line six times on the way. At T/dt = 1298 Newton used to end on
+    another branch without a word."""
+    seen = run(four_bars(2), COMPOSED, steps, 10.0)
+    exact = four_bars_exact(2, seen.t)
+    error = np.max(np.abs(seen.q - exact), axis=(1, 2))
+    assert np.max(error) < 3e-4 * (1000 / steps) ** 4
+    assert np.max(np.abs(seen.energy_error)) < 2e-3 * (1000 / steps) ** 4
+    assert np.max(np.abs(np.diff(seen.energy_error))) < 1e-3 * (1000 / steps) ** 4  # no jump
+    assert np.max(np.abs(seen.constraint_residual)) < 1e-14
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", np.round(np.geomspace(1000, 20_000, 15)).astype(int).tolist())
+@pytest.mark.parametrize("order", [2, 4, 6])
+def test_four_bars_at_fifteen_steps(order, steps):
+    method = gm.Rattle() if order == 2 else gm.Composition(gm.Rattle(), order=order)
+    seen = run(four_bars(2), method, steps, 10.0)
+    error = np.max(np.abs(seen.q - four_bars_exact(2, seen.t)))
+    assert error < {2: 2e-2, 4: 3e-4, 6: 1e-6}[order] * (1000 / steps) ** order + 2e-8
+    assert (
+        np.max(np.abs(np.diff(seen.energy_error))) < {2: 0.1, 4: 1e-3, 6: 1e-5}[order] * (1000 / steps) ** order + 1e-7
+    )
+
+
+@pytest.mark.slow
+def test_forty_four_bars():
+    seen = run(four_bars(40), COMPOSED, 2000, 20.0, save_every=20)
+    assert np.max(np.abs(seen.q - four_bars_exact(40, seen.t))) < 1e-5
+    assert np.max(np.abs(seen.energy_error)) < 1e-3
+
+
+@functools.cache
+def from_the_singular_position():
+    """Started with all bars in line, which no method can tell from redundant constraints."""
+    mechanism = four_bars(2)
+    feet = mechanism.q0 - [0.0, 1.0]
+    start = mechanism._replace(q0=feet + np.array([1.0, 0.0]), v0=np.broadcast_to([0.0, 5.0], feet.shape).copy())
+    return start, run(start, COMPOSED, 100, 1.0)
+
+
+def test_a_start_in_the_singular_position():
+    _, seen = from_the_singular_position()
+    assert "rank 3 of 5" in seen.solver
+    # Without the direction that G loses there: 2e-6 and 1.3e-5.
+    np.testing.assert_allclose(seen.q, four_bars_exact(2, seen.t, angle=0.0, rate=5.0), rtol=0, atol=1e-6)
+    assert np.max(np.abs(seen.energy_error)) < 6e-6
+
+
+@pytest.mark.parametrize("engine", ["native", "xla"])
+def test_a_step_that_ends_in_the_singular_position(engine, tmp_path):
+    """Back from where the run above went, on and through: symmetric methods land where it began, to rounding."""
+    start, there = from_the_singular_position()
+    back = start._replace(q0=there.q[-1], v0=-there.v[-1])
+    with pytest.warns(UserWarning, match=r"t = 1(\.0\d*)?: constraints .* depend on each other .* singular position"):
+        seen = gm.simulate(*back, method=COMPOSED, dt=0.01, t_end=2.0, engine=engine)
+    assert np.max(np.abs(seen.q[100] - start.q0)) < 1e-8
+    np.testing.assert_allclose(seen.q[100:], four_bars_exact(2, there.t, angle=0.0, rate=-5.0), rtol=0, atol=1e-5)
+    assert np.max(np.abs(np.diff(seen.energy_error))) < 1e-4
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gm.simulate(*back, method=COMPOSED, dt=0.01, t_end=0.5, engine=engine, output=tmp_path / "run.h5")
+        resumed = gm.resume(tmp_path / "run.h5", system=back.system, t_end=2.0)
+    assert np.array_equal(resumed.q, seen.q)
+    assert np.array_equal(resumed.p, seen.p)
+
+
+# --- redundant constraints ------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("method", "steps", "bound"),
+    [
+        (gm.Composition(gm.Rattle(), order=8), 250, 1e-9),
+        (gm.LobattoIIIAB(3), 1000, 1e-6),
+        (gm.SymmetricMultistep(6), 1000, 1e-6),
+        (gm.Shake(), 1000, 2e-3),
+    ],
+    ids=lambda x: getattr(x, "name", ""),
+)
+def test_a_third_crank(method, steps, bound):
+    """Redundant everywhere, and twice through the singular position in line."""
+    seen = run(third_crank(), method, steps, 5.0)
+    assert "rank 3 of 4" in seen.solver
+    exact = third_crank_exact(seen.t)
+    assert np.min(exact[:, 0, 1]) < -0.9  # below the feet: it has passed the position in line
+    assert np.max(np.abs(seen.q - exact)) < bound
+
+
+def test_a_frame_with_one_bar_too_many():
+    """A rigid square with both diagonals swings as the square with one of them does."""
+    corners = np.array([[0.3, -0.2], [1.3, -0.2], [1.3, -1.2], [0.3, -1.2]])
+    sides = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2), (1, 3)]
+    lengths = [float(np.linalg.norm(corners[i] - corners[j])) for i, j in sides]
+    held = lambda k: gm.Distances([((0.0, 0.0), 0), *sides[:k]], [float(np.linalg.norm(corners[0])), *lengths[:k]])
+    systems = [gm.System(lambda q: jnp.sum(q[:, 1]), constraint=held(k)) for k in (5, 6)]
+    plain, stiff = (run((system, corners, 0 * corners), gm.Rattle(), 500, 5.0, save_every=50) for system in systems)
+    assert "rank 6 of 7" in stiff.solver
+    np.testing.assert_allclose(stiff.q, plain.q, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(stiff.constraint_forces, plain.constraint_forces, rtol=0, atol=1e-8)
+
+
+@pytest.mark.slow
+def test_bricard():
+    mechanism = bricard()
+    seen = run(mechanism, gm.Composition(gm.Rattle(), order=8), 500, 10.0, save_every=50)
+    assert "rank 23 of 24" in seen.solver
+    assert np.ptp(seen.q[:, 0, 1]) > 0.4
+    np.testing.assert_allclose(seen.q[1:], moved_by_least_squares(mechanism, seen.t[1:]), rtol=0, atol=1e-8)
+    assert np.max(np.abs(seen.energy_error)) < 1e-9
+    assert np.max(np.abs(seen.constraint_residual)) < 1e-13
+
+
+# --- sparsity that changes ------------------------------------------------------------------------------------------
+def test_a_pattern_that_changes_on_the_way():
+    """Two points on circles of their own, until the first is at x > ½: then its position changes the second circle."""
+
+    def circles(q):
+        beyond = jnp.maximum(q[0, 0] - 0.5, 0.0) ** 3
+        return jnp.stack([jnp.sum(q[0] ** 2) - 1, jnp.sum(q[1] ** 2) - 1 - beyond])
+
+    start = (
+        gm.System(lambda q: jnp.sum(q[:, 1]), constraint=circles),
+        np.array([[0.0, 1.0], [0.6, -0.8]]),
+        np.array([[1.0, 0.0], [0.8, 0.6]]),
+    )
+    seen = run(start, gm.Rattle(), 200, 2.0)
+    assert "independent blocks" in seen.solver
+    assert np.max(seen.q[:, 0, 0]) > 0.9
+    assert np.max(np.abs(seen.velocity_residual)) < 1e-13
+    dense = run(start, gm.Rattle(solver="dense"), 200, 2.0)
+    np.testing.assert_allclose(seen.q, dense.q, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(seen.p, dense.p, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(seen.multipliers, dense.multipliers, rtol=0, atol=1e-9)
+
+
+# --- units ----------------------------------------------------------------------------------------------------------
+def in_units(length, factor=1.0):
+    """A double pendulum whose unit of length is `length`, and whose second rod is stated times `factor`."""
+    params = {"length": length, "factor": factor}
+
+    def rods(q, params):
+        both = jnp.stack([jnp.sum(q[0] ** 2), jnp.sum((q[1] - q[0]) ** 2)]) - params["length"] ** 2
+        return both * jnp.stack([1.0, params["factor"]])
+
+    system = gm.System(lambda q, params: params["length"] * jnp.sum(q[:, 1]), constraint=rods, params=params)
+    q0 = np.array([[0.6, -0.8], [1.4, -1.4]])
+    v0 = 0.3 * np.array([[0.8, 0.6], [1.4, 1.4]])
+    return system, length * q0, length * v0
+
+
+@pytest.mark.parametrize("method", [gm.Rattle(), gm.LobattoIIIAB(3), gm.SymmetricMultistep(6)], ids=lambda m: m.name)
+def test_units_do_not_matter(method):
+    go = lambda *units: gm.simulate(*in_units(*units), method=method, dt=0.02, t_end=1.0, engine="xla")
+    expected = go(1.0).q
+    for length in (1e-12, 1e-10, 1e-5, 1e3, 1e7, 1e12):
+        np.testing.assert_allclose(go(length).q / length, expected, rtol=0, atol=1e-11)
+    for factor in (1e-8, 1e-3, 1e7, 1e8):
+        seen = go(1.0, factor)
+        assert "least squares" not in str(seen.solver)
+        np.testing.assert_allclose(seen.q, expected, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("length", [1e-12, 1e-10, 1e-5, 1.0, 1e12])
+@pytest.mark.parametrize("factor", [1e-8, 1.0, 1e8])
+def test_projection_in_any_units(length, factor):
+    system, q0, v0 = in_units(length, factor)
+    q, v = gm.project(system, q0 * [[1.05], [0.97]], v0)
+    rods = np.sum(np.diff(q, axis=0, prepend=np.zeros((1, 2))) ** 2, axis=1)
+    np.testing.assert_allclose(rods, length**2, rtol=3e-15)
+    assert np.max(np.abs(q - q0)) < 0.1 * length
+    arms, moving = np.diff(q, axis=0, prepend=np.zeros((1, 2))), np.diff(v, axis=0, prepend=np.zeros((1, 2)))
+    assert np.max(np.abs(np.sum(arms * moving, axis=1))) < 1e-14 * length**2
+
+
+@pytest.mark.parametrize("length", [1e-10, 1e-5, 1.0, 1e8])
+def test_a_start_off_the_constraint_in_any_units(length):
+    system, q0, v0 = in_units(length)
+    go = lambda q, v: gm.simulate(system, q, v, method=gm.Rattle(), dt=0.01, t_end=0.01, engine="xla")
+    with pytest.raises(gm.InputError, match=r"do not satisfy the constraint.*gm.project"):
+        go(q0 * 0.5, v0)
+    with pytest.raises(gm.InputError, match="do not satisfy"):
+        go(q0 * (1 + 1e-7), v0)  # a few parts in 1e7 off
+    with pytest.raises(gm.InputError, match="do not satisfy"):
+        go(q0, v0 + 1e-6 * length)
+    assert len(go(q0 * (1 + 1e-10), v0)) == 2
+    far = gm.System(lambda q: 0.0 * q[0], constraint=lambda q: jnp.atleast_1d((q[0] - 1e3) ** 2 + q[1] ** 2 - 1e-10))
+    with pytest.raises(gm.InputError, match="do not satisfy"):
+        gm.simulate(far, np.array([1e3 + 0.5e-5, 0.0]), method=gm.Rattle(), dt=0.01, t_end=0.01)
+
+
+# --- constraints that can't be held ---------------------------------------------------------------------------------
+def test_the_square_of_a_constraint_is_told():
+    """(r² − 1)² = 0: its gradient vanishes on the circle, and no smaller step helps."""
+    system = gm.System(lambda q: q[1], constraint=lambda q: jnp.atleast_1d((jnp.sum(q**2) - 1) ** 2))
+    for angle in (0.0, 0.7):
+        q0 = np.array([np.sin(angle), -np.cos(angle)])
+        with pytest.raises(gm.InputError, match="constraint 0 vanishes .* without the square"):
+            gm.simulate(system, q0, method=gm.Rattle(), dt=0.01, t_end=1.0)
+    with pytest.raises(gm.InputError, match="without the square"):
+        gm.simulate(system, gm.project(system, np.array([0.1, -1.1]))[0], method=gm.Rattle(), dt=0.01, t_end=1.0)
+
+
+def test_positions_are_solved_to_rounding():
+    """Newton's method must not end early: a residual of 1e-13 a step adds up to a drift. At long steps it converges slowly."""
+    seen = gm.models.triple_pendulum()
+    for engine in ("native", "xla"):
+        found = gm.simulate(
+            seen.system, seen.q0, seen.v0, method=gm.Rattle(), dt=0.1, t_end=40.0, save_every=2, engine=engine
+        )
+        assert np.max(np.abs(found.constraint_residual)) < 1e-14
+        assert np.max(np.abs(found.velocity_residual)) < 1e-14
+
+
+# --- what reviewers found -------------------------------------------------------------------------------------------
+FEET = np.array([2.0, 0.0])
+IN_LINE = np.array([[1.0, 0.0], [3.0, 0.0]])  # the singular position of the parallelogram
+
+
+@functools.cache
+def parallelogram():
+    rods = lambda q: jnp.array(
+        [jnp.sum(q[0] ** 2) - 1, jnp.sum((q[1] - q[0]) ** 2) - 4, jnp.sum((q[1] - FEET) ** 2) - 1]
+    )
+    return gm.System(lambda q: 0.3 * jnp.sum(q[:, 1]), constraint=rods)
+
+
+def cranked(angle):
+    arm, speed = np.array([np.cos(angle), np.sin(angle)]), np.array([np.sin(angle), -np.cos(angle)])
+    return np.stack([arm, FEET + arm]), np.stack([speed, speed])
+
+
+@pytest.mark.parametrize("speeds", [(1.0, 0.3), (1.0, -1.0)])
+def test_a_velocity_between_the_branches_is_refused(speeds):
+    """Motions through this position have crank speeds (w, w) or (w, −3w); G v = 0 admits any."""
+    with pytest.raises(gm.InputError, match="v0 can't go on from q0.*singular position"):
+        run((parallelogram(), IN_LINE, [[0, speeds[0]], [0, speeds[1]]]), gm.Rattle(), 10, 0.1)
+
+
+def test_order_from_a_start_on_the_second_branch():
+    """The kick turns v off the branch before the drift asks for the direction that G loses; an error of h² would remain."""
+    start = parallelogram(), IN_LINE, np.array([[0, 0.3], [0, -0.9]])
+    errors = [np.max(np.abs(run(start, COMPOSED, steps, 0.8).energy_error)) for steps in (20, 40)]
+    assert errors[0] < 1e-8
+    assert errors[0] / errors[1] == pytest.approx(16, rel=0.1)
+
+
+@pytest.mark.parametrize("method", [gm.Rattle(), gm.LobattoIIIAB(), gm.SymmetricMultistep(4)])
+def test_one_member_starts_in_a_singular_position(method):
+    """The solver of an ensemble covers every member, not only those that are looked at first."""
+    (q1, v1), (q0, v0) = cranked(1.0), cranked(0.0)
+    both = [run((parallelogram(), q, v), method, 40, 2.0) for q, v in ((q1, v1), (q0, v0))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        start = np.stack([q1] * 5 + [q0] + [q1] * 58), np.stack([v1] * 5 + [v0] + [v1] * 58)
+        seen = gm.ensemble(parallelogram(), *start, method=method, dt=0.05, t_end=2.0)
+    assert np.all(seen.failed_at == -1)
+    for i in range(2):
+        np.testing.assert_allclose(seen.q[4 + i], both[i].q, atol=1e-10)
+
+
+def redundant_pendulum():
+    first, second = lambda q: jnp.sum(q[0] ** 2) - 1, lambda q: jnp.sum((q[1] - q[0]) ** 2) - 1
+    system = lambda constraint: gm.System(potential=lambda q: jnp.sum(q[:, 1]), mass=1.0, constraint=constraint)
+    plain = system(lambda q: jnp.stack([first(q), second(q)]))
+    return plain, system(lambda q: jnp.stack([first(q), second(q), 2 * first(q) + second(q)]))
+
+
+@pytest.mark.parametrize("method", [gm.Rattle(), gm.Shake()])
+def test_multipliers_and_derivatives_with_redundant_constraints(method):
+    q0, v0, along = jnp.array([[1.0, 0], [1, 1]]), np.array([[0, 0.4], [0.3, 0.4]]), np.array([[0, 1.0], [0.5, 1]])
+    runs, slopes = [], []
+    for system in redundant_pendulum():
+        runs.append(run((system, q0, v0), method, 20, 0.4))
+        end = lambda t, system=system: run((system, q0, jnp.asarray(v0) + t * along), method, 20, 0.4, save_every=20).q[
+            -1, 1, 0
+        ]
+        slopes.append(float(jax.grad(end)(0.0)))
+    np.testing.assert_allclose(runs[0].q, runs[1].q, atol=1e-13)
+    assert slopes[1] == pytest.approx(slopes[0], rel=1e-11)
+    plain, redundant = (np.asarray(x.multipliers) for x in runs)
+    # The same force, G of the redundant system being (a, b, 2a + b); and the smallest multipliers that give it.
+    np.testing.assert_allclose(redundant[:, :2] + redundant[:, 2:] * [2, 1], plain, atol=1e-11)
+    np.testing.assert_allclose(redundant @ [2, 1, -1], 0, atol=1e-11)
+
+
+def test_derivatives_after_the_sparsity_has_changed():
+    """The second circle is coupled to the first only once x < 0.9, which the blocks found at the start do not know."""
+
+    def constraint(q, t):
+        x, y, z, w = q
+        return jnp.stack([x * x + y * y - 1, z * z + w * w - 1 + jnp.where(x < 0.9, (x - 0.9) ** 2, 0.0)])
+
+    def end(t, solver):
+        system = gm.System(lambda q, t: t * (q[1] + q[3]), mass=1.0, constraint=constraint, params=t)
+        start = system, np.array([1.0, 0, 1, 0]), np.array([0, 1.0, 0, 0.5])
+        seen = run(start, gm.Rattle(solver=solver), 100, 1.0, save_every=100)
+        return jnp.stack([seen.multipliers[-1, 1], seen.p[-1, 0]])
+
+    dense, blocks = (jax.jacrev(end)(1.0, solver) for solver in ("dense", "blocks"))
+    np.testing.assert_allclose(blocks, dense, rtol=1e-7)
+
+
+@pytest.mark.parametrize("solver", ["newton", "sweep"])
+def test_coordinates_outside_of_constraints_do_not_loosen_them(solver):
+    """A chain of length 6 beside a coordinate of 1e12, as the attitude of a satellite beside its orbit in metres."""
+    links = 6
+
+    def rods(q):
+        x = q[: 2 * links].reshape(links, 2)
+        return jnp.sum(jnp.concatenate([x[:1], x[1:] - x[:-1]]) ** 2, axis=1) - 1
+
+    system = gm.System(potential=lambda q: jnp.sum(q[1 : 2 * links : 2]), mass=1.0, constraint=rods)
+    q0 = np.concatenate([np.stack([np.arange(1, links + 1), np.zeros(links)], 1).ravel(), [1e12]])
+    seen = run((system, q0, np.zeros_like(q0)), gm.Rattle(solver=solver), 2000, 40.0)
+    assert np.max(np.abs(seen.constraint_residual)) < 1e-14
+
+
+@pytest.mark.parametrize("chunk", [25, 50, 100])
+def test_a_step_with_infinite_energy_is_not_taken_again(chunk, monkeypatch):
+    """Only the energy is not finite at some angles, and it is again at the next save or not; no solver can help there."""
+    from geomint.run import loop
+
+    whole = loop._chunk
+    monkeypatch.setattr(loop, "_chunk", lambda grid, n, rows, budget: whole(grid, n, rows, chunk))
+
+    def potential(q):
+        step = jnp.arctan2(q[1], q[0]) / 0.01
+        return jnp.where(((step > 109.5) & (step < 150.5)) | ((step > 194.5) & (step < 200.5)), jnp.inf, 0.0) + 0 * q[0]
+
+    system = gm.System(potential, mass=1.0, constraint=lambda q: jnp.atleast_1d(q[0] ** 2 + q[1] ** 2 - 1))
+    with pytest.raises(gm.RunStopped, match="The energy there is not finite, although q and p are"):
+        run((system, [1.0, 0.0], [0.0, 1.0]), gm.Rattle(), 300, 3.0, save_every=100)
+
+
+def test_the_square_among_constraints_is_named():
+    from geomint.manifold import vanishing
+
+    system = gm.System(
+        lambda q: 0.0, constraint=lambda q: jnp.stack([(q[0] - 5) ** 2 - 1, (q[1] ** 2 + q[2] ** 2 - 1) ** 2])
+    )
+    assert "constraint 1 vanishes" in vanishing(system, np.array([5 + 1e-5, 1 + 1e-7, 0.0]))
+
+
+def test_redundant_constraints_in_single_precision():
+    """The rank is judged by the precision of the numbers: 1e-8 would be below round-off."""
+    script = """
+import warnings; warnings.simplefilter("ignore")
+import jax.numpy as jnp, numpy as np, geomint as gm
+pairs = [(None, 0), (0, 1), (1, 2), (0, 2), (None, 0)]
+system = gm.System(lambda q: jnp.sum(q[:, 1]), constraint=gm.Distances(pairs, [1.0, 1.0, 1.0, 1.0, 1.0]))
+q0 = np.array([[1.0, 0], [2.0, 0], [1.5, np.sqrt(0.75)]])
+run = gm.simulate(system, q0, method=gm.Rattle(), dt=0.01, t_end=2.0)
+assert run.q.dtype == np.float32
+print(np.max(np.abs(run.energy_error)), np.max(np.abs(run.multipliers)))
+"""
+    environment = {**os.environ, "JAX_ENABLE_X64": "0"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    energy, multipliers = map(float, done.stdout.split())
+    assert energy < 1e-3 and multipliers < 100
+
+
+def test_a_start_without_a_gradient_is_told_apart_from_a_square():
+    rods = gm.System(lambda q: jnp.sum(q[:, 1]), constraint=gm.Distances([(None, 0), (0, 1)], [1.0, 1.5]))
+    with (
+        pytest.warns(UserWarning, match="depend on each other"),
+        pytest.raises(gm.InputError, match=r"The gradient of constraint 0 vanishes at q0, where g = -1; move q0"),
+    ):
+        gm.project(rods, np.zeros((2, 2)))
+    with pytest.raises(gm.InputError, match="The gradient of constraint 1 vanishes at q0"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gm.project(rods, np.array([[1.0, 0], [1.0, 0]]))
+
+
+def test_a_constraint_without_numbers_is_refused():
+    none = gm.System(lambda q: jnp.sum(q**2), constraint=lambda q: jnp.zeros(0))
+    words = r"constraint\(q\) returns no numbers. Leave it out"
+    with pytest.raises(gm.InputError, match=words):
+        gm.simulate(none, [1.0, 0], [0, 1.0], method=gm.Rattle(), dt=0.1, t_end=1.0)
+    with pytest.raises(gm.InputError, match=words):
+        gm.project(none, [1.0, 0])

@@ -1,0 +1,193 @@
+"""Wrong methods, signs, factors and orders put into the papers' experiments: each must be caught by a row.
+
+A mutation replaces one name in the modules of an experiment, as a wrong line of code would change it, and the experiment
+runs at reduced size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import pytest
+
+import geomint as gm
+from geomint import papers
+from geomint.papers.console_hairer_lubich_2013 import sphere
+from geomint.papers.console_hairer_lubich_2013 import systems as console
+from geomint.papers.console_hairer_lubich_2013.coefficients import WIDEST
+from geomint.papers.fernandez_pendas_2019 import shake_and_rattle, splittings
+from geomint.papers.gonzalez_schmidt_ortiz_2010 import argon, argon_steps, force_stepping_runs, terraces
+from geomint.papers.stern_grinspun_2009 import fpu_chain, limits, resonance, slow_exchange
+from geomint.papers.tao_owhadi_2015 import dna, penalty, structure
+from geomint.papers.tao_owhadi_2015 import systems as tao_systems
+
+
+class Mutation(NamedTuple):
+    experiment: str  # PAPER/EXPERIMENT
+    module: Any
+    name: str  # of what is replaced
+    by: Callable[[Any], Any]  # the wrong thing, made from the right one
+    row: str  # the beginning of a row that must fail
+
+
+TAO, STERN, CONSOLE = "tao-owhadi-2015", "stern-grinspun-2009", "console-hairer-lubich-2013"
+FERNANDEZ, GONZALEZ = "fernandez-pendas-2019", "gonzalez-schmidt-ortiz-2010"
+
+simplified = lambda _: gm.SimplifiedZhangSkeel
+quarter = lambda right: lambda beta: right(beta=0.25)
+
+MUTATIONS = {
+    "Z&S without its third-derivative term, chain": Mutation(
+        f"{TAO}/chain", tao_systems, "ZhangSkeel", simplified, "Z&S against the constrained motion, t ≤ 50"
+    ),
+    "Z&S without its third-derivative term, double pendulum": Mutation(
+        f"{TAO}/double-pendulum", tao_systems, "ZhangSkeel", simplified, "Z&S: largest error of x₂"
+    ),
+    "Z&S without its third-derivative term, structure": Mutation(
+        f"{TAO}/structure", structure, "ZhangSkeel", simplified, "symplecticity defect: Z&S, double"
+    ),
+    "β = ¼ for .4, double pendulum": Mutation(
+        f"{TAO}/double-pendulum", tao_systems, "ZhangSkeel", quarter, "Z&S: largest error of x₂"
+    ),
+    "β halved, linear stability": Mutation(
+        f"{TAO}/linear-stability",
+        structure,
+        "ZhangSkeel",
+        lambda right: lambda beta: right(beta=0.5 * beta),
+        "limit of hω, β = 0.1",
+    ),
+    "composition of order 4 for 6": Mutation(
+        f"{TAO}/structure",
+        structure,
+        "Composition",
+        lambda right: lambda base, order: right(base, order=4),
+        "order: composition of order 6",
+    ),
+    "springs of twice the stiffness": Mutation(
+        f"{TAO}/penalty-against-multipliers",
+        penalty,
+        "penalize",
+        lambda right: lambda s, omega: right(s, np.sqrt(2) * omega),
+        "ω = 10: largest error of q₂",
+    ),
+    "multipliers of the wrong sign": Mutation(
+        f"{TAO}/penalty-against-multipliers",
+        penalty,
+        "recover_multipliers",
+        lambda right: lambda *a: -right(*a),
+        "ω = 250: rms of the average",
+    ),
+    "β = .25 for .3, DNA": Mutation(
+        f"{TAO}/dna", dna, "SOFT", lambda _: gm.ZhangSkeel(beta=0.25), "Z&S: step from which"
+    ),
+    "Z&S for pushforward Newmark": Mutation(
+        f"{TAO}/step-limit", structure, "PushforwardNewmark", lambda _: gm.ZhangSkeel, "pushforward Newmark"
+    ),
+    "impulse for IMEX, resonance": Mutation(
+        f"{STERN}/resonance", resonance, "IMEX", lambda _: gm.Impulse, "IMEX: largest of all"
+    ),
+    "a filtered method for IMEX, resonance": Mutation(
+        f"{STERN}/resonance", resonance, "IMEX", lambda _: gm.Trigonometric, "IMEX: largest of all"
+    ),
+    "half the inner steps of r-RESPA": Mutation(
+        f"{STERN}/resonance", resonance, "RESPA", lambda right: lambda inner: right(inner // 2), "r-RESPA at"
+    ),
+    "impulse for IMEX, FPU": Mutation(
+        f"{STERN}/fpu", fpu_chain, "IMEX", lambda _: gm.Impulse, "IMEX, h = 0.1: first time"
+    ),
+    "impulse for IMEX, long times": Mutation(f"{STERN}/fpu-long", limits, "IMEX", lambda _: gm.Impulse, "h = 0.3"),
+    "another filter for Gautschi's": Mutation(
+        f"{STERN}/slow-exchange", slow_exchange, "Gautschi", lambda _: gm.Trigonometric, "Gautschi: smallest"
+    ),
+    "the midpoint rule for IMEX, stiff pendulum": Mutation(
+        f"{STERN}/stiff-pendulum", limits, "IMEX", lambda _: gm.ImplicitMidpoint, "h = 0.05, h²ω = 5"
+    ),
+    "order 6 for 8, heavy top": Mutation(
+        f"{CONSOLE}/heavy-top", console, "PARAMETERS", lambda right: right | {8: right[6]}, "r = 8, quaternions: order"
+    ),
+    "another method of order 6 for (A)": Mutation(
+        f"{CONSOLE}/triple-pendulum", console, "A", lambda _: WIDEST, "(A), h = 0.01: largest"
+    ),
+    "kick form for drift form": Mutation(
+        f"{CONSOLE}/sphere",
+        sphere,
+        "Verlet",
+        lambda right: lambda form: right("kick"),
+        "composition of 17 Rattle steps, drift form: longest",
+    ),
+    "order 6 for the composition of order 8": Mutation(
+        f"{CONSOLE}/sphere",
+        sphere,
+        "Composition",
+        lambda right: lambda base, order: right(base, order=6),
+        "composition of 17",
+    ),
+    "b of the two-stage splittings exchanged": Mutation(
+        f"{FERNANDEZ}/generalized-rattle",
+        splittings,
+        "BASES",
+        lambda right: (
+            right | dict(zip(splittings.TWO_STAGE, (right[x] for x in splittings.TWO_STAGE[::-1]), strict=True))
+        ),
+        "gain per force over Verlet, triple",
+    ),
+    "RATTLE for SHAKE": Mutation(
+        f"{FERNANDEZ}/shake-equals-rattle", shake_and_rattle, "Shake", lambda _: gm.Rattle, "SHAKE: largest |G M⁻¹p|"
+    ),
+    "terraces of twice the height, planet": Mutation(
+        f"{GONZALEZ}/kepler-terraces",
+        terraces,
+        "EnergyStepping",
+        lambda right: lambda height, offset: right(2 * height, offset=offset),
+        "h = 0.1: from aphelion",
+    ),
+    "edges elsewhere, examples 4": Mutation(
+        f"{GONZALEZ}/examples-4",
+        terraces,
+        "EnergyStepping",
+        lambda right: lambda height, offset: right(height, offset=0.3 * height),
+        "4.1",
+    ),
+    "terraces of twice the height, argon": Mutation(
+        f"{GONZALEZ}/argon-energy", argon, "height", lambda right: lambda parts: 2 * right(parts), "E₀/100: mean step"
+    ),
+    "climbs counted as reflections": Mutation(
+        f"{GONZALEZ}/step-statistics", argon_steps, "REFLECTED", lambda right: right - 1, "E₀/100: reflected"
+    ),
+    "a grid half as fine": Mutation(
+        f"{GONZALEZ}/force-stepping",
+        force_stepping_runs,
+        "kepler_grid",
+        lambda right: lambda h, *shift: right(2 * h, *shift),
+        "planet, h = 1/8",
+    ),
+}
+# The others take some minutes together.
+QUICK = ("Z&S without its third-derivative term, chain", "β halved, linear stability", "impulse for IMEX, long times")
+
+
+def failing_rows(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.setattr(mutation.module, mutation.name, mutation.by(getattr(mutation.module, mutation.name)))
+    [experiment] = papers.find(mutation.experiment)
+    jax.clear_caches()  # programs compiled with the right name
+    for module in (argon, argon_steps):  # runs of another height must not be taken from the cache
+        for cached in ("long_run", "nanoseconds"):
+            getattr(module, cached).cache_clear()
+    try:
+        return [check.name for check in experiment(quick=True).checks if not check.ok]
+    except gm.RunStopped as stopped:
+        return [f"{mutation.row} (the run stopped: {stopped})"]
+    finally:
+        jax.clear_caches()
+        for cached in (argon.long_run, argon.nanoseconds):
+            cached.cache_clear()
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in MUTATIONS])
+def test_a_wrong_method_is_caught(name, monkeypatch):
+    failed = failing_rows(MUTATIONS[name], monkeypatch)
+    print(f"{name}: {len(failed)} rows fail, {failed[:3]}")
+    assert any(row.startswith(MUTATIONS[name].row) for row in failed), failed

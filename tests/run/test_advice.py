@@ -1,0 +1,214 @@
+"""Advice in messages is tried: what a message tells the user to do works, and what it says of the mistake is true."""
+
+from __future__ import annotations
+
+import re
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import geomint as gm
+from geomint.engines.grid import grid
+
+circle = gm.System(lambda q: jnp.sum(q[:, 1]), constraint=gm.Distances([(None, 0)]))
+hanging = {"dt": 0.01, "t_end": 1.0, "save_every": 100, "engine": "xla"}
+
+
+def message(call, error=gm.InputError):
+    with pytest.raises(error) as raised:
+        call()
+    return str(raised.value)
+
+
+def run(**stated):
+    return gm.simulate(gm.System(**stated), [1.0, 0.5], method=gm.Verlet(), dt=0.1, t_end=0.2, engine="xla")
+
+
+# --- signatures -----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("stated", "words"),
+    [
+        (
+            {"potential": lambda: 0.0},
+            r"potential is called with 1 argument, \(q\), but its signature is \(\): write a function of \(q\)\.",
+        ),
+        (
+            {"potential": lambda q, k, m: 0.0},
+            r"called with 1 argument, \(q\), but its signature is \(q, k, m\): write a function of \(q\)\.",
+        ),
+        (
+            {"potential": lambda q, k: 0.0},
+            r"signature is \(q, k\): the system has no params\. Write a function of \(q\), or give params",
+        ),
+        (
+            {"potential": lambda q: 0.0, "params": 1.0},
+            r"called with 2 arguments, \(q, params\).*signature is \(q\): the system has params.*last argument",
+        ),
+        (
+            {"potential": lambda: 0.0, "params": 1.0},
+            r"called with 2 arguments, \(q, params\).*write a function of \(q, params\)",
+        ),
+        ({"potential": lambda *, q: 0.0}, r"signature is \(\*, q\): write a function of \(q\)"),
+        (
+            {"watch": {"x": lambda q: q}},
+            r"watch\['x'\] is called with 2 arguments, \(q, p\), but its signature is \(q\): write a function of \(q, p\)",
+        ),
+        (
+            {"potential": lambda q: jnp.sum(q**2), "overrides": {"gradient": lambda: 0}},
+            r"overrides\['gradient'\] is called with 1 argument, \(q\)",
+        ),
+        ({"potential": lambda q: jnp.sum(q[5:9] * jnp.ones(3))}, r"potential raised TypeError for q of shape \(2,\)"),
+        ({"potential": lambda q: {}["k"]}, r"potential raised KeyError for q of shape \(2,\): 'k'"),
+        (
+            {"potential": lambda q: None},
+            r"potential\(q\) must return one number, but it returns None; is a `return` missing",
+        ),
+        ({"potential": lambda q: "V"}, r"potential\(q\) must return real numbers, but it returns str"),
+    ],
+)
+def test_what_is_wrong_with_a_function(stated, words):
+    assert re.search(words, message(lambda: run(**stated))), message(lambda: run(**stated))
+
+
+def test_forces_and_lagrangians_of_a_wrong_signature():
+    go = lambda **stated: gm.simulate(
+        gm.LagrangianSystem(**stated), [0.3], method=gm.Variational(), dt=0.1, t_end=0.2, engine="xla"
+    )
+    kinetic = lambda q, v: jnp.sum(v**2)
+    assert r"lagrangian is called with 2 arguments, (q, v), but its signature is (q)" in message(
+        lambda: go(lagrangian=lambda q: 0.0)
+    )
+    assert r"force is called with 3 arguments, (q, v, t), but its signature is (q, v)" in message(
+        lambda: go(lagrangian=kinetic, force=lambda q, v: -v)
+    )
+    assert "must return an array of the shape of q, (1,), not (2,)" in message(
+        lambda: go(lagrangian=kinetic, force=lambda q, v, t: jnp.zeros(2))
+    )
+
+
+# --- constrained Lagrangians ----------------------------------------------------------------------------------------
+def test_a_constrained_lagrangian_is_refused_with_remedies_that_work():
+    lagrangian = lambda q, v: 0.5 * jnp.sum(v**2) - jnp.sum(q[:, 1])
+    held = gm.LagrangianSystem(lagrangian, constraint=lambda q: jnp.sum(q**2, axis=1) - 1)
+    start = np.array([[np.sin(1.0), -np.cos(1.0)]])
+    for method in (gm.Variational(), gm.Rattle(), gm.Verlet(), gm.Composition(gm.Rattle())):
+        for call in (
+            lambda m=method: gm.simulate(held, start, method=m, **hanging),
+            lambda m=method: gm.certify(held, m, start, dt=0.01),
+        ):
+            told = message(call)
+            assert "which no method of geomint integrates yet" in told
+            assert "is moved by Variational" not in told
+    # The three remedies of the message, on a pendulum of length 1: the angle by each of them.
+    rattle = gm.simulate(circle, start, method=gm.Rattle(), **hanging)
+    angle = gm.simulate(
+        gm.LagrangianSystem(lambda q, v: 0.5 * jnp.sum(v**2) + jnp.sum(jnp.cos(q))),
+        [1.0],
+        method=gm.Variational(),
+        **hanging,
+    )
+    stiff = gm.LagrangianSystem(
+        lambda q, v: lagrangian(q, v) - 0.5 * 50.0**2 * jnp.sum((jnp.sum(q**2, axis=1) - 1) ** 2)
+    )
+    springs = gm.simulate(stiff, start, method=gm.Variational(), **hanging)
+    of = lambda q: float(np.arctan2(q[-1, 0, 0], -q[-1, 0, 1]))
+    assert of(rattle.q) == pytest.approx(float(angle.q[-1, 0]), abs=1e-4)
+    assert of(springs.q) == pytest.approx(float(angle.q[-1, 0]), abs=1e-2)
+
+
+# --- constraints ----------------------------------------------------------------------------------------------------
+def test_the_methods_named_for_constrained_systems_move_them():
+    told = message(lambda: gm.simulate(circle, [[0.6, -0.8]], method=gm.Composition(gm.Verlet()), **hanging))
+    listed = re.search(r"use (.+), or turn", told)[1]
+    names = re.findall(r"\w+\((?:[^()]|\([^()]*\))*\)", listed)
+    assert {"Rattle()", "Shake()"} <= set(names)
+    assert any(name.startswith("Composition(base=Rattle()") for name in names)
+    for name in names:
+        method = gm.methods.named(name)
+        method.check(circle)
+        if isinstance(
+            method, (gm.Rattle, gm.Shake)
+        ):  # the others take long to compile, and are run in test_constrained
+            moved = gm.simulate(circle, [[0.6, -0.8]], method=method, dt=0.01, t_end=0.1, save_every=10, engine="xla")
+            assert np.max(np.abs(moved.constraint_residual)) < 1e-10
+    gm.Verlet().check(gm.penalize(circle, 100.0))
+
+
+def test_a_start_off_the_constraint_is_projected_as_told():
+    start = [[0.7, -0.8]]
+    assert "gm.project(system, q0, v0)" in message(
+        lambda: gm.simulate(circle, start, method=gm.Rattle(), dt=0.01, t_end=0.1, engine="xla")
+    )
+    gm.simulate(circle, *gm.project(circle, start), method=gm.Rattle(), dt=0.01, t_end=0.1, save_every=10, engine="xla")
+
+
+def test_penalize_and_project_say_which_part_is_missing():
+    free, held = gm.System(), gm.LagrangianSystem(lambda q, v: jnp.sum(v**2), constraint=lambda q: q)
+    for call in (lambda s: gm.penalize(s, 1.0), lambda s: gm.project(s, [1.0])):
+        assert "the system has no constraint" in message(lambda c=call: c(free))
+        assert "system must be a gm.System, not LagrangianSystem" in message(lambda c=call: c(held))
+
+
+def test_a_large_free_system_is_not_sent_to_a_method_for_constrained_ones():
+    large = gm.System(lambda q: jnp.sum(q**4))
+    told = message(lambda: gm.simulate(large, np.ones(400), method=gm.LobattoIIIAB(3), dt=0.1, t_end=0.1, engine="xla"))
+    gm.methods.named(re.search(r"use (Composition\(.*\)), which", told)[1]).check(large)
+
+
+# --- times ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("dt", "t_end", "t0"),
+    [
+        (0.3, 1.0, 0.0),
+        (0.07, 1.0, 0.27),
+        (1e-3, 1e9 + 0.0015, 1e9),
+        (1 / 3, 7.1, 0.0),
+        (1e-9, 3.14159e-7, 0.0),
+        (2.0, 1.0, 0.0),
+        (123.456, 1e6, -5.0),
+    ],
+)
+def test_times_that_are_told_to_fit_do(dt, t_end, t0):
+    told = message(lambda: grid(dt, t_end, t0))
+    ends, steps = (
+        re.search(r"t_end = (\S+) or (\S+); or dt = (\S+) or (\S+)\.$", told).groups()[:2],
+        re.search(r"or dt = (\S+) or (\S+)\.$", told).groups(),
+    )
+    for end in ends:
+        grid(dt, float(end), t0)
+    for step in steps:
+        grid(float(step), t_end, t0)
+
+
+@pytest.mark.parametrize(
+    ("steps", "every"), [(10, 3), (1000, 999), (10, 100), (2**31 - 1, 2**20), (997, 2), (10**15, 10**9 + 7)]
+)
+def test_saves_that_are_told_to_fit_do(steps, every):
+    told = message(lambda: grid(1.0, float(steps), 0.0, every))
+    divisors, ends = re.search(r"Nearest that do: (.+); or t_end = (.+)\.$", told).groups()
+    for divisor in divisors.split(" or "):
+        grid(1.0, float(steps), 0.0, int(divisor))
+    for end in ends.split(" or "):
+        assert float(end) > 0
+        grid(1.0, float(end), 0.0, every)
+
+
+# --- others ---------------------------------------------------------------------------------------------------------
+def test_a_splitting_for_the_step_told():
+    stiff = gm.System(lambda q: 50 * jnp.sum(q**2))
+    most = float(re.search(r"Take dt < (\S+)\.$", message(lambda: gm.adaptive_splitting(stiff, [1.0], dt=1.0)))[1])
+    assert most == pytest.approx(0.4, rel=1e-3)  # hω < 4 for ω = 10
+    gm.adaptive_splitting(stiff, [1.0], dt=0.99 * most)
+
+
+def test_an_energy_that_is_not_finite_names_its_part():
+    assert "fast(q0) is not finite" in message(lambda: run(fast=lambda q: jnp.sum(q) * jnp.nan))
+    assert "potential(q0) is not finite" in message(lambda: run(potential=lambda q: jnp.log(-jnp.sum(q**2))))
+    fly = lambda: gm.simulate(gm.System(), [1.0], [1e200], method=gm.Verlet(), dt=0.1, t_end=0.1, engine="xla")
+    assert "v0 (or p0) or mass is too large" in message(fly)
+
+
+def test_a_billion_saves_are_refused_before_they_are_allocated():
+    told = message(lambda: gm.simulate(gm.System(), np.ones(1000), method=gm.Verlet(), dt=1.0, t_end=1e9, engine="xla"))
+    assert re.search(r"1000000001 saved points need 1\.49e\+04 GiB.*save_every.*output=", told)
