@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 Pattern = Any  # a scipy.sparse.csr_matrix of booleans
 Products = Callable[[np.ndarray], np.ndarray]  # (k, n) vectors -> (k, n), where nonzero at any of the probed points
@@ -45,6 +44,8 @@ def column_colours(pattern: Pattern) -> np.ndarray:
 
 def pattern(products: Products, n: int) -> Pattern | None:
     """The (symmetric) pattern of the operator, or None where it is not sparse."""
+    from scipy import sparse
+
     if n <= SMALL:
         found = products(np.eye(n)) != 0
         return sparse.csr_matrix(found | found.T | np.eye(n, dtype=bool))

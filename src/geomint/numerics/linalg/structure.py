@@ -24,8 +24,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.sparse.linalg import bicgstab
 from jaxtyping import Array
-from scipy import sparse
-from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from ...errors import InputError, nearest
 from . import cpu_kernels
@@ -292,6 +290,8 @@ def find(products: Products, n: int, kind: str = "auto", tiny: int = TINY) -> Pl
 
 def _masks(found: Pattern, order: np.ndarray, rows: np.ndarray, n: int) -> np.ndarray:
     """(count, size, size): whether entry (rows[k, a], order[k, b]) is in the pattern."""
+    from scipy import sparse
+
     padded: Pattern = sparse.csr_matrix(
         (found.data, found.indices, np.append(found.indptr, found.indptr[-1])), shape=(n + 1, n)
     ).astype(bool)
@@ -301,6 +301,9 @@ def _masks(found: Pattern, order: np.ndarray, rows: np.ndarray, n: int) -> np.nd
 
 
 def _block_plan(found: Pattern, n: int) -> Plan | None:
+    """Independent blocks, or None where there are none or they are too large."""
+    from scipy.sparse.csgraph import connected_components
+
     count, label = connected_components(found, directed=False)
     sizes = np.bincount(label)
     size = int(sizes.max())
@@ -316,6 +319,9 @@ def _block_plan(found: Pattern, n: int) -> Plan | None:
 
 
 def _band_plan(found: Pattern, n: int, tiny: int) -> Plan | None:
+    """A block-tridiagonal band, in the natural order or after reordering; None where the blocks are too large."""
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
     natural = np.arange(n)
     reordered = reverse_cuthill_mckee(found, symmetric_mode=True)
     best = min(((_block_size(found, p), p) for p in (natural, reordered)), key=lambda pair: pair[0])
