@@ -8,14 +8,14 @@ WORKERS ?= 2
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable . --group test
+	$(BIN)/python -m pip install --quiet --editable . --group test --group lint
 	touch $@
 
 demo: .venv/ready
 	$(BIN)/python examples/demo.py
 
-test: .venv/ready
-	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist worksteal
+test: lint
+	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadgroup
 
 test-slow: .venv/ready
 	$(BIN)/python -m pytest -m slow -n 1
@@ -34,8 +34,9 @@ docs: .venv/ready
 	$(BIN)/python -m mkdocs build --strict
 
 lint: .venv/ready
-	$(BIN)/python -m pip install --quiet --group lint
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 	$(BIN)/pyright
 
 clean:

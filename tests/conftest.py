@@ -1,7 +1,8 @@
-"""What all tests share."""
+"""What all tests share: a cache of compiled programs, and a bound on how many of them one process keeps."""
 
 from __future__ import annotations
 
+import helpers.program_cache  # before JAX  # isort: skip # noqa: F401
 from pathlib import Path
 
 import jax
@@ -11,7 +12,7 @@ from geomint.engines.llvm import engine as native
 from geomint.engines.pallas import engine as kernel
 
 MAPS = Path("/proc/self/maps")
-MANY = 25_000  # Linux gives a process 65,530 memory maps, and LLVM crashes without a word beyond
+MANY = 25_000  # Linux gives a process 65,530 memory maps; beyond, LLVM crashes without a message
 
 
 @pytest.fixture(autouse=True)

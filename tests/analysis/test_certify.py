@@ -155,7 +155,7 @@ FOUR_BAR = gm.System(lambda q: 0.3 * jnp.sum(q[:, 1]), constraint=parallelogram)
 def test_dependent_constraints_have_a_certificate(system, q0, v0, monkeypatch):
     """The multipliers of the reference are not determined there, the acceleration is."""
     monkeypatch.setattr(reference, "EVALUATIONS", 40_000)
-    found = gm.certify(system, gm.Rattle(), q0, v0, dt=0.05, steps=500)
+    found = gm.certify(system, gm.Rattle(), q0, v0, dt=0.02, steps=500)
     assert found.ok, found
     assert abs(found["order"].measured - 2) < 0.1
 

@@ -24,7 +24,7 @@ from geomint.engines import Clock, Xla
 from geomint.engines.llvm import code as machine
 from geomint.engines.llvm import engine as native
 from geomint.engines.pallas import engine as kernel
-from geomint.engines.scalar.program import KEPT, Plan
+from geomint.engines.scalar.program import KEPT, StepProgram
 from geomint.methods import protocols
 from geomint.methods.base import Method, Traits
 from geomint.run import loop
@@ -180,7 +180,7 @@ def test_kernels_are_written_for_a_gpu(method):
     engine = kernel.Kernel(method, system, clock, "states")
     carry, _ = Xla.begin(engine, initial_state(q, p, 0.0, 0, False, len(q)))
     program = kernel.compiled(
-        Plan(method, system, carry, "states"), kernel.Shape(engine.layout.width, 2, len(q), 32, 1, interpret=False)
+        StepProgram(method, system, carry, "states"), kernel.Shape(engine.layout.width, 2, len(q), 32, 1, interpret=False)
     )
     lowered = program.trace(method, system, carry, *engine.told(0, 1, 1)).lower(lowering_platforms=("cuda",))
     kernels = list(triton_programs(lowered.compiler_ir("stablehlo").operation))

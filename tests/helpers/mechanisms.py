@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -20,8 +21,10 @@ class Mechanism(NamedTuple):
     v0: np.ndarray
 
 
-def four_bars(n: int, params: bool = False) -> Mechanism:
-    """IFToMM's N-four-bar: n windows of 2n + 1 uniform bars of length 1 and mass 1, the cranks upright, the tops at speed 1.
+@functools.cache  # one system, so that its programs are compiled once
+def four_bars(n: int) -> Mechanism:
+    """IFToMM's N-four-bar: n windows of 2n + 1 uniform bars of length 1 and mass 1. The cranks start upright, the tops at
+    speed 1.
 
     All cranks stay parallel; in the two horizontal positions all bars are in line, and G loses rank.
     """
@@ -43,7 +46,7 @@ def four_bars(n: int, params: bool = False) -> Mechanism:
 
 
 def four_bars_exact(n: int, times: np.ndarray, angle: float = np.pi / 2, rate: float = -1.0) -> np.ndarray:
-    """The tops at the given times, from the one angle of the cranks: (n + 1)/3 + n times θ'' = −g((n + 1)/2 + n) cos θ."""
+    """The tops at the given times, by the angle θ of all cranks: ((n + 1)/3 + n) θ'' = −g((n + 1)/2 + n) cos θ."""
     inertia, torque = (n + 1) / 3 + n, GRAVITY * ((n + 1) / 2 + n)
     right = lambda t, y: [y[1], -torque / inertia * np.cos(y[0])]
     y = solve_ivp(right, (0, times[-1]), [angle, rate], method="DOP853", t_eval=times, rtol=3e-14, atol=1e-15).y[0]
@@ -51,6 +54,7 @@ def four_bars_exact(n: int, times: np.ndarray, angle: float = np.pi / 2, rate: f
     return feet + np.stack([np.cos(y), np.sin(y)], axis=1)[:, None, :]
 
 
+@functools.cache
 def third_crank() -> Mechanism:
     """A parallelogram with a third crank in the middle of its coupler: redundant everywhere, and singular in line."""
     feet = np.array([[0.0, 0.0], [2.0, 0.0]])
@@ -72,8 +76,10 @@ def third_crank_exact(times: np.ndarray) -> np.ndarray:
     return np.array([[0.0, 0.0], [2.0, 0.0]]) + np.stack([np.cos(y), np.sin(y)], axis=1)[:, None, :]
 
 
+@functools.cache
 def bricard() -> Mechanism:
-    """Bricard's trihedral linkage: six links of length 1, neighbouring axes perpendicular, one of the 24 equations redundant.
+    """Bricard's trihedral linkage: six links of length 1 with perpendicular neighbouring axes; one of 24 equations is
+    redundant.
 
     Coordinates are the joints P₂ … P₅ and the directions u₂ … u₅ of their axes; P₀, P₁, u₀, u₁ are fixed. Link i joins
     P_{i+1} = P_i + (−1)^i u_i × u_{i+1}. Without the redundancy it could not move.

@@ -67,11 +67,13 @@ def main() -> int:
         for row in rows:
             print(f"{'STALE' if stale(row) else 'there':8} {row.title}")
         return int(any(map(stale, rows)))
-    for name in BEFORE:  # not geomint: each row imports its own copy
-        importlib.import_module(name)
-    if not chosen.no_baseline and not passes_unchanged(rows):
-        return 1
-    outcomes = [told(row, *outcome_of(row)) for row in rows]
+    with tempfile.TemporaryDirectory() as programs:
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", programs)  # shared by all rows: tests/helpers/program_cache.py
+        for name in BEFORE:  # not geomint: each row imports its own copy
+            importlib.import_module(name)
+        if not chosen.no_baseline and not passes_unchanged(rows):
+            return 1
+        outcomes = [told(row, *outcome_of(row)) for row in rows]
     good = sum(outcome in ("caught", "imported") for outcome in outcomes)
     print(f"{good} of {len(rows)} mutations are caught.")
     return int(good < len(rows))

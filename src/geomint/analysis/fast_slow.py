@@ -13,8 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from scipy.linalg import eigh
-from scipy.optimize import minimize, minimize_scalar
 
 from ..errors import InputError
 from ..methods.filtered import highest_frequency
@@ -57,6 +55,8 @@ def _checked(name: str, system: Any, q0: Any, most: int | None = DENSE) -> np.nd
 
 def _modes(mech: Mechanics, product: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """ω² and modes φ (columns) of K φ = ω² M φ, φᵀMφ = 1, K by its products."""
+    from scipy.linalg import eigh
+
     n = int(np.prod(shape))
     flat = lambda f: np.asarray(jax.vmap(lambda v: f(v.reshape(shape)).ravel())(jnp.eye(n)))
     stiffness, mass = flat(product), flat(mech.momentum)
@@ -70,6 +70,8 @@ def split_quadratic(system: System, q0: Any, ratio: float = 3.0) -> System:
     slow from fast. fast = ½(q − q*)ᵀK(q − q*) with K the fast part of the Hessian, potential = V − fast. If the
     widest gap is a factor of less than `ratio`, that is an error.
     """
+    from scipy.optimize import minimize
+
     q = _checked("split_quadratic", system, q0)
     ratio = number(ratio, "ratio", "split_quadratic", above=1.0)
     mech = Mechanics(system, q.shape)
@@ -167,6 +169,8 @@ def adaptive_splitting(system: System, q0: Any, dt: float, stages: int = 2) -> K
     on (0, x]. For dt → 0 this gives the splitting of smallest error, near the stability limit two or three steps of
     Verlet.
     """
+    from scipy.optimize import minimize_scalar
+
     dt, stages = positive(dt, "dt", "adaptive_splitting"), choice(stages, "stages", "adaptive_splitting", (2, 3))
     q = _checked("adaptive_splitting", system, q0, most=None)
     omega = float(

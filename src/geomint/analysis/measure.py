@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from scipy.interpolate import make_interp_spline
 
 from ..engines import Clock, Xla, march
 from ..methods import Method, State, protocols
@@ -74,8 +73,9 @@ class _Stepper:
         turned = Xla(method, system, Clock(clock.t0, -clock.dt))
         turned.layout, turned.rows, turned.buffer_shape = self.runner.layout, self.runner.rows, self.runner.buffer_shape
         mech = derive(system, self.at.q.shape)
-        self.runner, self.carry = turned, protocols.rescale(
-            method, mech, protocols.reverse(method, self.carry), jnp.asarray(turned.clock.dt)
+        self.runner, self.carry = (
+            turned,
+            protocols.rescale(method, mech, protocols.reverse(method, self.carry), jnp.asarray(turned.clock.dt)),
         )
         return self
 
@@ -245,6 +245,8 @@ def balance(method: Method, system: Stated, at: Point, dt: float, steps: int = 4
     for k in (1, 2, 4):
         run = simulate(system, at.q, p0=at.p, method=method, dt=dt / k, t_end=steps * dt, compensated=True)
         power = np.asarray(_power(system, run.q, run.p, run.t))
+        from scipy.interpolate import make_interp_spline
+
         work = make_interp_spline(run.t, power, k=7).antiderivative()(run.t)
         exchanged = max(exchanged, float(np.max(np.abs(work - work[0]))), float(np.max(np.abs(run.energy_error))))
         errors.append(float(np.max(np.abs(run.energy_error - (work - work[0]))[::k])))

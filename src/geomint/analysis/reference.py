@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from scipy.integrate import solve_ivp
 
 from ..errors import MeasurementError, RunStopped
 from ..manifold.dependence import DEPENDENT
@@ -108,6 +107,8 @@ NOT_FINITE = 600  # consecutive non-finite evaluations before giving up; by then
 
 def independent_reference(system: Stated, at: Point, times: np.ndarray) -> Point:
     """The exact motion to about 1e-12, by Dormand–Prince 8(5,3) on the underlying equation q̈ = a(q, q̇)."""
+    from scipy.integrate import solve_ivp
+
     shape, size = at.q.shape, at.q.size
     mech, acceleration, spent, bad = derive(system, shape), Acceleration(system, shape), itertools.count(), [0]
 

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from scipy import sparse
 
 from ..numerics.linalg import Plan
 from ..numerics.linalg.sparsity import greedy_colours
@@ -62,6 +61,8 @@ def sweeps(plan: Plan, relaxation: Any, constrained: tuple[int, ...] | None, dri
 
 def _sweep_colours(plan: Plan) -> np.ndarray:
     """Constraints of one colour do not meet in G M⁻¹Gᵀ; all differ where its pattern is not known."""
+    from scipy import sparse
+
     if plan.order is None or plan.diagonal is None:
         return np.arange(plan.n)
     block, a, b = np.nonzero(plan.diagonal)

@@ -36,7 +36,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from scipy.sparse.linalg import aslinearoperator, eigsh
 
 from ..numerics.compensated import value
 from ..numerics.compilation import jit
@@ -203,6 +202,8 @@ def _operator(kind: type[Filtered]) -> Any:
 
 def _lowest_eigenvalue(apply: Any, q: Any) -> float:
     """By Lanczos on the flat operator, or densely where it is small."""
+    from scipy.sparse.linalg import aslinearoperator, eigsh
+
     n, shape = np.size(q), np.shape(q)
     flat = jit(lambda v: apply(v.reshape(shape)).ravel())
     if n <= 200:

@@ -23,7 +23,6 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
-from tqdm.auto import tqdm
 
 from ..engines import Xla
 from ..engines.grid import Grid
@@ -110,6 +109,8 @@ class HostLoop:
         self.most_for_events = grid.steps  # bound on a chunk whose events must fit into the buffer
         self.most_after_rescue = grid.steps  # bound on a chunk after a rescued step: the next step may need the same
         self.room = team.agree("room for rows", engine.rows, min)
+        from tqdm.auto import tqdm
+
         self.bar = tqdm(
             total=grid.steps,
             initial=start.step,
