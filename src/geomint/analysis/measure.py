@@ -93,7 +93,7 @@ def step_jacobian(method: Method, system: Stated, q: Array, p: Array, dt: Array,
     def step(x: Array) -> Array:
         mech = derive(system, q.shape)
         begun = _begun(method, mech, x[:n].reshape(q.shape), x[n:].reshape(q.shape), dt)
-        if method.traits.event_driven:
+        if isinstance(method, protocols.EventDriven):
             end = method.between(mech, march(method, mech, begun, Clock(0.0, dt), 0, steps)[0], steps * dt)
         else:
             end = method.output(
