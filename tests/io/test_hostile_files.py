@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers.hostile import craft_files, make_archives, mutate_files, open_all
+from helpers.crafted_files import craft_files
+from helpers.hostile import make_archives, mutate_files, open_all
 
 ROOM = 2**22  # for the objects of Python that every run has, however small its file
 

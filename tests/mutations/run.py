@@ -68,7 +68,9 @@ def main() -> int:
             print(f"{'STALE' if stale(row) else 'there':8} {row.title}")
         return int(any(map(stale, rows)))
     with tempfile.TemporaryDirectory() as programs:
-        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", programs)  # shared by all rows: tests/helpers/program_cache.py
+        os.environ.setdefault(
+            "JAX_COMPILATION_CACHE_DIR", programs
+        )  # shared by all rows: tests/helpers/program_cache.py
         for name in BEFORE:  # not geomint: each row imports its own copy
             importlib.import_module(name)
         if not chosen.no_baseline and not passes_unchanged(rows):

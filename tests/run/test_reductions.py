@@ -16,10 +16,10 @@ import geomint as gm
 from geomint.cli.app import app
 from geomint.engines.tiles import tile_size
 from geomint.io import archive
-from geomint.methods.base import Carry, Method, State, Traits
 from geomint.run.processes import Alone
 from geomint.run.reductions import _picked, _sorted_and_picked
 from helpers.processes import ends, same_archives, start
+from helpers.runs import save_by_save
 
 EDGES = np.array([-3.0, -1.0, -0.5, 0.0, 0.25, 1.0, 2.5])
 LEVELS = (0.0, 0.05, 0.3, 0.5, 0.95, 1.0)
@@ -62,11 +62,6 @@ def tables(run: gm.Trajectory) -> dict[str, bytes]:
         for k, x in {**shown, "left": run.members_left, "failed": run.failed_at, **run.columns}.items()
         if not isinstance(x, dict)
     }
-
-
-def save_by_save(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks of one save each."""
-    monkeypatch.setattr("geomint.run.loop._chunk", lambda grid, n, rows, budget: (grid.save_every, 1))
 
 
 def histogram(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
@@ -371,61 +366,3 @@ def test_keep_alone_keeps_a_sample():
     run = gm.ensemble(PENDULUM.system, ANGLES, keep=range(3), **GRID)
     assert run.reduced == {}
     assert np.array_equal(run.q, gm.ensemble(PENDULUM.system, ANGLES, **GRID).q[:3])
-
-
-# --- random numbers -------------------------------------------------------------------------------------------------
-class Noisy(Method):
-    """Kicks and drifts with noise: a key of two whole numbers, into which the number of the step is folded."""
-
-    size: float = 0.1
-
-    @property
-    def traits(self) -> Traits:
-        return Traits(1, symplectic=False, symmetric=False, reversible=False, energy=None, momentum_maps=None)
-
-    def init(self, mech: Any, state: State, dt: Any) -> Carry:
-        return state.q, state.p, state.key, jnp.zeros((), jnp.uint32)
-
-    def step(self, mech: Any, carry: Carry, dt: Any) -> Carry:
-        q, p, key, n = carry
-        noise = jax.random.normal(jax.random.fold_in(jax.random.wrap_key_data(key), n), q.shape)
-        p = p + dt * mech.force(q) + self.size * jnp.sqrt(dt) * noise
-        return q + dt * p, p, key, n + 1
-
-
-NOISY: dict[str, Any] = dict(method=Noisy(), dt=0.05, t_end=5.0, save_every=10)
-
-
-def noisy(members: int, engine: str = "native", **more: Any) -> Any:
-    run = gm.ensemble(PENDULUM.system, np.full((members, 1), 0.3), engine=engine, **NOISY | more)
-    assert run.engine == engine
-    return run.q
-
-
-@pytest.mark.parametrize("engine", ["xla", "native"])
-def test_the_random_numbers_of_a_member(engine, monkeypatch):
-    """They depend on its number and its seed, not on the others, nor on chunks."""
-    eight = noisy(8, engine=engine, seed=5)
-    assert np.ptp(eight[:, -1]) > 0.1
-    assert np.allclose(noisy(33, engine=engine, seed=5)[:8], eight, rtol=1e-12)
-    assert np.allclose(noisy(8, engine="xla", seed=5), eight, rtol=1e-11)
-    assert np.abs(noisy(8, engine=engine, seed=6) - eight)[:, -1].min() > 1e-4
-    save_by_save(monkeypatch)
-    assert np.array_equal(noisy(8, engine=engine, seed=5), eight)
-
-
-def test_a_seed_for_each_member(tmp_path):
-    """A member is then what gm.simulate with its seed gives; seeds beyond 32 bits count in full."""
-    seeds = np.array([3, 2**33 + 1, 1, 3])
-    run = noisy(4, seed=seeds)
-    alone = [gm.simulate(PENDULUM.system, np.array([0.3]), **NOISY, seed=int(s)).q for s in seeds]
-    assert np.allclose(run, alone, rtol=1e-12)
-    assert np.array_equal(run[0], run[3])
-    assert not np.allclose(run[1, -1], run[2, -1], rtol=1e-3)
-    state = importlib.import_module("geomint.run.inputs").initial_state(
-        np.zeros((2, 1)), np.zeros((2, 1)), 0.0, 7, False, 2
-    )
-    assert np.array_equal(state.key[1], jax.random.key_data(jax.random.fold_in(jax.random.key(7), 1)))
-    kept = gm.ensemble(PENDULUM.system, ANGLES[:4], **GRID, seed=seeds)
-    kept.save(tmp_path / "kept.h5")
-    assert np.array_equal(gm.load(tmp_path / "kept.h5").seed, seeds)
