@@ -319,7 +319,7 @@ def test_it_steps_aside():
         == "xla (the native engine does not cover a step of long arrays, which XLA does faster; engine='native' insists)"
     )
     assert insisting == "native"
-    big = gm.models.chain(1000)
+    big = gm.models.chain(300)
     assert gm.simulate(
         big.system, big.q0, big.v0, method=gm.Rattle(), dt=0.01, t_end=0.02, engine="native"
     ).engine.startswith("xla (")
