@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from geomint.engines.scalar.fma_fusion import Remembering
-from geomint.engines.scalar.program import Loop, Numbers, Plan
+from geomint.engines.scalar.program import Loop, Numbers, StepProgram
 from geomint.engines.scalar.values import constant
 
 OPERATIONS: dict[str, Any] = {
@@ -115,25 +115,25 @@ ARITHMETIC = {
 
 def flops(method: Any, system: Any, carry: Any, dt: float, steps: int) -> tuple[float, collections.Counter[str]]:
     """Additions, multiplications, divisions, roots and elementary functions of a step, each counted as one (a product with a sum as two), on average over some steps of one member; and all counts."""
-    plan = Plan(method, system, carry)
+    program = StepProgram(method, system, carry)
     numbers = lambda packed, tree: [
         Number(x.item()) for leaf in jax.tree.leaves(tree) for x in np.ravel(np.asarray(leaf))
     ]
     code = Counted()
     given, params = (
-        plan.given.arrays(numbers(plan.given, (method, system.with_params(None)))),
-        plan.params.arrays(numbers(plan.params, system.params)),
+        program.given.arrays(numbers(program.given, (method, system.with_params(None)))),
+        program.params.arrays(numbers(program.params, system.params)),
     )
     loop = Loop(
         code,
-        plan,
+        program,
         given,
         params,
         Numbers(Number(0), Number(steps), Number(1), Number(0.0), Number(float(dt))),
         lambda i, row: None,
     )
-    state = numbers(plan.carry, carry)
-    if plan.event_driven:
+    state = numbers(program.carry, carry)
+    if program.event_driven:
         results = loop.events([*state, Number(0)], Number(steps * float(dt)))
     else:
         results = code.repeat(Number(steps), state, lambda _, s: loop.step(s))

@@ -1,10 +1,12 @@
-"""Draws the figures of the documentation:
-python docs/figures.py [first] [work-precision] [stability] [console] [fernandez] [gonzalez] [stern] [tao].
+"""Draw the figures of the documentation:
 
-They are committed; run this again when a method changes what they show. `work-precision` takes a minute or two, since it
-measures times. `stability` also writes the tables of docs/stability.md; it takes half a minute. The others are the
+python docs/figures.py [first] [work-precision] [stability] [console] [fernandez] [gonzalez] [stern] [tao]
+
+They are committed; run this again when a method changes what they show. `work-precision` takes a minute or two, since
+it measures times. `stability` also writes the tables of docs/stability.md; it takes half a minute. The others are the
 experiments of the papers; `tao/chain` is one of them. Each is run at full and at reduced size (all of them: about 15
-minutes), and its numbers are written to docs/results.json, from which docs/generate.py writes the numbers in the pages.
+minutes), and its numbers are written to docs/results.json, from which docs/generate.py writes the numbers in the
+pages.
 """
 
 import json
@@ -93,7 +95,7 @@ def work_precision():
     figure.savefig(IMAGES / "work-precision.png", dpi=100)
 
 
-# --- stability ------------------------------------------------------------------------------------------------------------
+# --- stability --------------------------------------------------------------------------------------------------------
 def in_turn(stages):
     """Half the trace of kicks and drifts on q̈ = −q, as a function of the step."""
 
@@ -138,7 +140,8 @@ def along(method):
 
 
 def theory(method, h=0.1):
-    """(what is known, half the trace as a function of hω or else the limit); (None, None) where nothing is written down here."""
+    """What is known in theory, and half the trace as a function of hω, or else the limit; (None, None) where there
+    is no formula here."""
     method = along(method)
     name = type(method).__name__
     if isinstance(method, gm.methods.KickDrift):
@@ -223,10 +226,9 @@ def stability_tables(diagrams):
             )
         else:
             resonant.append((f"`{method.name}`", number(d.limit), number(known), text or "–", gaps, again))
-    return (
-        table(("method", "stable up to hω", "theory", "which is", "hω a force", "unstable windows", "unstable from"), rows),
-        table(("method", "stable up to hω", "theory", "half the trace", "resonances", "unstable from"), resonant),
-    )  # fmt: skip
+    limits = ("method", "stable up to hω", "theory", "which is", "hω a force", "unstable windows", "unstable from")
+    windows = ("method", "stable up to hω", "theory", "half the trace", "resonances", "unstable from")
+    return table(limits, rows), table(windows, resonant)
 
 
 def stability_figure(diagrams, fast):

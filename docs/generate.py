@@ -1,10 +1,11 @@
-"""Writes what the registries know: the table in README.md, docs/methods.md, docs/models.md, the methods of docs/reference.md;
-and the numbers of the papers' experiments in the papers' pages, from docs/results.json (see `with_numbers`).
+"""Write the generated parts of the documentation.
+
+The table in README.md, docs/methods.md, docs/models.md and the methods of docs/reference.md come from the registries.
+The numbers in the papers' pages come from docs/results.json (see `with_numbers`), which docs/figures.py writes when it
+runs the experiments.
 
 python docs/generate.py           writes them
-python docs/generate.py --check   writes nothing; exits 1 and names the files that are stale
-
-docs/figures.py runs the experiments and writes docs/results.json.
+python docs/generate.py --check   writes nothing; exits 1 and names the files that are out of date
 """
 
 import inspect
@@ -46,14 +47,20 @@ def shared(variants, read):
 
 
 def readme_table():
-    """One row a class: short enough for the front page."""
+    """One row for each class: short enough for the front page."""
     rows = [
         (
-            f"`{cls.__name__}`", shared(variants, lambda t: str(t.order)), shared(variants, lambda t: yes(t.symplectic)), shared(variants, lambda t: yes(t.symmetric)),
-            shared(variants, lambda t: t.energy or "drifts"), shared(variants, lambda t: t.momentum_maps or "–"), shared(variants, lambda t: yes(t.constrained)), len(variants),
+            f"`{cls.__name__}`",
+            shared(variants, lambda t: str(t.order)),
+            shared(variants, lambda t: yes(t.symplectic)),
+            shared(variants, lambda t: yes(t.symmetric)),
+            shared(variants, lambda t: t.energy or "drifts"),
+            shared(variants, lambda t: t.momentum_maps or "–"),
+            shared(variants, lambda t: yes(t.constrained)),
+            len(variants),
         )
         for cls, variants in by_class().items()
-    ]  # fmt: skip
+    ]
     return table(
         ("method", "order", "symplectic", "symmetric", "energy", "momentum maps", "constrained", "variants"), rows
     )
@@ -63,11 +70,19 @@ def methods_page():
     """Every registered method with all its traits."""
     rows = [
         (
-            f"`{m.name}`", m.traits.order or "–", yes(m.traits.symplectic), yes(m.traits.symmetric), yes(m.traits.reversible), m.traits.energy or "drifts",
-            m.traits.momentum_maps or "–", yes(m.traits.constrained), ", ".join(m.traits.needs) or "–", m.traits.forces or "varies",
+            f"`{m.name}`",
+            m.traits.order or "–",
+            yes(m.traits.symplectic),
+            yes(m.traits.symmetric),
+            yes(m.traits.reversible),
+            m.traits.energy or "drifts",
+            m.traits.momentum_maps or "–",
+            yes(m.traits.constrained),
+            ", ".join(m.traits.needs) or "–",
+            m.traits.forces or "varies",
         )
         for m in gm.methods.all()
-    ]  # fmt: skip
+    ]
     headings = (
         "method",
         "order",
@@ -88,8 +103,10 @@ Every claim in this table is measured by the property tests. Every property that
 
 {table(headings, rows)}
 - **energy**: "bounded" means that the error oscillates and does not grow; "drifts" means that it grows.
-- **momentum maps**: "all" are those of linear actions (momentum, angular momentum, `gm.Generator`); "linear" are those of translations only.
-- **forces a step**: what the scheme needs when the last force of a step serves the next one. "varies": an implicit method iterates.
+- **momentum maps**: conserved ones. "all": of all linear actions (momentum, angular momentum, `gm.Generator`);
+  "linear": of translations only.
+- **forces a step**: evaluations of the force, where the last one of a step is used again by the next. "varies": an
+  implicit method iterates.
 
 ## The splittings and their sources
 
@@ -100,7 +117,8 @@ Every claim in this table is measured by the property tests. Every property that
 def models_page():
     """Every model, its arguments and its formula."""
     parts = [
-        f"{NOTE}\n# All models\n\nA model is a system with initial data: `model = gm.models.kepler()`, then `model.system`, `model.q0`, `model.v0`, `model.dt`, `model.t_end`.\n"
+        f"{NOTE}\n# All models\n\nA model is a system with initial data: `model = gm.models.kepler()`, then "
+        "`model.system`, `model.q0`, `model.v0`, `model.dt`, `model.t_end`.\n"
     ]
     rows = [
         (
@@ -137,10 +155,12 @@ MEASURED = re.compile(
 
 
 def with_numbers(text, results):
-    """A paper's page with every number that carries a comment `<!--=EXPERIMENT: ROW-->` as it is in `results`, the numbers of
-    the paper at full size by experiment and row. ROW is the name of the row without its vertical bars, which would end a cell
-    of a table; … in it stands for any text, and what follows the last word may be left out. The number keeps its form:
-    decimals, exponent, per cent."""
+    """The page of a paper with every number before a comment `<!--=EXPERIMENT: ROW-->` replaced by the measured one.
+
+    `results` has the numbers of the paper at full size, by experiment and row. ROW is the name of the row without its
+    vertical bars, which would end a cell of a table. `…` in it matches any text, and the end of the name may be left
+    out. The number keeps its form: decimals, exponent, per cent.
+    """
 
     def one(match):
         experiment, row = match["experiment"], match["row"]

@@ -1,8 +1,9 @@
 """What `make demo` runs: a certificate, a table of energy errors, and demo.png in the current directory.
 
 Verlet's method and the classical Runge–Kutta method of order 4 get the same number of force evaluations: Runge–Kutta
-spends four on a step, so its steps are four times as long. The effort is chosen so that the difference shows: with 25 days
-for a force evaluation instead of 50, Runge–Kutta 4 ends with a relative energy error of 2e-2, where here it loses Jupiter.
+needs four in a step, so that its steps are four times as long. The effort is chosen so that the difference shows:
+here, with 50 days for a force evaluation, Runge–Kutta 4 ejects Jupiter; with 25 days it ends with a relative energy
+error of 2e-2.
 """
 
 import time
@@ -57,7 +58,8 @@ def relative_error(run):
 
 
 def draw_errors(axes, runs, unit, xlabel):
-    """The largest relative energy error in each of 200 stretches of time, so that the oscillation does not blacken the picture."""
+    """The largest relative energy error in each of 200 intervals of time, which draws the envelope of the
+    oscillation."""
     for label, run, color in runs:
         error, t = relative_error(run)[1:], run.t[1:] / unit
         width = len(t) // 200
@@ -70,7 +72,7 @@ def draw_errors(axes, runs, unit, xlabel):
 
 
 def draw_planet(axes, run, label, color):
-    """One revolution in every 250, the later the darker."""
+    """One revolution in every 250; later ones are darker."""
     each = len(run) // PERIODS
     for k in range(0, PERIODS + 1, 250):
         begin = min(k * each, len(run) - each - 3)

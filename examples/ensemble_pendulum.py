@@ -1,4 +1,5 @@
-"""Five hundred pendula at once: the period grows with the amplitude A as 4 K(sin²(A/2)), K the complete elliptic integral."""
+"""Five hundred pendula at once: the period grows with the amplitude A as 4 K(sin²(A/2)), with K the complete
+elliptic integral of the first kind."""
 
 import numpy as np
 

@@ -1,4 +1,7 @@
-"""Three stiff springs exchange their energies slowly while the sum hardly changes (Hairer, Lubich, Wanner, section I.5.1)."""
+"""Three stiff springs exchange their energies slowly while the sum hardly changes.
+
+Reference: Hairer, Lubich, Wanner, Geometric Numerical Integration, section I.5.1.
+"""
 
 import numpy as np
 
@@ -25,5 +28,6 @@ def main(omega=50.0):
 if __name__ == "__main__":
     overtakes, low, high = main()
     print(
-        f"the third spring overtakes the first at t = {overtakes:.1f}; the sum of the stiff energies stays in [{low:.3f}, {high:.3f}]"
+        f"the third spring overtakes the first at t = {overtakes:.1f}; "
+        f"the sum of the stiff energies stays in [{low:.3f}, {high:.3f}]"
     )

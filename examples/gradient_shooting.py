@@ -9,7 +9,8 @@ import geomint as gm
 
 
 def on_ellipse(t, e):
-    """Where a planet with semi-axis 1 and eccentricity e is at time t after its perihelion: Kepler's equation u − e sin u = t."""
+    """The position at time t after perihelion of a planet with semi-axis 1 and eccentricity e, by Kepler's equation
+    u − e sin u = t."""
     u = t
     for _ in range(50):
         u = u - (u - e * np.sin(u) - t) / (1 - e * np.cos(u))

@@ -1,4 +1,4 @@
-"""A Poincaré section of the Hénon–Heiles system: (y, p_y) whenever x = 0 with p_x > 0, for many starts of one energy."""
+"""A Poincaré section of the Hénon–Heiles system: (y, p_y) where x = 0 with p_x > 0, for many starts of one energy."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ def starts(energy, n):
 
 
 def crossings(t, q, v):
-    """(time, y, v_y) where x passes 0 upwards: a cubic through x and v_x at both ends of the interval gives the time."""
+    """(time, y, v_y) where x passes 0 upwards, with the time by cubic interpolation of x and v_x in the interval."""
     dt = t[1] - t[0]
     k = np.flatnonzero((q[:-1, 0] < 0) & (q[1:, 0] >= 0))
     hermite = lambda s, a, va, b, vb: (

@@ -37,5 +37,6 @@ def main(beta=0.02, eccentricity=0.4):
 if __name__ == "__main__":
     measured, exact = main()
     print(
-        f"angle between perihelia: {measured:.9f} measured, {exact:.9f} exact; the ellipse turns by {np.degrees(exact - 2 * np.pi):.3f}° a revolution"
+        f"angle between perihelia: {measured:.9f} measured, {exact:.9f} exact; "
+        f"the ellipse turns by {np.degrees(exact - 2 * np.pi):.3f}° a revolution"
     )

@@ -29,13 +29,14 @@ def run_to(path):
 
 
 def main():
-    """(rows in the file when the run was killed, whether the resumed run equals the uninterrupted one in every bit)."""
+    """Rows in the file when the run was killed, and whether the resumed run equals the uninterrupted one in every
+    bit."""
     with tempfile.TemporaryDirectory() as folder:
         killed, whole = Path(folder, "killed.h5"), Path(folder, "whole.h5")
         child = subprocess.Popen([sys.executable, __file__, str(killed)])
         while child.poll() is None and not (killed.exists() and len(gm.load(killed)) > 50):
             time.sleep(0.02)
-        child.kill()  # SIGKILL: the process gets no chance to tidy up
+        child.kill()  # SIGKILL: the process can't clean up
         child.wait()
         rows = len(gm.load(killed))
         resumed, uninterrupted = gm.resume(killed), run_to(whole)
@@ -50,6 +51,5 @@ if __name__ == "__main__":
         run_to(sys.argv[1])
     else:
         rows, same = main()
-        print(
-            f"killed after {rows} of {STEPS // EVERY + 1} rows; resumed: {'equal in every bit' if same else 'DIFFERENT'}"
-        )
+        verdict = "equal in every bit" if same else "DIFFERENT"
+        print(f"killed after {rows} of {STEPS // EVERY + 1} rows; resumed: {verdict}")

@@ -14,7 +14,8 @@ YEAR = 365.25
 
 
 def longitudes(x, v, mass):
-    """(λ, ϖ) of the ellipse through a state relative to the sun, by its node and the vector that points to the perihelion."""
+    """(λ, ϖ) of the ellipse through a state relative to the sun, from its node and the eccentricity vector, which
+    points to the perihelion."""
     turn = np.array([[1, 0, 0], [0, np.cos(OBLIQUITY), np.sin(OBLIQUITY)], [0, -np.sin(OBLIQUITY), np.cos(OBLIQUITY)]])
     x, v = x @ turn.T, v @ turn.T
     spin = np.cross(x, v)
@@ -31,7 +32,8 @@ def longitudes(x, v, mass):
 
 
 def main(years=40_000, dt=200.0):
-    """(smallest, largest) resonant argument in degrees, smallest distance Pluto–Neptune, largest relative energy error."""
+    """Smallest and largest resonant argument in degrees, smallest distance Pluto–Neptune, largest relative energy
+    error."""
     model = gm.models.outer_solar_system()
     steps = round(years * YEAR / dt / 20) * 20
     run = gm.simulate(
@@ -55,5 +57,6 @@ def main(years=40_000, dt=200.0):
 if __name__ == "__main__":
     low, high, apart, error = main()
     print(
-        f"the resonant argument stays between {low:.1f}° and {high:.1f}°; Pluto and Neptune stay {apart:.1f} au apart; energy kept to {error:.1e}"
+        f"the resonant argument stays between {low:.1f}° and {high:.1f}°; Pluto and Neptune stay {apart:.1f} au apart; "
+        f"largest relative energy error {error:.1e}"
     )

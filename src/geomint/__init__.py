@@ -1,6 +1,6 @@
 """geomint: mechanical systems simulated so that their structure survives.
 
-Everything is float64: importing geomint enables it in JAX, unless the variable JAX_ENABLE_X64 says otherwise.
+Importing geomint enables float64 in JAX, unless the environment variable JAX_ENABLE_X64 is set.
 """
 
 import os as _os
@@ -62,3 +62,74 @@ from .system.symmetries import Generator, Rotation, Translation
 from .system.system import System
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "IMEX",
+    "RESPA",
+    "ArchiveError",
+    "Certificate",
+    "Composition",
+    "Constraint",
+    "Distances",
+    "EnergyStepping",
+    "Gauss",
+    "Gautschi",
+    "Generator",
+    "GeomintError",
+    "Histogram",
+    "ImplicitMidpoint",
+    "Impulse",
+    "InputError",
+    "InstabilityWarning",
+    "Interrupted",
+    "LagrangianSystem",
+    "LobattoIIIAB",
+    "Mean",
+    "MeasurementError",
+    "Mechanics",
+    "MollifiedImpulse",
+    "MultiStage",
+    "Newmark",
+    "OnSphere",
+    "Orthogonal",
+    "ProcessLost",
+    "PushforwardNewmark",
+    "Quantiles",
+    "Rattle",
+    "Rotation",
+    "RunStopped",
+    "RungeKutta4",
+    "Shake",
+    "SimplifiedZhangSkeel",
+    "Splitting",
+    "StabilityDiagram",
+    "StiffZhangSkeel",
+    "SymmetricMultistep",
+    "SymplecticEuler",
+    "System",
+    "Trajectory",
+    "Translation",
+    "Trigonometric",
+    "Variational",
+    "Verlet",
+    "ZhangSkeel",
+    "adaptive_splitting",
+    "certify",
+    "ensemble",
+    "load",
+    "methods",
+    "models",
+    "penalize",
+    "project",
+    "recover_multipliers",
+    "resume",
+    "simulate",
+    "split_quadratic",
+    "stability_diagram",
+    "watch_oscillations",
+]
+
+
+def __dir__() -> list[str]:
+    """The public names only, without subpackages that are not meant to be used directly."""
+    return [*__all__, "__version__"]

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import geomint as gm
-from geomint.analysis import measure
+from geomint.analysis import measure, reference
 from geomint.analysis.measure import Point
 from geomint.cli.app import app
 from geomint.methods import Method
@@ -154,7 +154,7 @@ FOUR_BAR = gm.System(lambda q: 0.3 * jnp.sum(q[:, 1]), constraint=parallelogram)
 )
 def test_dependent_constraints_have_a_certificate(system, q0, v0, monkeypatch):
     """The multipliers of the reference are not determined there, the acceleration is."""
-    monkeypatch.setattr(measure, "EVALUATIONS", 40_000)
+    monkeypatch.setattr(reference, "EVALUATIONS", 40_000)
     found = gm.certify(system, gm.Rattle(), q0, v0, dt=0.02, steps=500)
     assert found.ok, found
     assert abs(found["order"].measured - 2) < 0.1
@@ -167,12 +167,12 @@ def test_the_acceleration_of_the_reference(mass):
     system = gm.System(lambda q: jnp.sum(q[:, 1] + q[:, 0] ** 3), mass=mass, constraint=rods)
     q, v = np.array([[0.6, 0.8], [1.6, 0.8]]), np.array([[-0.8, 0.6], [-0.8, 0.1]])
     expected = derive(system, q.shape).acceleration(jnp.asarray(q), jnp.asarray(v))
-    found = measure._Acceleration(system, q.shape)(q, v, 0.0)
+    found = reference.Acceleration(system, q.shape)(q, v, 0.0)
     np.testing.assert_allclose(found, np.ravel(expected), rtol=1e-12, atol=1e-13)
 
 
 def test_a_motion_without_a_value_is_given_up_at_once(monkeypatch):
-    monkeypatch.setattr(measure, "EVALUATIONS", 10 * measure.NOT_FINITE)
+    monkeypatch.setattr(reference, "EVALUATIONS", 10 * reference.NOT_FINITE)
     system = gm.System(lambda q: jnp.sum(jnp.sqrt(q)))
     with pytest.raises(gm.MeasurementError, match="acceleration is not finite at t = "):
         measure.independent_reference(system, Point(np.array([-1.0]), np.array([0.0])), np.array([1.0]))

@@ -10,6 +10,7 @@ import pytest
 
 import geomint as gm
 from geomint.analysis import measure
+from geomint.analysis.convergence import fitted_slope
 from geomint.analysis.measure import Point
 
 STEPS = 1 / np.arange(4, 65)
@@ -27,18 +28,18 @@ def series(terms: dict[int, float], rounding: float = 1e-15) -> list[np.ndarray]
 @pytest.mark.parametrize("order", [2, 4, 6, 8])
 def test_the_next_term_is_seen_through(order):
     """With h² as large as the leading term at h = 1/4, a plain slope is far off."""
-    slope, uncertainty = measure._slope(STEPS, series({order: 1.0, order + 2: 16.0}), 1e-14, 2)
+    slope, uncertainty = fitted_slope(STEPS, series({order: 1.0, order + 2: 16.0}), 1e-14, 2)
     assert slope == pytest.approx(order, abs=0.05)
     assert uncertainty < 0.1
 
 
 def test_a_trace_of_a_lower_order_is_seen():
-    slope, _ = measure._slope(STEPS, series({6: 1e-3, 8: 1.0}), 1e-14, 2)
+    slope, _ = fitted_slope(STEPS, series({6: 1e-3, 8: 1.0}), 1e-14, 2)
     assert abs(slope - 8) > 0.15
 
 
 def test_rounding_shows_no_order():
-    assert np.isnan(measure._slope(STEPS, series({}, rounding=1e-13), 1e-12, 2)[0])
+    assert np.isnan(fitted_slope(STEPS, series({}, rounding=1e-13), 1e-12, 2)[0])
 
 
 class Spoilt(gm.SymmetricMultistep):

@@ -160,7 +160,7 @@ def test_a_pendulum_at_rest_grows_as_the_diagram_says(method):
     """ω = 1, by the pull of the rod alone."""
     system = gm.System(lambda q: q[1], constraint=lambda q: (q @ q - 1)[None])
     bottom, diagram = np.array([0.0, -1.0]), gm.stability_diagram(method)
-    prepared = method.prepare([(system, bottom)])
+    prepared = gm.methods.protocols.prepare(method, [(system, bottom)])
     for x in (0.5, 1.9, 2.1, 2.8, 4.5):
         at = np.argmin(abs(diagram.frequencies - x))
         sideways = step_jacobian(prepared, system, bottom, np.zeros(2), diagram.frequencies[at])[::2, ::2]

@@ -21,6 +21,7 @@ from geomint.engines.llvm import code as machine
 from geomint.engines.llvm import engine as native
 from geomint.engines.pallas import engine as kernel
 from geomint.engines.scalar.program import KEPT
+from geomint.methods import protocols
 from geomint.methods.base import Method, Traits
 from geomint.run import loop
 from geomint.run.inputs import initial_state
@@ -56,7 +57,7 @@ def test_no_member_feels_its_neighbours(method):
     problem = fitting(method)[-1]
     q, p = members(problem, 11)
     engine = native.Native(
-        method.prepare([(problem.system, q[0])]), problem.system, Clock.of(0.0, problem.dt), "states"
+        protocols.prepare(method, [(problem.system, q[0])]), problem.system, Clock.of(0.0, problem.dt), "states"
     )
     carry, _ = engine.begin(initial_state(q, p, 0.0, 0, False, 11))
     assert engine.described == "native"
@@ -75,7 +76,7 @@ def test_an_interrupted_ensemble_leaves_no_one_at_work():
     problem, method = fitting(gm.Verlet())[0], gm.Verlet()
     q, p = members(problem, 200)
     engine = native.Native(
-        method.prepare([(problem.system, q[0])]), problem.system, Clock.of(0.0, problem.dt), "states"
+        protocols.prepare(method, [(problem.system, q[0])]), problem.system, Clock.of(0.0, problem.dt), "states"
     )
     carry, _ = engine.begin(initial_state(q, p, 0.0, 0, False, 200))
     at_work, begun, ended = threading.Event(), [], []

@@ -11,7 +11,8 @@ from jax._src.pallas.triton.lowering import (
 import geomint as gm
 from geomint.engines import Clock, Xla
 from geomint.engines.pallas import engine as kernel
-from geomint.engines.scalar.program import Plan
+from geomint.engines.scalar.program import StepProgram
+from geomint.methods import protocols
 from geomint.run.inputs import initial_state
 from helpers.runs import ENGINE_METHODS, close, many, members
 from helpers.zoo import first_of_its_class, fitting
@@ -46,11 +47,12 @@ def test_kernels_are_written_for_a_gpu(method):
     problem = fitting(method)[0]
     q, p = members(problem)
     system, clock = problem.system, Clock.of(0.0, problem.dt)
-    method = method.prepare([(system, q[0])]).for_straight_code(many=True)
+    method = protocols.for_scalar_code(protocols.prepare(method, [(system, q[0])]), many=True)
     engine = kernel.Kernel(method, system, clock, "states")
     carry, _ = Xla.begin(engine, initial_state(q, p, 0.0, 0, False, len(q)))
     program = kernel.compiled(
-        Plan(method, system, carry, "states"), kernel.Shape(engine.layout.width, 2, len(q), 32, 1, interpret=False)
+        StepProgram(method, system, carry, "states"),
+        kernel.Shape(engine.layout.width, 2, len(q), 32, 1, interpret=False),
     )
     lowered = program.trace(method, system, carry, *engine.told(0, 1, 1)).lower(lowering_platforms=("cuda",))
     kernels = list(triton_programs(lowered.compiler_ir("stablehlo").operation))

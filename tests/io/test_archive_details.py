@@ -14,7 +14,7 @@ import pytest
 
 import geomint as gm
 from geomint.engines.grid import Grid
-from geomint.io import archive, sinks
+from geomint.io import archive, locks, sinks
 from geomint.io.archive_checks import parsed
 from geomint.io.hdf5_tables import Damaged, Reader, read_tables
 
@@ -158,8 +158,8 @@ def test_the_lock_is_exclusive(path):
     """A lock for reading would let a second one in."""
     writer = archive.read(path).writer()
     file = os.open(path, os.O_RDWR)
-    found = archive._FLOCK.unpack(
-        fcntl.fcntl(file, fcntl.F_OFD_GETLK, archive._FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0))
+    found = locks.FLOCK.unpack(
+        fcntl.fcntl(file, fcntl.F_OFD_GETLK, locks.FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0))
     )
     assert (found[0], found[2], found[3]) == (fcntl.F_WRLCK, 0, 0)  # the whole file
     os.close(file)

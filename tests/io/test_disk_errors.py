@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import geomint as gm
 from geomint.cli.app import app
 from geomint.io import archive
+from geomint.io import writer as writer_module
 from geomint.run import loop
 
 
@@ -89,7 +90,7 @@ def test_an_archive_that_may_only_be_read(tmp_path, monkeypatch):
 def test_a_disk_that_fills_up_during_a_run_loses_nothing_that_was_saved(tmp_path, monkeypatch):
     path, whole = tmp_path / "run.h5", kepler()
     with monkeypatch.context() as patch:
-        patch.setattr(archive, "CHECKPOINT_SECONDS", 0.0)
+        patch.setattr(writer_module, "CHECKPOINT_SECONDS", 0.0)
         patch.setattr(loop, "_chunk", lambda grid, n, rows, budget: (grid.save_every, 10))
         disk_full_after(patch, 5000)
         with pytest.raises(

@@ -12,6 +12,7 @@ import geomint as gm
 from geomint.engines.llvm import engine as native
 from geomint.engines.scalar.values import NotCovered
 from geomint.io import archive, sinks
+from geomint.io import writer as writer_module
 from geomint.run import loop
 from helpers.runs import kepler
 
@@ -106,7 +107,7 @@ def test_an_interrupted_checkpoint_is_written_again_to_the_same_slot(tmp_path, m
         os.pwrite(file, data[: len(data) // 2], offset)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(archive, "_write", half)
+    monkeypatch.setattr(writer_module, "write_at", half)
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             writer.checkpoint(run.checkpoint.carry, 600, force=True)
@@ -191,7 +192,7 @@ def test_an_archive_of_an_engine_that_steps_aside_here(tmp_path, monkeypatch, me
         for t_end in (0.02, 0.03):
             with pytest.warns(
                 UserWarning,
-                match=r"run by the native engine, which is not to be had here: xla \(.*this machine\) goes on",
+                match=r"run by the native engine, which is not available here: xla \(.*this machine\) goes on",
             ):
                 run = gm.resume(path, t_end=t_end)
         assert run.engine.startswith("xla (")

@@ -275,7 +275,9 @@ def near(q):
 
 def test_a_plan_belongs_to_its_start():
     system = gm.System(near)
-    found = lambda spacing: gm.ZhangSkeel().prepare([(system, np.arange(40) * spacing)]).linear_solver
+    found = lambda spacing: (
+        gm.methods.protocols.prepare(gm.ZhangSkeel(), [(system, np.arange(40) * spacing)]).linear_solver
+    )
     assert "independent blocks" in found(5.0)
     assert "band" in found(0.3)
 

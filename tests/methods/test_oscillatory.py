@@ -11,7 +11,7 @@ from scipy.linalg import expm
 import geomint as gm
 from geomint.analysis import measure
 from geomint.analysis.measure import Point
-from geomint.papers.stern_grinspun_2009.experiments import apart, dense_oscillator, heavier
+from geomint.papers.stern_grinspun_2009.modified_mass import apart, dense_oscillator, heavier
 
 CHAIN = gm.models.elastic_chain(100)
 PENDULUM = gm.models.stiff_double_pendulum()

@@ -11,7 +11,7 @@ import pytest
 
 import geomint as gm
 from geomint.analysis.measure import Point, independent_reference
-from geomint.numerics.linalg import machine_code as native
+from geomint.numerics.linalg import cpu_kernels as native
 
 
 def gravity(q):
@@ -113,7 +113,7 @@ def test_closed_forms_agree_with_newton(model):
 
 def test_structure_is_found():
     water, chain = gm.models.rigid_water(n=8), gm.models.chain(n=40)
-    found = lambda model: gm.Rattle().prepare([(model.system, model.q0)]).linear_solver
+    found = lambda model: gm.methods.protocols.prepare(gm.Rattle(), [(model.system, model.q0)]).linear_solver
     assert "8 independent blocks" in found(water)
     assert "band" in found(chain)
 

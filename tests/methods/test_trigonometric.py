@@ -35,7 +35,7 @@ Z = np.concatenate([-np.geomspace(1e-9, 40, 12), [0.0], np.geomspace(1e-9, 900, 
 # --- the functions --------------------------------------------------------------------------------------------------
 def test_functions_of_the_square():
     """sinc, (1 − cos)/x² and (1 − sinc)/x², against complex arithmetic; on both sides of every branch."""
-    from geomint.methods.trigonometric import c2, c3, sinc
+    from geomint.methods.trigonometric_flow import c2, c3, sinc
 
     for z in (Z, np.array([-1 - 1e-9, -1 + 1e-9, 1 - 1e-9, 1 + 1e-9])):
         x = np.sqrt(z.astype(complex))
@@ -283,7 +283,7 @@ def test_the_warning_of_a_pole_does_not_depend_on_units():
 
 # --- derivatives ----------------------------------------------------------------------------------------------------
 def test_the_derivative_of_a_matrix_function_has_no_pole_where_eigenvalues_coincide():
-    from geomint.methods.trigonometric import _matrix_functions, c2, sinc
+    from geomint.methods.trigonometric_flow import _matrix_functions, c2, sinc
 
     functions = (c2, lambda z: z * sinc(z))
     turn = np.linalg.qr(np.random.default_rng(8).normal(size=(4, 4)))[0]

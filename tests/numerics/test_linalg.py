@@ -16,7 +16,7 @@ from geomint.numerics.hints import rough_reciprocal
 from geomint.numerics.linalg import find, fixed_point, newton
 from geomint.numerics.linalg.elimination import Blocks, Triangles
 from geomint.numerics.linalg.sparsity import pattern
-from geomint.numerics.linalg.structure import dense, matrix_free
+from geomint.numerics.linalg.structure import dense_plan, matrix_free_plan
 
 random = np.random.default_rng(5)
 
@@ -146,7 +146,7 @@ def test_rough_reciprocals_are_exact_where_nobody_knows_better():
 
 
 def test_plans_for_many_members_differ_from_those_for_one():
-    plan = dense(3)
+    plan = dense_plan(3)
     assert dataclasses.replace(plan, fewest=True) != plan
 
 
@@ -210,7 +210,7 @@ def test_conjugate_gradients_end_at_round_off():
     orthogonal = np.linalg.qr(random.normal(size=(60, 60)))[0]
     matrix = orthogonal * np.geomspace(1, 100, 60) @ orthogonal.T
     right = random.normal(size=60)
-    x, curvature = jax.jit(lambda r: matrix_free(60).solve(lambda v: jnp.asarray(matrix) @ v, r))(right)
+    x, curvature = jax.jit(lambda r: matrix_free_plan(60).solve(lambda v: jnp.asarray(matrix) @ v, r))(right)
     np.testing.assert_allclose(x, np.linalg.solve(matrix, right), rtol=0, atol=1e-14)
     assert 0 < curvature < 100
 

@@ -5,18 +5,17 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import geomint as gm
-from geomint.papers.gonzalez_schmidt_ortiz_2010.force_stepping import (
-    Grid,
+from geomint.papers.gonzalez_schmidt_ortiz_2010.force_stepping import Grid, force_stepping
+from geomint.papers.gonzalez_schmidt_ortiz_2010.force_stepping_runs import (
     Orbit,
     Swing,
     Terraces,
     energy_error,
-    force_stepping,
     kepler_grid,
     planet,
-    rate,
     symplecticity,
 )
+from geomint.papers.gonzalez_schmidt_ortiz_2010.terraces import rate
 
 ROUGH = gm.System(lambda q: (q[0] ** 2 - 1) ** 2 + 0.3 * q[0])
 ISLANDS = gm.models.henon_heiles()

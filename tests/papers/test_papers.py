@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 import geomint as gm
 from geomint import papers
 from geomint.papers import Check, Information, Outcome, base
-from geomint.papers.stern_grinspun_2009.experiments import OscillatoryEnergies
+from geomint.papers.stern_grinspun_2009.fpu_chain import OscillatoryEnergies
 
 RESULTS = json.loads((Path(__file__).parents[2] / "docs/results.json").read_text())
 

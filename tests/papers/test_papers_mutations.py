@@ -17,14 +17,11 @@ import geomint as gm
 from geomint import papers
 from geomint.papers.console_hairer_lubich_2013 import sphere
 from geomint.papers.console_hairer_lubich_2013 import systems as console
-from geomint.papers.console_hairer_lubich_2013.experiments import WIDEST
-from geomint.papers.fernandez_pendas_2019 import experiments as fernandez
-from geomint.papers.gonzalez_schmidt_ortiz_2010 import argon, argon_steps, force_stepping
-from geomint.papers.gonzalez_schmidt_ortiz_2010 import experiments as gonzalez
-from geomint.papers.stern_grinspun_2009 import experiments as stern
-from geomint.papers.stern_grinspun_2009 import limits
-from geomint.papers.tao_owhadi_2015 import dna, penalty
-from geomint.papers.tao_owhadi_2015 import experiments as tao
+from geomint.papers.console_hairer_lubich_2013.coefficients import WIDEST
+from geomint.papers.fernandez_pendas_2019 import shake_and_rattle, splittings
+from geomint.papers.gonzalez_schmidt_ortiz_2010 import argon, argon_steps, force_stepping_runs, terraces
+from geomint.papers.stern_grinspun_2009 import fpu_chain, limits, resonance, slow_exchange
+from geomint.papers.tao_owhadi_2015 import dna, penalty, structure
 from geomint.papers.tao_owhadi_2015 import systems as tao_systems
 
 
@@ -50,21 +47,21 @@ MUTATIONS = {
         f"{TAO}/double-pendulum", tao_systems, "ZhangSkeel", simplified, "Z&S: largest error of x₂"
     ),
     "Z&S without its third-derivative term, structure": Mutation(
-        f"{TAO}/structure", tao, "ZhangSkeel", simplified, "symplecticity defect: Z&S, double"
+        f"{TAO}/structure", structure, "ZhangSkeel", simplified, "symplecticity defect: Z&S, double"
     ),
     "β = ¼ for .4, double pendulum": Mutation(
         f"{TAO}/double-pendulum", tao_systems, "ZhangSkeel", quarter, "Z&S: largest error of x₂"
     ),
     "β halved, linear stability": Mutation(
         f"{TAO}/linear-stability",
-        tao,
+        structure,
         "ZhangSkeel",
         lambda right: lambda beta: right(beta=0.5 * beta),
         "limit of hω, β = 0.1",
     ),
     "composition of order 4 for 6": Mutation(
         f"{TAO}/structure",
-        tao,
+        structure,
         "Composition",
         lambda right: lambda base, order: right(base, order=4),
         "order: composition of order 6",
@@ -87,21 +84,23 @@ MUTATIONS = {
         f"{TAO}/dna", dna, "SOFT", lambda _: gm.ZhangSkeel(beta=0.25), "Z&S: step from which"
     ),
     "Z&S for pushforward Newmark": Mutation(
-        f"{TAO}/step-limit", tao, "PushforwardNewmark", lambda _: gm.ZhangSkeel, "pushforward Newmark"
+        f"{TAO}/step-limit", structure, "PushforwardNewmark", lambda _: gm.ZhangSkeel, "pushforward Newmark"
     ),
     "impulse for IMEX, resonance": Mutation(
-        f"{STERN}/resonance", stern, "IMEX", lambda _: gm.Impulse, "IMEX: largest of all"
+        f"{STERN}/resonance", resonance, "IMEX", lambda _: gm.Impulse, "IMEX: largest of all"
     ),
     "a filtered method for IMEX, resonance": Mutation(
-        f"{STERN}/resonance", stern, "IMEX", lambda _: gm.Trigonometric, "IMEX: largest of all"
+        f"{STERN}/resonance", resonance, "IMEX", lambda _: gm.Trigonometric, "IMEX: largest of all"
     ),
     "half the inner steps of r-RESPA": Mutation(
-        f"{STERN}/resonance", stern, "RESPA", lambda right: lambda inner: right(inner // 2), "r-RESPA at"
+        f"{STERN}/resonance", resonance, "RESPA", lambda right: lambda inner: right(inner // 2), "r-RESPA at"
     ),
-    "impulse for IMEX, FPU": Mutation(f"{STERN}/fpu", stern, "IMEX", lambda _: gm.Impulse, "IMEX, h = 0.1: first time"),
+    "impulse for IMEX, FPU": Mutation(
+        f"{STERN}/fpu", fpu_chain, "IMEX", lambda _: gm.Impulse, "IMEX, h = 0.1: first time"
+    ),
     "impulse for IMEX, long times": Mutation(f"{STERN}/fpu-long", limits, "IMEX", lambda _: gm.Impulse, "h = 0.3"),
     "another filter for Gautschi's": Mutation(
-        f"{STERN}/slow-exchange", stern, "Gautschi", lambda _: gm.Trigonometric, "Gautschi: smallest"
+        f"{STERN}/slow-exchange", slow_exchange, "Gautschi", lambda _: gm.Trigonometric, "Gautschi: smallest"
     ),
     "the midpoint rule for IMEX, stiff pendulum": Mutation(
         f"{STERN}/stiff-pendulum", limits, "IMEX", lambda _: gm.ImplicitMidpoint, "h = 0.05, h²ω = 5"
@@ -128,26 +127,26 @@ MUTATIONS = {
     ),
     "b of the two-stage splittings exchanged": Mutation(
         f"{FERNANDEZ}/generalized-rattle",
-        fernandez,
+        splittings,
         "BASES",
         lambda right: (
-            right | dict(zip(fernandez.TWO_STAGE, (right[x] for x in fernandez.TWO_STAGE[::-1]), strict=True))
+            right | dict(zip(splittings.TWO_STAGE, (right[x] for x in splittings.TWO_STAGE[::-1]), strict=True))
         ),
         "gain per force over Verlet, triple",
     ),
     "RATTLE for SHAKE": Mutation(
-        f"{FERNANDEZ}/shake-equals-rattle", fernandez, "Shake", lambda _: gm.Rattle, "SHAKE: largest |G M⁻¹p|"
+        f"{FERNANDEZ}/shake-equals-rattle", shake_and_rattle, "Shake", lambda _: gm.Rattle, "SHAKE: largest |G M⁻¹p|"
     ),
     "terraces of twice the height, planet": Mutation(
         f"{GONZALEZ}/kepler-terraces",
-        gonzalez,
+        terraces,
         "EnergyStepping",
         lambda right: lambda height, offset: right(2 * height, offset=offset),
         "h = 0.1: from aphelion",
     ),
     "edges elsewhere, examples 4": Mutation(
         f"{GONZALEZ}/examples-4",
-        gonzalez,
+        terraces,
         "EnergyStepping",
         lambda right: lambda height, offset: right(height, offset=0.3 * height),
         "4.1",
@@ -160,7 +159,7 @@ MUTATIONS = {
     ),
     "a grid half as fine": Mutation(
         f"{GONZALEZ}/force-stepping",
-        force_stepping,
+        force_stepping_runs,
         "kepler_grid",
         lambda right: lambda h, *shift: right(2 * h, *shift),
         "planet, h = 1/8",

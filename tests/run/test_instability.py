@@ -101,11 +101,11 @@ def test_on_disk_and_resumed(tmp_path):
 
 
 def test_a_sound_run_is_not_read_again(monkeypatch):
-    from geomint.run import instability
+    from geomint.run.energy_scale import SavedPoints
 
     read = []
-    whole = instability._Saved.column
-    monkeypatch.setattr(instability._Saved, "column", lambda *a: read.append(np.size(whole(*a))) or whole(*a))
+    whole = SavedPoints.column
+    monkeypatch.setattr(SavedPoints, "column", lambda *a: read.append(np.size(whole(*a))) or whole(*a))
     messages, run = told(lambda: pair(0.1 / 20, saves=2000, save_every=1))
     assert not messages
     assert sum(read) < 60

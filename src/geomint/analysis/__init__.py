@@ -1,1 +1,6 @@
-"""Measured properties."""
+"""What a method does on a system, measured.
+
+`measure`, `convergence` and `reference` measure single properties; `certify` compares them with the claims of a method.
+`stability` computes stability diagrams, `fast_slow` splits a system into fast and slow parts, `penalty` replaces
+constraints by stiff springs and recovers their multipliers.
+"""

@@ -1,4 +1,4 @@
-"""certify: a certificate of measured structure for any (system, method), each number beside the claim."""
+"""certify: the structure of a method on a system, measured, each number beside the method's claim."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..errors import GeomintError, MeasurementError, RunStopped
 from ..methods import Method, Traits, as_method
 from ..run import Trajectory
 from ..run.inputs import phase
-from ..run.instability import tried_steps
+from ..run.instability import Start, tried_steps
 from ..system.checks import positive, whole
 from ..system.system import Stated, checked_system
 from . import measure
@@ -20,10 +20,10 @@ from .measure import Point
 
 # Round-off of one step, its derivative and a few steps; a broken property at a large step lies far above.
 EXACT = 1e-11
-# Times of the step for which an order is looked for: longer ones where errors are at round-off, then shorter ones
-# where the longer ones are not resolved yet, or the motion can't be known for so long.
+# Multiples of the step at which an order is measured: longer ones where errors are at round-off, then shorter ones
+# where the longer ones do not resolve the motion, or the reference can't be computed for so long.
 FACTORS = (1, 2, 4, 1 / 4, 1 / 16, 1 / 64)
-# An error against the reference below which a motion is the right one. References are known to 1e-9 at least.
+# A motion is correct where its error against the reference is below this. References are accurate to 1e-9 or better.
 RIGHT = 1e-9
 
 
@@ -46,7 +46,8 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Certificate:
-    """Measured order, symplecticity, symmetry, reversibility, momentum maps, energy and constraints of a method on a system."""
+    """Order, symplecticity, symmetry, reversibility, momentum maps, energy and constraints, as measured, of a method
+    on a system."""
 
     method: str
     system: str
@@ -119,7 +120,7 @@ def certify(
     dt, steps = positive(dt, "dt", "certify"), whole(steps, "steps", "certify", least=1, most=10**9)
     method.check(system)
     traits, forced = method.traits, getattr(system, "force", None) is not None
-    if forced:  # forces do work and break time reversal: nothing of this is claimed
+    if forced:  # non-conservative forces break all of these properties
         traits = dataclasses.replace(
             traits, symplectic=False, symmetric=False, reversible=False, energy=None, momentum_maps=None
         )
@@ -132,8 +133,8 @@ def certify(
     at = Point(*(np.asarray(x) for x in measure.flow(method, system, start, dt, 3)))
     large = measure.large_step(method, system, at, dt)
     rows = []
-    if not traits.event_driven:  # which have no step
-        first = large / 4 if traits.steps > 2 else large  # a multistep method is watched four times as long
+    if not traits.event_driven:  # event-driven methods have no step
+        first = large / 4 if traits.steps > 2 else large  # a multistep method is measured over four times as many steps
         rows += _order(method, system, start, first, traits)
     rows.append(_exact("symplecticity", measure.symplecticity(method, system, at, large), traits.symplectic))
     rows.append(_exact("symmetry", measure.symmetry(method, system, at, large), traits.symmetric))
@@ -149,19 +150,19 @@ def certify(
 
 
 def _long_run(method: Method, system: Stated, start: Point, dt: float, steps: int) -> measure.LongRun:
-    """What many steps show. A step that is too long for the system says nothing about a method: an error, with one that
-    is not. Where no step keeps the energy, it is the method that does not."""
+    """A run of many steps. Where dt is too long for the system, nothing can be measured: the error names a dt that is
+    not. Where the energy is not kept at any dt, that is a property of the method, and the certificate reports it."""
     try:
         long = measure.long_run(method, system, start, dt, steps)
     except RunStopped as stopped:
         run = stopped.run
-        starts = [(system, start.q, start.p)]
+        starts = [Start(system, start.q, start.p)]
         tried = tried_steps(run, starts, max(1, len(run) - 1)) if isinstance(run, Trajectory) else None
         stable = tried is not None and tried.dt is not None
         what = f"{method.name} stops there at step {stopped.step}, t = {stopped.time:g}." if stable else stopped.reason
         raise MeasurementError(f"dt = {dt:g} can't be certified: {what} {_advised(tried)}") from stopped
     if long.beyond is not None:
-        tried = tried_steps(long.run, [(system, start.q, start.p)], 1)
+        tried = tried_steps(long.run, [Start(system, start.q, start.p)], 1)
         if tried.dt is not None:
             error, scale = float(long.beyond.largest[0]), max(float(long.beyond.scale[0]), tried.scale)
             what = f"{method.name} has an energy error of {error:.3g} there, and the motion a scale of {scale:.3g}."

@@ -1,4 +1,4 @@
-"""Tools for systems with fast and slow parts: find the fast part, watch its energies, choose a splitting for its frequency.
+"""Systems with fast and slow parts: find the fast part, record its energies, choose a splitting for its frequency.
 
 References: Hairer, Lubich, Wanner, chapter XIII; Blanes, Casas, Sanz-Serna, SIAM J. Sci. Comput. 36 (2014) A1556;
 Fernández-Pendás, Akhmatskaya, Sanz-Serna, J. Comput. Phys. 327 (2016) 434.
@@ -13,13 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from scipy.linalg import eigh
-from scipy.optimize import minimize, minimize_scalar
 
 from ..errors import InputError
 from ..methods.filtered import highest_frequency
 from ..methods.oscillatory import is_quadratic
-from ..methods.splitting import KickDrift, MultiStage, three_stage
+from ..methods.splitting import KickDrift, MultiStage
+from ..methods.splitting_tables import three_stage
 from ..numerics.compilation import jit
 from ..system.checks import as_array, choice, number, positive
 from ..system.mechanics import Mechanics
@@ -56,6 +55,8 @@ def _checked(name: str, system: Any, q0: Any, most: int | None = DENSE) -> np.nd
 
 def _modes(mech: Mechanics, product: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """ω² and modes φ (columns) of K φ = ω² M φ, φᵀMφ = 1, K by its products."""
+    from scipy.linalg import eigh
+
     n = int(np.prod(shape))
     flat = lambda f: np.asarray(jax.vmap(lambda v: f(v.reshape(shape)).ravel())(jnp.eye(n)))
     stiffness, mass = flat(product), flat(mech.momentum)
@@ -65,10 +66,12 @@ def _modes(mech: Mechanics, product: Any, shape: tuple[int, ...]) -> tuple[np.nd
 def split_quadratic(system: System, q0: Any, ratio: float = 3.0) -> System:
     """The same system with its stiffest modes at a minimum of the potential stated as `fast`.
 
-    From q0 a minimum is sought; the frequencies there are put in order, and the widest gap between neighbours divides slow
-    from fast. fast = ½(q − q*)ᵀK(q − q*) with K the fast part of the Hessian, potential = V − fast. A gap of less than
-    `ratio` is no gap: an error.
+    A minimum is searched from q0. The frequencies there are sorted, and the widest gap between neighbours divides
+    slow from fast. fast = ½(q − q*)ᵀK(q − q*) with K the fast part of the Hessian, potential = V − fast. If the
+    widest gap is a factor of less than `ratio`, that is an error.
     """
+    from scipy.optimize import minimize
+
     q = _checked("split_quadratic", system, q0)
     ratio = number(ratio, "ratio", "split_quadratic", above=1.0)
     mech = Mechanics(system, q.shape)
@@ -88,7 +91,8 @@ def split_quadratic(system: System, q0: Any, ratio: float = 3.0) -> System:
     if not len(steps) or steps.max() < ratio:
         widest = steps.max() if len(steps) else 1.0
         raise InputError(
-            f"split_quadratic: no gap between the frequencies {omega[0]:.3g} … {omega[-1]:.3g} at the minimum; the widest is a factor {widest:.3g}, less than ratio = {ratio:g}."
+            f"split_quadratic: no gap between the frequencies {omega[0]:.3g} … {omega[-1]:.3g} at the minimum; "
+            f"the widest is a factor {widest:.3g}, less than ratio = {ratio:g}."
         )
     fast = np.arange(len(omega)) > int(np.argmax(steps))
     mass = np.asarray(jax.vmap(lambda v: mech.momentum(v.reshape(q.shape)).ravel())(jnp.eye(q.size)))
@@ -100,13 +104,18 @@ def split_quadratic(system: System, q0: Any, ratio: float = 3.0) -> System:
     )
     centre = np.asarray(rest)
     return System(
-        Quadratic(stiffness, centre, -1.0, whole), mass=system.mass, constraint=system.constraint, fast=Quadratic(stiffness, centre),
-        symmetries=system.symmetries, params=system.params, watch=dict(system.watch),
-    )  # fmt: skip
+        Quadratic(stiffness, centre, -1.0, whole),
+        mass=system.mass,
+        constraint=system.constraint,
+        fast=Quadratic(stiffness, centre),
+        symmetries=system.symmetries,
+        params=system.params,
+        watch=dict(system.watch),
+    )
 
 
 def watch_oscillations(system: System, q0: Any) -> System:
-    """The same system that watches its oscillatory energies: run.watched["oscillatory energies"] are
+    """The same system, which records its oscillatory energies: run.watched["oscillatory energies"] are
 
         I_j = ½(π_j² + ω_j² ξ_j²),
 
@@ -135,8 +144,11 @@ def watch_oscillations(system: System, q0: Any) -> System:
 
 # --- a splitting for the frequency ----------------------------------------------------------------------------------
 def expected_energy_error(stages: tuple[tuple[str, float], ...], x: np.ndarray) -> np.ndarray:
-    """ρ(x) = (B + C)²/(2(1 − A²)) for one step with hω = x, of matrix (A B; C A): the energy error to be expected of the harmonic
-    oscillator in equilibrium is at most ρ (in units of temperature); infinite where the step is unstable."""
+    """ρ(x) = (B + C)²/(2(1 − A²)) for one step with hω = x, whose matrix is (A B; C A).
+
+    The expected energy error of a harmonic oscillator in thermal equilibrium is at most ρ, in units of the temperature.
+    ρ is infinite where the step is unstable.
+    """
     x = np.asarray(x, float)
     a, b, c, d = np.ones_like(x), np.zeros_like(x), np.zeros_like(x), np.ones_like(x)
     for kind, share in stages:
@@ -151,12 +163,14 @@ def expected_energy_error(stages: tuple[tuple[str, float], ...], x: np.ndarray) 
 
 
 def adaptive_splitting(system: System, q0: Any, dt: float, stages: int = 2) -> KickDrift:
-    """The splitting of two or three stages that has the smallest energy error to be expected for steps of length dt.
+    """The splitting of two or three stages with the smallest expected energy error for steps of length dt.
 
-    With x = dt·ω, ω the highest frequency of the linearised motion at q0, the free coefficient minimises the largest ρ on
-    (0, x]. For dt → 0 this gives the splitting of smallest error, near the stability limit the one that is Verlet in two or
-    three steps.
+    With x = dt·ω, ω the highest frequency of the linearised motion at q0, the free coefficient minimises the largest ρ
+    on (0, x]. For dt → 0 this gives the splitting of smallest error, near the stability limit two or three steps of
+    Verlet.
     """
+    from scipy.optimize import minimize_scalar
+
     dt, stages = positive(dt, "dt", "adaptive_splitting"), choice(stages, "stages", "adaptive_splitting", (2, 3))
     q = _checked("adaptive_splitting", system, q0, most=None)
     omega = float(
@@ -168,7 +182,8 @@ def adaptive_splitting(system: System, q0: Any, dt: float, stages: int = 2) -> K
         raise InputError(f"adaptive_splitting(q0=...): {told}.")
     if not x < limit:
         raise InputError(
-            f"adaptive_splitting: hω = {x:.3g} for the fastest motion at q0, beyond {limit:g}, up to which a splitting of {stages} stages can be stable. Take dt < {limit / omega:.3g}."
+            f"adaptive_splitting: hω = {x:.3g} for the fastest motion at q0, beyond {limit:g}, up to which a splitting "
+            f"of {stages} stages can be stable. Take dt < {limit / omega:.3g}."
         )
     grid = np.linspace(x / 400, x, 400)
     make = (
@@ -178,7 +193,7 @@ def adaptive_splitting(system: System, q0: Any, dt: float, stages: int = 2) -> K
     )
     low, high = (0.19, 0.25) if stages == 2 else (0.28, 1 / 3)
     worst = lambda c: float(np.max(expected_energy_error(make(c).stages, grid)))
-    # Several valleys: the best of a scan, then polished.
+    # There are several local minima: take the best point of a scan, then refine it.
     scan = np.linspace(low, high, 241)
     errors = np.array([worst(c) for c in scan])
     best = int(np.argmin(errors))

@@ -2,8 +2,8 @@
 
     M q̈ = −∇V − ω² Gᵀg,    ω²·(g averaged over a short time) → λ    as ω → ∞,
 
-with geomint's sign, M q̈ = −∇V − Gᵀλ. The motion across the manifold oscillates with frequencies of order ω, so ω²g itself
-has no limit; only its average does.
+with geomint's sign, M q̈ = −∇V − Gᵀλ. The motion normal to the manifold oscillates with frequencies of order ω, so that
+ω²g itself has no limit; only its average has.
 
 Reference: Tao, Owhadi, IMA J. Numer. Anal. (2015), theorem 1.3.
 """
@@ -26,7 +26,7 @@ from ..system.system import System, checked_system
 
 
 class Penalty(eqx.Module):
-    """½ω²|g(q)|², and whatever stiff part there was before."""
+    """½ω²|g(q)|², plus the fast part that the system had before."""
 
     constraint: Any
     omega: Array
@@ -38,7 +38,7 @@ class Penalty(eqx.Module):
 
 
 class PenaltyGradient(eqx.Module):
-    """ω²Gᵀg, and the gradient by hand of the stiff part there was before."""
+    """ω²Gᵀg, plus the stated gradient of the fast part that the system had before."""
 
     constraint: Any
     omega: Array
@@ -58,7 +58,7 @@ def penalize(system: System, omega: float) -> System:
     overrides = {name: f for name, f in system.overrides.items() if name != "fast_gradient"}
     if system.fast is not None and "fast_gradient" in system.overrides:
         overrides["fast_gradient"] = PenaltyGradient(system.constraint, omega, system.overrides["fast_gradient"])
-    # All that is not named here stays as it was stated; the model of an archive (origin) is another system.
+    # All other fields are kept. `origin` names a model from which an archive can be resumed; this is another system.
     fast = Penalty(system.constraint, omega, system.fast)
     return dataclasses.replace(system, constraint=None, fast=fast, overrides=overrides, origin=None)
 

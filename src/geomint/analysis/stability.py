@@ -1,18 +1,20 @@
 """Linear stability, computed from a method's own step on the harmonic oscillator.
 
-A method moves a linear system by a matrix. Where all its eigenvalues lie in the unit disc, the motion stays bounded; where one
-leaves, it grows like ρⁿ. The matrix is the derivative of the step that a run makes, not a formula for it.
+One step of a method on a linear system is a matrix. Where all its eigenvalues lie in the unit disc, the motion stays
+bounded; where one lies outside, the motion grows like ρⁿ, ρ the spectral radius. The matrix is the derivative of the
+step that a run makes, not a formula for it.
 
     without a fast part    q̈ = −q, over the step h, which is hω
     with one               V = ½q², W = ½ω²q², over hω at a fixed h, or over h at a fixed ω
 
-Methods that move constrained systems only: the same oscillator, as two tied bodies of mass ½ with the springs on the first alone,
-so that the constraint has forces to pass on. What is asked for is the motion along it.
+Methods for constrained systems only: the same oscillator as two bodies of mass ½ constrained to move together, with the
+springs on the first alone, so that the constraint transmits forces. The motion along the constraint is tested.
 
-One-step methods: the 2×2 derivative of (q, p). Where its determinant is 1, as it is for symplectic and for symmetric methods, the
-test is |trace| ≤ 2, which is smooth in hω: windows of resonance between the points of the grid are found as its maxima.
-Methods with a history: the derivative of the whole carry, whose eigenvalues are the roots of ρ(ζ) + (hω)²σ(ζ), and zeros and ones
-of what is only stored; their windows are found if the grid sees them.
+One-step methods: the 2×2 derivative of (q, p). Where its determinant is 1, as it is for symplectic and for symmetric
+methods, the test is |trace| ≤ 2, which is smooth in hω: resonance windows between the points of the grid are found as
+its maxima. Methods with a history: the derivative of the whole carry. Its eigenvalues are the roots of ρ(ζ) +
+(hω)²σ(ζ), and zeros and ones for what is only stored. Their windows are found only where a point of the grid lies
+inside.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
 from ..errors import InputError
-from ..methods import Method, State, as_method
+from ..methods import Method, State, as_method, protocols
 from ..numerics.compilation import jit
 from ..system.checks import number, whole
 from ..system.lagrangian import derive
@@ -51,12 +53,13 @@ Interval = tuple[float, float]
 
 @dataclasses.dataclass(frozen=True)
 class StabilityDiagram:
-    """Where a method is stable. str() tells it, `plot` draws it.
+    """Where a method is stable; `str` prints it, `plot` draws it.
 
     method:       its name
     frequencies:  hω (with `omega`: h), ascending
     growth:       the spectral radius there, the factor by which the motion grows in a step
-    unstable:     the intervals in which it grows, with ends known to about 1e-7; the last one may be cut by the largest frequency
+    unstable:     the intervals in which it grows, with ends accurate to about 1e-7; the last may end at the largest
+                  frequency
     h, omega:     of a method with a fast part: the step, or the frequency, that was held fixed
     """
 
@@ -69,7 +72,7 @@ class StabilityDiagram:
 
     @property
     def limit(self) -> float:
-        """Up to where it is stable from 0 on; inf where no end was found up to the largest frequency."""
+        """The method is stable from 0 to here; inf where it is stable up to the largest frequency."""
         return self.unstable[0][0] if self.unstable else math.inf
 
     @property
@@ -79,7 +82,7 @@ class StabilityDiagram:
 
     @property
     def last(self) -> float:
-        """Beyond which it is not stable again: the limit, but for resonances; inf where there is none."""
+        """From here on the method is unstable: the limit, apart from resonances; inf where there is none."""
         return self.unstable[-1][0] if self.unstable and self.unstable[-1][1] >= self.frequencies[-1] else math.inf
 
     @property
@@ -138,13 +141,17 @@ class StabilityDiagram:
 
 
 def stability_diagram(
-    method: Method, *, largest: float | None = None, points: int = 2000, h: float | None = None, omega: float | None = None
-) -> StabilityDiagram:  # fmt: skip
-    """Where a method is stable on the harmonic oscillator, from its own step. A method that moves constrained systems only
-    gets two tied bodies that oscillate as one.
+    method: Method,
+    *,
+    largest: float | None = None,
+    points: int = 2000,
+    h: float | None = None,
+    omega: float | None = None,
+) -> StabilityDiagram:
+    """Where a method is stable on the harmonic oscillator, computed from its own step.
 
-    largest:  the largest hω (with `omega`: h) looked at; 20; 4.5π for methods with a fast part, or 4 where h varies
-    points:   of the grid; one-step methods show narrower windows too
+    largest:  the largest hω (with `omega`: h); by default 20, or 4.5π for methods with a fast part, or 4 where h varies
+    points:   of the grid; for one-step methods narrower resonance windows are found too
     h:        of a method with a fast part: the step, in units of the slow frequency, held fixed while ω varies (.1)
     omega:    instead: the fast frequency held fixed while h varies
     """
@@ -166,10 +173,9 @@ def stability_diagram(
     largest = number(largest, "largest", callee, above=0.0, most=MOST)
     points = whole(points, "points", callee, least=3, most=MOST)
     grid = np.linspace(0, largest, points + 1)[1:]
-    grid = np.concatenate([grid[0] * 0.5 ** np.arange(20, 0, -1), grid])  # a limit may lie before the first point
-    if (
-        fast and omega is None
-    ):  # Next to where resonance is expected; exactly there some filters are 0/0 and rounding decides.
+    grid = np.concatenate([grid[0] * 0.5 ** np.arange(20, 0, -1), grid])  # the limit may lie before the first point
+    if fast and omega is None:
+        # Resonances are expected at multiples of π. Exactly there some filters are 0/0 and rounding decides.
         grid = np.union1d(grid, np.pi * np.arange(1, int(largest / np.pi) + 1) - 1e-6)
     growth = functools.partial(_growth, *_problem(method, fast), h, omega)
     x, excess, radius = grid, *growth(grid)
@@ -179,13 +185,13 @@ def stability_diagram(
     inner = _between(
         *(np.array([i[end] for i in unstable if i[1] - i[0] < 20 * largest / points]) for end in (0, 1))
     ).ravel()
-    if len(inner):  # narrow windows are shown in full
+    if len(inner):  # resolve narrow windows
         x, kept = np.unique(np.concatenate([x, inner]), return_index=True)
         radius = np.concatenate([radius, growth(inner)[1]])[kept]
     return StabilityDiagram(method.name, x, radius, unstable, h, omega)
 
 
-# --- the linear problem and the matrix of a step ------------------------------------------------------------------------
+# --- the linear problem and the matrix of a step ----------------------------------------------------------------------
 def _slow(q: Array, square: Array) -> Array:
     return 0.5 * q[0] ** 2
 
@@ -199,14 +205,14 @@ def _tied(q: Array, square: Array) -> Array:
 
 
 def _problem(method: Method, fast: bool) -> tuple[Method, System, Array]:
-    """The method made ready, the oscillator, and a place of it: one body, or two that are tied; together of mass 1."""
+    """The prepared method, the oscillator, and a position: one body, or two constrained ones; their total mass is 1."""
     at = jnp.ones(1 if method.traits.free else 2)
     constraint = None if method.traits.free else _tied
     system = System(
         potential=_slow, fast=_fast if fast else None, constraint=constraint, mass=1 / at.size, params=jnp.asarray(1.0)
     )
     method.check(system)
-    return method.prepare([(system, np.asarray(at))]), system, at
+    return protocols.prepare(method, [(system, np.asarray(at))]), system, at
 
 
 @jit
@@ -226,7 +232,7 @@ def _of_history(method: Method, system: System, at: Array, h: Array, omega: Arra
 
     def matrix(h: Array, w: Array) -> Array:
         mech = derive(system.with_params(w**2), at.shape)
-        # From rest: there the derivative by tables that the carry may hold vanishes.
+        # At rest the derivative with respect to tables that the carry may hold vanishes.
         rest = jnp.zeros_like(at)
         carry = method.init(mech, State(rest, rest, jnp.zeros(()), jnp.zeros(2, jnp.uint32)), h)
         floats, others = _parted(carry)
@@ -252,7 +258,7 @@ def _joined(floats: list[Any], others: Any) -> Any:
 def _growth(
     method: Method, system: System, at: Array, h: float | None, omega: float | None, x: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(by how much stability is violated, above 0 where unstable; the spectral radius) at each x."""
+    """The excess over the stability bound (positive where unstable) and the spectral radius, at each x."""
     if h is not None:
         steps, frequencies = np.full_like(x, h), x / h
     else:
@@ -266,7 +272,7 @@ def _growth(
 
 
 def _planar(j: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """By trace and determinant; of determinant 1, by the trace alone."""
+    """`_growth` of 2×2 matrices, by trace and determinant; where the determinant is 1, by the trace alone."""
     with np.errstate(all="ignore"):
         straight, crossed = j[:, 0, 0] * j[:, 1, 1], j[:, 0, 1] * j[:, 1, 0]
         det, half = straight - crossed, 0.5 * (j[:, 0, 0] + j[:, 1, 1])
@@ -277,8 +283,8 @@ def _planar(j: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         radius = np.where(apart > 0, np.abs(half) + np.sqrt(np.maximum(apart, 0)), np.sqrt(np.abs(det)))
         excess = np.where(preserved, np.abs(half) - 1 - TRACE - 1e-14 * np.sqrt(size), radius - 1 - RADIUS)
         radius = np.where(preserved & (excess <= 0), 1.0, radius)
-    lost = ~np.isfinite(j).all(axis=(1, 2))
-    return np.where(lost, np.inf, excess), np.where(lost, np.inf, radius)
+    overflow = ~np.isfinite(j).all(axis=(1, 2))
+    return np.where(overflow, np.inf, excess), np.where(overflow, np.inf, radius)
 
 
 def _general(j: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -288,7 +294,7 @@ def _general(j: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return radius - 1 - RADIUS, radius
 
 
-# --- the search ---------------------------------------------------------------------------------------------------------
+# --- the search -------------------------------------------------------------------------------------------------------
 Growth = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
@@ -300,7 +306,7 @@ def _between(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 def _with_peaks(
     growth: Growth, x: np.ndarray, excess: np.ndarray, radius: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The grid with those maxima of the excess between its points that are unstable, though the points around are not."""
+    """Add to the grid the local maxima of the excess that are unstable although the grid points around them are not."""
     left, right = np.append(x[0], x[:-1]), np.append(x[1:], x[-1])
     around = np.pad(excess, 1, constant_values=-np.inf)
     peak = (excess <= 0) & (excess >= around[:-2]) & (excess >= around[2:])

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..methods import Carry, Method, State
+from ..methods import Carry, Method, State, protocols
 from ..numerics.compensated import value
 from ..system.lagrangian import derive
 from ..system.system import Stated
@@ -51,7 +51,7 @@ def observe(method: Method, mech: Any, carry: Carry, t: Array) -> Observed:
     if mech.system.constraint is not None:
         seen["constraint_residual"] = mech.constraint(q)
         seen["velocity_residual"] = mech.constraint_rate(q, mech.velocity_at(q, p, *near))
-    status = method.status(carry)
+    status = protocols.status(method, carry)
     if status is not None:
         seen["status"] = status
     return seen

@@ -21,9 +21,10 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from ..methods import Carry, Method, State
+from ..methods import Carry, Method, State, protocols
 from ..system.system import Stated
 from .block import Clock, Observed
+from .rows import StateRows
 from .scalar.straight import Straight
 from .xla import BUFFER_NUMBERS, BUFFER_ROWS, Spread, Xla
 
@@ -85,7 +86,7 @@ class Part:
         return self.stop - self.start
 
 
-class Tiled:
+class Tiled(StateRows):
     """An engine of an ensemble, made of engines of its parts; of the parts of this process where there are several processes.
 
     A part is a tile. Engines with a program of their own, in which a member never feels its neighbours, begin tile by tile like the
@@ -130,7 +131,7 @@ class Tiled:
         """From the state of all members: the carries of this process's parts, and what is seen of its members."""
         state, plain, reason = jax.tree.map(np.asarray, state), self.method, ""
         if issubclass(self.make, Straight):
-            carry, seen = self._begun(state, plain.for_straight_code(many=True))
+            carry, seen = self._begun(state, protocols.for_scalar_code(plain, many=True))
             whole = self.whole(carry)
             if not self.idle:
                 self.parts = [self._part(a, b, b - a, d, self.method) for a, b, d in self.mine if b > a]
@@ -215,6 +216,14 @@ class Tiled:
         if self.spread != "states and params" or (self.start, self.stop) == (0, self.members):
             return self.system
         return self.system.with_params(jax.tree.map(lambda x: x[self.start : self.stop], self.system.params))
+
+    @property
+    def share(self) -> tuple[int, int, int]:
+        return self.start, self.stop, self.members
+
+    @property
+    def archive_entries(self) -> dict[str, Any]:
+        return {"tile": self.tile}
 
     def buffer(self) -> Any:
         on = lambda x, device: x if isinstance(x, np.ndarray) else placed(x, device)  # numpy's are filled on the host

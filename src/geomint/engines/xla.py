@@ -19,6 +19,7 @@ from ..methods import Carry, Method, State
 from ..numerics.compilation import jit
 from ..system.system import Stated
 from .block import Clock, Kept, Layout, Log, Observed, advance, begin
+from .rows import StateRows
 
 # How a member differs from its neighbours: not at all ("one"), in its state, or in its state and its params.
 Spread = str
@@ -60,7 +61,7 @@ def _fewer(rows: Any, blocks: int) -> Any:
 
 
 @dataclasses.dataclass
-class Xla:
+class Xla(StateRows):
     """One (method, system, shape) ready to run. `rows` is the number of saves one call can hold, the same for every
     length of run, so that one compiled program serves a whole sweep."""
 

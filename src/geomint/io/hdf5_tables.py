@@ -23,6 +23,8 @@ from typing import Any
 
 import numpy as np
 
+from .files import open_file, read_at
+
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 MOST_OBJECTS = 10_000  # groups and datasets
 MOST_BYTES = 2**16  # of the header of one object
@@ -90,7 +92,7 @@ class Reader:
         if address + size > self.size:
             raise Damaged(f"a table points to byte {address + size} of {self.size}")
         self.spans.append((address, address + size))
-        return os.pread(self.file, size, address)
+        return read_at(self.file, size, address)
 
     def unpack(self, form: str, address: int) -> Any:
         form = "<" + form
@@ -315,7 +317,7 @@ def _unpacked(form: str, data: bytes) -> Any:
 
 def read_tables(path: Path) -> tuple[dict[str, str], dict[str, Dataset]]:
     """The text attributes of an HDF5 file and its datasets, by name."""
-    file = os.open(path, os.O_RDONLY)
+    file = open_file(path)
     try:
         reader = Reader(file)
         attributes = reader.read()

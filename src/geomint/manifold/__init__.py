@@ -1,17 +1,33 @@
 """The constraint solvers: how a motion is kept on the manifold g(q) = 0, and which solver a system gets.
 
-Start with `solver.Manifold`; `newton` is the solver of most systems, `normal_space` covers constraints that depend on each
-other. Imports from `linalg`, `mechanics` and `constraints` only.
+May import `numerics`, `system` and `errors`. Start with `solver.ConstraintSolver`, what methods call, and
+`discovery.find_solver`, which chooses among `newton` (most systems), `rank_deficient` (constraints that depend on each
+other), `sweep` (classical SHAKE), `sphere` and `rotation` (closed forms). `gram` solves with G M⁻¹Gᵀ, `scales` says
+what counts as small, `dependence` looks for constraints that depend on each other, `projection` is `gm.project`.
 """
 
-from .closed_forms import closed_form, closed_plan
-from .dependence import DEPENDENT, Dependence, dependence, gram_product, loses_rank, not_kept_by
-from .place import Placed
-from .scales import Scales, constrained_coordinates, scales, seeds, vanishing
-from .solver import Manifold
+from .dependence import DEPENDENT, Dependence, dependence, loses_rank, not_kept_by
+from .discovery import CHOICES, find_solver
+from .gram import gram_product
+from .newton import NewtonSolver
+from .position import Placed
+from .scales import Scales, scales, seeds, vanishing
+from .solver import ConstraintSolver
 
 __all__ = [
-    "DEPENDENT", "Dependence", "Manifold", "Placed", "Scales", "closed_form", "closed_plan",
-    "constrained_coordinates", "dependence", "gram_product",
-    "loses_rank", "not_kept_by", "scales", "seeds", "vanishing",
-]  # fmt: skip
+    "CHOICES",
+    "DEPENDENT",
+    "ConstraintSolver",
+    "Dependence",
+    "NewtonSolver",
+    "Placed",
+    "Scales",
+    "dependence",
+    "find_solver",
+    "gram_product",
+    "loses_rank",
+    "not_kept_by",
+    "scales",
+    "seeds",
+    "vanishing",
+]

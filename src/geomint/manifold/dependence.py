@@ -1,7 +1,7 @@
 """How far constraints are from depending on each other at a position, looked at outside a run.
 
-Judged by the gradients in the metric of the mass, each scaled to length 1: a constraint multiplied by a factor, or stated in
-another unit, depends on the others neither more nor less.
+Judged by the gradients in the metric of the mass, each scaled to length 1: a constraint multiplied by a factor, or
+stated in another unit, depends on the others neither more nor less.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ..numerics.linalg.rank import span
 from ..numerics.linalg.structure import DENSE_LIMIT
 from ..system.mechanics import Mechanics
 from ..system.system import System, mass_is_matrix
+from .gram import gram_product, unit_diagonal
 from .normal_space import gradients
-from .scales import seeds
 
 DEPENDENT = 1e-7  # smallest singular value of the scaled gradients below which they count as dependent
 NOT_KEPT = 1e-5  # relative size above which zᵀg''(v, v) does not count as zero
@@ -49,12 +49,6 @@ class Dependence(NamedTuple):
         return f"constraints {listed}" if len(self.among) > 1 else f"constraint {listed} (its gradient vanishes)"
 
 
-def gram_product(system: System, q: Array, multipliers: Array) -> Array:
-    """G M⁻¹Gᵀ λ."""
-    mech = Mechanics(system, q.shape)
-    return mech.constraint_rate(q, mech.velocity(mech.constraint_force(q, multipliers)))
-
-
 @jit
 def _gradients(system: System, q: Array) -> Array:
     return gradients(Mechanics(system, q.shape), q)
@@ -64,10 +58,7 @@ def _gradients(system: System, q: Array) -> Array:
 def _inverse_iteration(plan: Plan, system: System, q: Array, start: Array) -> tuple[Array, Array]:
     """The smallest eigenvalue of the scaled G M⁻¹Gᵀ and its vector, by inverse iteration with a shift of 1e-15 of
     the largest, so that a singular matrix can be factored."""
-    groups = seeds(plan.n, plan)
-    products = jax.vmap(lambda d: gram_product(system, q, d))(jnp.asarray(groups, q.dtype))
-    diagonal = jnp.sum(jnp.where(groups, products, 0.0), axis=0)
-    scale = jnp.where(diagonal > 0, 1 / jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1.0)), 0.0)
+    scale = unit_diagonal(plan, lambda d: gram_product(system, q, d), q.dtype, 0.0)
     apply = lambda d: scale * gram_product(system, q, scale * d)
     unit = lambda x: x / jnp.sqrt(jnp.sum(x**2))
     largest = jnp.sqrt(jnp.sum(apply(jax.lax.fori_loop(0, 20, lambda _, x: unit(apply(x)), unit(start))) ** 2))
@@ -132,8 +123,9 @@ def _curvature(system: System, q: Array, v: Array) -> Array:
 def not_kept_by(system: System, q: np.ndarray, v: np.ndarray) -> Dependence | None:
     """The constraints that no acceleration keeps where they depend on each other at q and a motion passes with v.
 
-    With zᵀG(q) = 0 the second derivative of zᵀg along a motion is zᵀg''(v, v), whatever the acceleration. It vanishes for
-    redundant constraints; at a singular position it vanishes for the velocities of the branches that meet there only.
+    With zᵀG(q) = 0 the second derivative of zᵀg along a motion is zᵀg''(v, v), whatever the acceleration. It vanishes
+    for redundant constraints; at a singular position it vanishes for the velocities of the branches that meet there
+    only.
     """
     with jax.ensure_compile_time_eval():
         here = jnp.asarray(q, float)

@@ -1,10 +1,11 @@
 """The normal space of the manifold at q, the range of G(q)ᵀ, where the constraints may depend on each other.
 
-Two kinds of dependence are told apart. *Redundant* constraints (a rod stated twice, a frame with one bar too many, Bricard's
-mechanism) depend on each other all along the motion; their normal space is the range of G(q)ᵀ, of smaller dimension than m.
-At a *singular position* (a four-bar linkage in line) the rank is lower than just before and after it; there the constraint
-still acts in the direction that G loses, which is the limit of the normal space along the motion. With z such that zᵀG(q) = 0,
-that direction is zᵀG'(q)v, less its part in the range of G(q)ᵀ; for redundant constraints nothing is left of it.
+Two kinds of dependence are told apart. *Redundant* constraints (a rod stated twice, a frame with one bar too many,
+Bricard's mechanism) depend on each other all along the motion; their normal space is the range of G(q)ᵀ, of smaller
+dimension than m. At a *singular position* (a four-bar linkage in line) the rank is lower than just before and after
+it; there the constraint still acts in the direction that G loses, which is the limit of the normal space along the
+motion. With z such that zᵀG(q) = 0, that direction is zᵀG'(q)v, less its part in the range of G(q)ᵀ; for redundant
+constraints nothing is left of it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ LIMIT_SHARE = 0.38  # relative size above which the direction that G loses at a 
 
 
 class NormalSpace(NamedTuple):
-    """An orthonormal basis in the metric M⁻¹, as rows of n numbers, and how it is made of the gradients of the constraints."""
+    """An orthonormal basis in the metric M⁻¹, as rows of n numbers, and how it is made of the gradients of the
+    constraints."""
 
     basis: Array  # U (m, n): U M⁻¹Uᵀ = identity, but for rows of zeros
     combination: Array  # T (m, m): U = T G; rows of zeros for the directions that G loses at q itself
@@ -58,7 +60,8 @@ def gradients(mech: Any, q: Array) -> Array:
 def smallest_multipliers(mech: Any, q: Array, right: Array) -> Array:
     """The smallest x with (G M⁻¹Gᵀ) x = right, where right is in the range of G.
 
-    With an orthonormal basis U = T G of the normal space the equation is (U M⁻¹Gᵀ) x = T right, whose rows are independent.
+    With an orthonormal basis U = T G of the normal space the equation is (U M⁻¹Gᵀ) x = T right, whose rows are
+    independent.
     """
     dual = lambda x: mech.velocity(x.reshape(q.shape)).ravel()
     rows = gradients(mech, q)
@@ -74,19 +77,21 @@ def normal_space(mech: Any, q: Array, p: Array) -> NormalSpace:
     space = NormalSpace(found.basis, found.combination, rows)
     lost = lambda: _lost_directions(mech, q, p - space.part(mech, p), rows, found)
     limits = jax.lax.cond(found.rank < len(rows), lost, lambda: jnp.zeros_like(rows))
-    # The limits fill rows after those of G, which keep their places: row i of `combination` belongs to row i of the basis.
+    # The limits fill rows after those of G, which keep their places: row i of `combination` belongs to row i of the
+    # basis.
     place = jnp.arange(len(rows))
     moved = (place[:, None] == found.rank + place[None, :]).astype(rows.dtype)
     return space._replace(basis=found.basis + moved @ limits)
 
 
 def _lost_directions(mech: Any, q: Array, p: Array, rows: Array, found: Span) -> Array:
-    """Orthonormal directions, normal to the basis, that the gradients lose at q for a motion with the tangent momentum p."""
+    """Orthonormal directions, normal to the basis, that the gradients lose at q for a motion with the tangent
+    momentum p."""
     dual = lambda x: mech.velocity(x.reshape(q.shape)).ravel()
     m = len(rows)
-    # Row i of z is the combination of gradients that gradient i less its part in the basis stands for, z G = 0. For a
-    # gradient that the basis was made from, all entries of the row vanish; for a dependent one z_ii |G_i| = 1. Only the
-    # latter say anything.
+    # Row i of z is the combination of gradients that equals gradient i less its part in the basis, so that z G = 0.
+    # For a gradient that the basis was made from, all entries of the row vanish; for a dependent one z_ii |G_i| = 1.
+    # Only the latter are used.
     unit = length(jnp.sum(rows * jax.vmap(dual)(rows), axis=1))
     inverse = jnp.where(unit > 0, 1 / jnp.where(unit > 0, unit, 1.0), 0.0)
     parts = jax.vmap(lambda row: jnp.sum(found.basis * dual(row), axis=1))(inverse[:, None] * rows)
@@ -103,8 +108,9 @@ def _lost_directions(mech: Any, q: Array, p: Array, rows: Array, found: Span) ->
         limits = z @ turning
         return limits, size(limits) > threshold * (jnp.abs(z) @ size(turning))
 
-    # Kicks turn v away from the motions that the constraints allow, those with zᵀg''(v, v) = 0 for every z: two steps of
-    # Newton's method lead back to the nearest of them. Without them a method of high order loses it at such a position.
+    # Kicks turn v away from the motions that the constraints allow, those with zᵀg''(v, v) = 0 for every z: two steps
+    # of Newton's method lead back to the nearest of them. Without them a method of high order loses it at such a
+    # position.
     v = mech.velocity(p)
     for _ in range(2):
         limits, real = limits_for(v)
@@ -114,7 +120,8 @@ def _lost_directions(mech: Any, q: Array, p: Array, rows: Array, found: Span) ->
         v = v - 0.5 * mech.velocity(jnp.sum(along.basis * excess[:, None], axis=0).reshape(q.shape))
     limits, real = limits_for(v)
     limits = jnp.where(real[:, None], limits, 0.0)
-    # Scaled to length 1 before the part in the basis is removed, so that what is left tells whether a limit is new.
+    # Scaled to length 1 before the part in the basis is removed, so that the length of the rest decides whether a
+    # limit is new.
     lengths = size(limits)[:, None]
     limits = jnp.where(lengths > 0, limits / jnp.where(lengths > 0, lengths, 1.0), 0.0)
     outside = lambda x: x - jax.vmap(lambda row: jnp.sum(found.basis * dual(row), axis=1))(x) @ found.basis

@@ -10,34 +10,34 @@ import numpy as np
 from jaxtyping import Array
 
 from ..errors import InputError
-from ..io.sinks import available_memory
-from ..methods.constrained import find_manifold
 from ..numerics.compilation import jit
 from ..numerics.linalg.structure import DENSE_LIMIT
+from ..numerics.memory import available_memory
 from ..system.checks import as_array, number, whole
 from ..system.mechanics import Mechanics
 from ..system.system import System, check_mass, checked_system
-from . import Manifold, scales, seeds, vanishing
-from .scales import residuals
+from .discovery import find_solver
+from .scales import residuals, scales, seeds, vanishing
+from .solver import ConstraintSolver
 
 AT_ROUNDING = 4.0  # units of rounding of g at which Newton's method ends
 FOUND = 100.0  # and up to which its last point counts as one with g = 0
 
 
 @jit
-def _correction(manifold: Manifold, system: System, q: Array, groups: Array) -> tuple[Array, Array, Array]:
+def _correction(solver: ConstraintSolver, system: System, q: Array, groups: Array) -> tuple[Array, Array, Array]:
     """M⁻¹Gᵀ(G M⁻¹Gᵀ)⁻¹ g(q), max |g|, and max |g_i| in units of the rounding of g_i."""
     mech = Mechanics(system, q.shape)
     g = mech.constraint(q)
-    step = mech.velocity(mech.constraint_force(q, manifold.gram_solve(mech, q, g)))
+    step = mech.velocity(mech.constraint_force(q, solver.gram_solve(mech, q, g)))
     rounding = jnp.finfo(q.dtype).eps * scales(mech, q, groups).rounding
     return step, jnp.max(jnp.abs(g)), jnp.max(jnp.abs(g) / rounding)
 
 
 @jit
-def _tangent(manifold: Manifold, system: System, q: Array, v: Array) -> Array:
+def _tangent(solver: ConstraintSolver, system: System, q: Array, v: Array) -> Array:
     mech = Mechanics(system, q.shape)
-    normal = manifold.gram_solve(mech, q, mech.constraint_rate(q, v))
+    normal = solver.gram_solve(mech, q, mech.constraint_rate(q, v))
     return v - mech.velocity(mech.constraint_force(q, normal))
 
 
@@ -57,7 +57,8 @@ def _no_gradient(system: System, q: np.ndarray) -> str | None:
 
 
 def project(system: Any, q0: Any, v0: Any = None) -> tuple[np.ndarray, np.ndarray]:
-    """(q, v) near (q0, v0) with g(q) = 0 and G(q) v = 0: Newton steps along M⁻¹Gᵀ, then one projection of the velocity."""
+    """(q, v) near (q0, v0) with g(q) = 0 and G(q) v = 0: Newton steps along M⁻¹Gᵀ, then one projection of the
+    velocity."""
     checked_system(system, System, callee="project")
     if system.constraint is None:
         raise InputError("project(system=...): the system has no constraint.")
@@ -68,27 +69,28 @@ def project(system: Any, q0: Any, v0: Any = None) -> tuple[np.ndarray, np.ndarra
     if v.shape != q.shape:
         raise InputError(f"v0 has shape {v.shape}, but q0 has shape {q.shape}; they must be the same.")
     check_mass(system, q.shape)
-    manifold, start = find_manifold("newton", 1.0, [(system, q)]), q
-    groups = seeds(manifold.plan.n, manifold.plan)
+    solver, start = find_solver("newton", 1.0, [(system, q)]), q
+    groups = seeds(solver.plan.n, solver.plan)
     for _ in range(50):
-        step, residual, rounded = _correction(manifold, system, q, groups)
+        step, residual, rounded = _correction(solver, system, q, groups)
         if not np.isfinite(residual) or rounded <= AT_ROUNDING:
             break
         q = q - np.asarray(step)
-    _, residual, rounded = _correction(manifold, system, q, groups)
+    _, residual, rounded = _correction(solver, system, q, groups)
     if not rounded <= FOUND:
         why = _no_gradient(system, start) or (vanishing(system, q) if np.all(np.isfinite(q)) else None)
         why = f"{why[0].upper()}{why[1:]}" if why else "Start nearer to the constraint"
         raise InputError(
             f"project found no point with g(q) = 0 near q0: |g| = {residual:.3g} after 50 Newton steps. {why}."
         )
-    return q, np.asarray(_tangent(manifold, system, q, v))
+    return q, np.asarray(_tangent(solver, system, q, v))
 
 
 def perturbed(system: Any, q0: Any, v0: Any, members: int, spread: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """(q0s, v0s) of an ensemble around one state. Member 0 is (q0, v0) itself; the others have q0, and velocities v0 + spread·s·x with
-    normal numbers x, where s is the largest |v0|, or 1 for a system at rest; tangent to the constraint where there is one. The numbers
-    of a member depend on the seed and on its place, not on how many there are."""
+    """(q0s, v0s) of an ensemble around one state. Member 0 is (q0, v0) itself; the others have q0, and velocities v0
+    + spread·s·x with normal numbers x, where s is the largest |v0|, or 1 for a system at rest; tangent to the
+    constraint where there is one. The numbers of a member depend on the seed and on its place, not on how many there
+    are."""
     q, v = as_array(q0, "q0"), as_array(v0, "v0")
     members, seed = whole(members, "members", least=1), whole(seed, "seed", least=0)
     spread = number(spread, "spread", least=0.0)
@@ -97,6 +99,6 @@ def perturbed(system: Any, q0: Any, v0: Any, members: int, spread: float, seed: 
     scale = spread * (float(np.max(np.abs(v), initial=0.0)) or 1.0)
     v0s = v + scale * np.random.default_rng(seed).normal(size=(members - 1, *v.shape))
     if system.constraint is not None and members > 1:
-        manifold = find_manifold("newton", 1.0, [(system, q)])
-        v0s = np.asarray(jit(jax.vmap(lambda w: _tangent(manifold, system, q, w)))(v0s))
+        solver = find_solver("newton", 1.0, [(system, q)])
+        v0s = np.asarray(jit(jax.vmap(lambda w: _tangent(solver, system, q, w)))(v0s))
     return np.stack([q] * members), np.concatenate([v[None], v0s])

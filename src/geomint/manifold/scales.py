@@ -1,6 +1,7 @@
-"""How large g_i may be: the sizes by which constraints stated in any units are judged.
+"""What counts as small: for g_i of constraints stated in any units, and for corrections of positions.
 
-Each constraint is measured by its own gradient, so that neither the unit of length nor a factor on a constraint matters.
+Each constraint is measured by its own gradient, so that neither the unit of length nor a factor on a constraint
+matters.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import numpy as np
 from jaxtyping import Array
 
 from ..numerics.compilation import jit
+from ..numerics.linalg.cpu_kernels import inner
 from ..numerics.linalg.structure import DENSE_LIMIT, Plan
 from ..system.mechanics import Mechanics
 
-# |G_i|²/|g_i''| relative to Σ|G_ij||q_j| below which a constraint that is not met may be a square. Of a square it is about
-# δ/|q| at a distance δ from the manifold, and starts are accepted much nearer than 1e-5.
+# |G_i|²/|g_i''| relative to Σ|G_ij||q_j| below which a constraint that is not met may be a square. Of a square it is
+# about δ/|q| at a distance δ from the manifold, and starts are accepted much nearer than 1e-5.
 DEGENERATE = 1e-5
 
 
@@ -33,7 +35,8 @@ class Scales(NamedTuple):
 
 
 def seeds(m: int, plan: Plan | None) -> np.ndarray:
-    """(colour, m): sets of constraints that share no coordinate; each constraint by itself where no pattern is known."""
+    """(colour, m): sets of constraints that share no coordinate; each constraint by itself where no pattern is
+    known."""
     if plan is not None and plan.colours is not None:
         return plan.colours[None, :] == np.arange(plan.colours.max() + 1)[:, None]
     return np.eye(m, dtype=bool) if m <= DENSE_LIMIT else np.ones((1, m), bool)
@@ -76,7 +79,8 @@ def residuals(m: int, system: Any, q: Array) -> tuple[Array, Scales]:
 
 
 def vanishing(system: Any, q: np.ndarray) -> str | None:
-    """What is wrong with a constraint whose gradient vanishes where it is met, as that of the square of a constraint does.
+    """What is wrong with a constraint whose gradient vanishes where it is met, as that of the square of a constraint
+    does.
 
     Then g = c·δ², |G| = 2c·δ and g'' = 2c at a distance δ from the manifold: g is as large as |G|²/|g''|, however near.
     Three steps of Newton's method do not change that; any other constraint is met after them.
@@ -88,7 +92,8 @@ def vanishing(system: Any, q: np.ndarray) -> str | None:
     if not suspects:
         return None
     return (
-        f"the gradient of constraint {suspects[0]} vanishes where the constraint is met, as that of the square of a constraint does; "
+        f"the gradient of constraint {suspects[0]} vanishes where the constraint is met, as that of the square "
+        "of a constraint does; "
         "no force can hold it. State it without the square: r² − 1 for (r² − 1)²"
     )
 
@@ -115,6 +120,28 @@ def _corrected(i: int, system: Any, q: Array) -> Array:
     g, slope = jax.value_and_grad(lambda x: Mechanics(system, x.shape).constraint(x)[i])(q)
     squared = jnp.sum(slope**2)
     return q - jnp.where(squared > 0, g / jnp.where(squared > 0, squared, 1.0), 0.0) * slope
+
+
+class Sizes(NamedTuple):
+    """How corrections of positions are measured: `unit` times a squared length is compared with `rounding`."""
+
+    unit: Any
+    rounding: Any  # of positions
+    whole: Any  # positions themselves
+
+
+def sizes(constrained: tuple[int, ...] | None, *positions: Array) -> Sizes:
+    """The sizes of corrections of positions like these, of which only the coordinates in constraints count (None:
+    all)."""
+    number = jnp.finfo(positions[0].dtype)
+    if constrained is not None:
+        positions = tuple(x.ravel()[np.asarray(constrained)] for x in positions)
+    whole = sum(inner(x, x) for x in positions) * (2 / len(positions)) + number.tiny / number.eps**2
+    if number.bits == 64:
+        return Sizes(1.0, number.eps**2 * whole, whole)
+    # In single precision fourth powers of lengths would leave the range of numbers: lengths are divided by eps|Q|
+    # first.
+    return Sizes(1 / (number.eps**2 * whole), 1.0, jnp.asarray(number.eps**-2, number.dtype))
 
 
 def constrained_coordinates(system: Any, q: Any) -> tuple[int, ...] | None:

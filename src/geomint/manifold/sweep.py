@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from scipy import sparse
 
 from ..numerics.linalg import Plan
 from ..numerics.linalg.sparsity import greedy_colours
-from .place import Drift, Root
+from .position import Drift, Placed, Root, placed
+from .solver import IterativeSolver
 
 SWEEPS = 5_000_000
 QUIET = 20  # sweeps in a row that come no nearer, before they count as ended at round-off
@@ -47,7 +47,7 @@ def sweeps(plan: Plan, relaxation: Any, constrained: tuple[int, ...] | None, dri
 
     def sweep(s: _Sweep) -> _Sweep:
         # From x anew, or the rounding of thousands of sweeps adds up. Small corrections do not mean that the root is
-        # near, so slowly do sweeps converge: what is left of g tells, down to its own rounding.
+        # near, because sweeps converge slowly: the residual g decides, down to its own rounding.
         (_, x), offs = jax.lax.scan(correct, (drift.at(s.x), s.x), groups)
         off = jnp.max(offs)
         quiet = jnp.where((off >= s.least) & (off <= 100 * tiny), s.quiet + 1, 0)
@@ -61,6 +61,8 @@ def sweeps(plan: Plan, relaxation: Any, constrained: tuple[int, ...] | None, dri
 
 def _sweep_colours(plan: Plan) -> np.ndarray:
     """Constraints of one colour do not meet in G M⁻¹Gᵀ; all differ where its pattern is not known."""
+    from scipy import sparse
+
     if plan.order is None or plan.diagonal is None:
         return np.arange(plan.n)
     block, a, b = np.nonzero(plan.diagonal)
@@ -73,3 +75,20 @@ def _sweep_colours(plan: Plan) -> np.ndarray:
     return greedy_colours(
         sparse.csr_matrix((np.ones(real.sum(), bool), (rows[real], columns[real])), shape=(plan.n, plan.n))
     )
+
+
+class SweepSolver(IterativeSolver):
+    """SHAKE's own iteration, over-relaxed by `relaxation` (1: Gauss–Seidel)."""
+
+    relaxation: Any = 1.0
+    failure: ClassVar[str] = "the sweeps of SHAKE did not converge"
+
+    def guess(self, impulse: Array, pull: Array) -> Array:
+        return impulse
+
+    def guess_from_pull(self, mech: Any, q: Array, pull: Array) -> Array:
+        return self.gram_solve(mech, q, mech.constraint_rate(q, mech.velocity(pull)))
+
+    def place(self, mech: Any, q: Array, p: Array, h: Array, guess: Array) -> Placed:
+        drift = Drift(mech, q, p, h)
+        return placed(self.plan, drift, lambda: sweeps(self.plan, self.relaxation, self.constrained, drift, guess))

@@ -1,18 +1,17 @@
 """What a method is: a small frozen module with traits and three functions, and the registry that lists them all.
 
-A method moves a `carry`, a pytree of its own choosing that holds all a restart needs. Most carry (q, p). Fields that are
-floats are traced, so a sweep over them does not recompile; mark integers, strings and tables `static`.
+A method moves a `carry`, a pytree of its own choosing that holds all a restart needs. Most carry (q, p). Fields that
+are floats are traced, so a sweep over them does not recompile; mark integers, strings and tables `static`.
 """
 
 from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
@@ -26,15 +25,14 @@ Carry = PyTree
 
 
 class State(eqx.Module):
-    """A point of phase space at time t, with whatever else a method shows there (multipliers, filtered positions, …),
-    and perhaps a velocity near the one that belongs to p, from which that is found where L is not quadratic."""
+    """A point of phase space at time t."""
 
     q: Any
     p: Any
     t: Any = 0.0
     key: Any = None
-    extras: dict[str, Array] = eqx.field(default_factory=dict)
-    near: Any = None
+    extras: dict[str, Array] = eqx.field(default_factory=dict)  # further columns: multipliers, filtered positions, …
+    near: Any = None  # a velocity near that of p, from which that is found where L is not quadratic in v
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +51,7 @@ class Traits:
     steps:          how many steps the recursion looks back; more than one carries a history
     needs:          what the system must have: "constraint", "fast", "quadratic fast", "hessian", "lie group"
     lagrangian:     moves systems stated by a Lagrangian too
-    event_driven:   chooses its own times; dt is the interval between looks
+    event_driven:   chooses its own times; dt is the interval between saved points
     forces:         evaluations of the force that a step needs, where that number is fixed (small systems may repeat one
                     rather than carry it)
     """
@@ -95,9 +93,7 @@ CONSTRAINED_LAGRANGIAN = (
 
 
 class Method(eqx.Module):
-    """The base of all methods."""
-
-    failures: ClassVar[dict[int, str]] = {}
+    """The base of all methods: `traits`, `init`, `step`, `output`. What only some have is in `protocols`."""
 
     def __check_init__(self):
         """Every setting is checked and becomes a plain Python value: numpy's 0.5 and Python's make the same name."""
@@ -120,7 +116,7 @@ class Method(eqx.Module):
         """What this method claims."""
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
-        """The carry that stands for `state`."""
+        """The carry that represents `state`."""
         return state.q, state.p
 
     @abc.abstractmethod
@@ -128,86 +124,8 @@ class Method(eqx.Module):
         """One step of length dt (either sign)."""
 
     def output(self, mech: Mechanics, carry: Carry) -> State:
-        """What the carry stands for."""
+        """The state that the carry represents."""
         return State(carry[0], carry[1])
-
-    def time(self, carry: Carry) -> Array:
-        """Event-driven methods: how far the carry has got."""
-        raise TypeError(f"{self.name} is not event-driven")
-
-    def between(self, mech: Mechanics, carry: Carry, t: Array) -> State:
-        """Event-driven methods: the state at a time t up to `time(carry)`, without touching the carry."""
-        raise TypeError(f"{self.name} is not event-driven")
-
-    def events(self, carry: Carry) -> Array:
-        """Event-driven methods that keep a log: how many events there were."""
-        return jnp.zeros((), int)
-
-    def event(self, carry: Carry) -> Array:
-        """Time, level and kind of the last one."""
-        return jnp.zeros(3)
-
-    def tally(self, carry: Carry) -> dict[str, Array]:
-        """How many of which kind, and what else was counted."""
-        return {"events": self.events(carry)}
-
-    def status(self, carry: Carry) -> Array | None:
-        """0 while all is well, else the sticky key of a message in `failures`; None for methods that can't fail."""
-        return None
-
-    def prepare(self, starts: Sequence[tuple[Any, Any]]) -> Method:
-        """The method with whatever it finds out before the run, such as the structure of a Hessian, from pairs
-        (system, q0): one, or a sample of an ensemble."""
-        return self
-
-    def misfits(self, system: Any, q: Any, own_params: bool) -> np.ndarray:
-        """Which members of an ensemble do not fit what `prepare` found from a sample of them. q and, if own_params,
-        the params of the system lead with the member axis."""
-        return np.zeros(len(q), bool)
-
-    def for_straight_code(self, many: bool) -> Method:
-        """The method in its form for engines that write a step as straight-line code, where nothing is done to please XLA; for many members
-        at once or for one trajectory."""
-        return self
-
-    def rescale(self, mech: Any, carry: Carry, dt: Array) -> Carry:
-        """The carry made ready for steps of another length; compositions call it before every substep."""
-        return carry
-
-    def reverse(self, carry: Carry) -> Carry:
-        """The carry made ready for steps of the opposite sign: methods that carry a history read it from its other end."""
-        return carry
-
-    def anchored(self, carry: Carry) -> Method:
-        """The method with what it chose at the start of this run, so that another start makes the same choice."""
-        return self
-
-    def rescued(self, status: int) -> Method | None:
-        """The method in a form that may take a step which this one failed to take with the given status (0 where its
-        result was not finite), from the same carry; None where there is none."""
-        return None
-
-    def remark(self, system: Any, q: Any) -> str:
-        """What to say of a step near q that only the rescued form could take."""
-        return ""
-
-    def explain(self, status: int, mech: Any, q: Any, dt: float) -> str:
-        """More on a failure, from the last good state."""
-        return ""
-
-    def warn(self, system: Any, q: Any, dt: float) -> None:
-        """Warn of a step known to be too long for the system."""
-
-    def check_start(self, system: Any, q: Any, p: Any, members: bool = False) -> None:
-        """That a motion can start at (q, p), or motions at each of them; otherwise an error."""
-
-    def review(self, carry: Carry) -> None:
-        """Warn of what went on during a run."""
-
-    @property
-    def linear_solver(self) -> str | None:
-        """The linear solver in use, where there is one."""
-        return None
 
     @property
     def complete_name(self) -> bool:
@@ -229,12 +147,13 @@ class Method(eqx.Module):
         return self.name
 
     def check(self, system: Stated) -> None:
-        """That the system is one this method moves; otherwise an error that says what is missing."""
+        """Raise an InputError that names what is missing where this method can't integrate the system."""
         if isinstance(system, LagrangianSystem) and system.constraint is not None:
             raise InputError(CONSTRAINED_LAGRANGIAN)
         if isinstance(system, LagrangianSystem) and not self.traits.lagrangian:
             raise InputError(
-                f"{self.name} moves systems with a constant mass, gm.System; a gm.LagrangianSystem is moved by Variational."
+                f"{self.name} moves systems with a constant mass, gm.System; a gm.LagrangianSystem is moved by "
+                "Variational."
             )
         for need in self.traits.needs:
             if need in NEEDS and getattr(system, NEEDS[need][0], None) is None:

@@ -6,7 +6,7 @@ References: Yoshida, Phys. Lett. A 150 (1990) 262; Suzuki, Phys. Lett. A 146 (19
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -18,9 +18,11 @@ from jaxtyping import Array
 from ..errors import InputError, nearest
 from ..system.checks import choice, shown
 from ..system.mechanics import Mechanics
+from . import protocols
 from .base import Carry, Method, State, Traits, as_method, register
-from .constrained import Rattle
 from .order_conditions import composition_defect
+from .protocols import CanFail, FindsStructure, HasScalarForm, Rescuable, WarnsOfStep
+from .rattle import Rattle
 from .splitting import Verlet
 
 
@@ -35,7 +37,8 @@ def _suzuki() -> tuple[float, ...]:
 
 
 def _polished(half: list[float], order: int) -> tuple[float, ...]:
-    """The power-sum conditions Σγ³ = Σγ⁵ = … = 0 restored to round-off by least-norm corrections of the printed digits."""
+    """The power-sum conditions Σγ³ = Σγ⁵ = … = 0 restored to round-off by least-norm corrections of the printed
+    digits."""
     x = np.array(half)
     powers = [k for k in (3, 5, 7) if k < order]
     for _ in range(3):
@@ -52,17 +55,34 @@ SCHEMES: dict[tuple[str, int], tuple[float, ...]] = {
     ("yoshida", 4): _symmetric([1 / (2 - 2 ** (1 / 3))]),
     ("suzuki", 4): _suzuki(),
     ("yoshida", 6): _symmetric([0.78451361047755726382, 0.23557321335935813368, -1.17767998417887100695]),
-    ("kahan-li", 6): _symmetric([0.39216144400731413928, 0.33259913678935943860, -0.70624617255763935981, 0.082213596293550800230]),
+    ("kahan-li", 6): _symmetric(
+        [0.39216144400731413928, 0.33259913678935943860, -0.70624617255763935981, 0.082213596293550800230]
+    ),
     ("yoshida", 8): _polished(
-        [0.914844246229740, 0.253693336566229, -1.44485223686048, -0.158240635368243, 1.93813913762276, -1.96061023297549, 0.102799849391985], 8
+        [
+            0.914844246229740,
+            0.253693336566229,
+            -1.44485223686048,
+            -0.158240635368243,
+            1.93813913762276,
+            -1.96061023297549,
+            0.102799849391985,
+        ],
+        8,
     ),
     ("kahan-li", 8): _symmetric(
         [
-            0.13020248308889008088, 0.56116298177510838456, -0.38947496264484728641, 0.15884190655515560090,
-            -0.39590389413323757734, 0.18453964097831570709, 0.25837438768632204729, 0.29501172360931029887,
+            0.13020248308889008088,
+            0.56116298177510838456,
+            -0.38947496264484728641,
+            0.15884190655515560090,
+            -0.39590389413323757734,
+            0.18453964097831570709,
+            0.25837438768632204729,
+            0.29501172360931029887,
         ]
     ),
-}  # fmt: skip
+}
 
 
 for (_scheme, _order), _coefficients in SCHEMES.items():
@@ -76,7 +96,7 @@ DEFAULT = {4: "suzuki", 6: "kahan-li", 8: "kahan-li"}
     *({"base": Verlet(form="drift"), "order": order, "scheme": scheme} for scheme, order in SCHEMES),
     *({"base": Rattle(), "order": order} for order in DEFAULT),
 )
-class Composition(Method):
+class Composition(FindsStructure, CanFail, HasScalarForm, Rescuable, WarnsOfStep):
     """A symmetric method of order 2 composed to order 4, 6 or 8.
 
     scheme: "yoshida" (3, 7, 15 stages), "suzuki" (order 4, 5 stages) or "kahan-li" (order 6 with 9 and order 8 with 17
@@ -113,54 +133,74 @@ class Composition(Method):
         base = self.base.traits
         forces = None if base.forces is None else base.forces * len(self.coefficients)
         return Traits(
-            max(self.order, base.order), base.symplectic, True, base.reversible, base.energy, base.momentum_maps,
-            base.constrained, base.free, base.tangent, needs=base.needs, lagrangian=base.lagrangian, forces=forces,
-        )  # fmt: skip
+            max(self.order, base.order),
+            base.symplectic,
+            True,
+            base.reversible,
+            base.energy,
+            base.momentum_maps,
+            base.constrained,
+            base.free,
+            base.tangent,
+            needs=base.needs,
+            lagrangian=base.lagrangian,
+            forces=forces,
+        )
 
+    # --- what only some bases have, asked of the base ---------------------------------------------------------------
     @property
-    def failures(self) -> dict[int, str]:
-        return self.base.failures
+    def failures(self) -> Mapping[int, str]:
+        return protocols.failures(self.base)
 
-    def prepare(self, starts: Sequence[tuple[Any, Any]]) -> Composition:
-        return Composition(self.base.prepare(starts), self.order, self.scheme)
-
-    def misfits(self, system: Any, q: Any, own_params: bool) -> np.ndarray:
-        return self.base.misfits(system, q, own_params)
-
-    def for_straight_code(self, many: bool) -> Composition:
-        return Composition(self.base.for_straight_code(many), self.order, self.scheme)
-
-    def rescued(self, status: int) -> Composition | None:
-        stronger = self.base.rescued(status)
-        return None if stronger is None else Composition(stronger, self.order, self.scheme)
-
-    def remark(self, system: Any, q: Any) -> str:
-        return self.base.remark(system, q)
+    def status(self, carry: Carry) -> Array | None:
+        return protocols.status(self.base, carry)
 
     def explain(self, status: int, mech: Any, q: Any, dt: float) -> str:
-        return self.base.explain(status, mech, q, max(map(abs, self.coefficients)) * dt)
+        return protocols.explain(self.base, status, mech, q, self._longest * dt)
 
-    def warn(self, system: Any, q: Any, dt: float) -> None:
-        self.base.warn(system, q, max(map(abs, self.coefficients)) * dt)
+    def prepare(self, starts: Sequence[tuple[Any, Any]]) -> Composition:
+        return self._over(protocols.prepare(self.base, starts))
+
+    def misfits(self, system: Any, q: Any, own_params: bool) -> np.ndarray:
+        return protocols.misfits(self.base, system, q, own_params)
 
     @property
     def linear_solver(self) -> str | None:
-        return self.base.linear_solver
+        return protocols.linear_solver(self.base)
 
+    def for_scalar_code(self, many: bool) -> Composition:
+        return self._over(protocols.for_scalar_code(self.base, many))
+
+    def rescued(self, status: int) -> Composition | None:
+        stronger = protocols.rescued(self.base, status)
+        return None if stronger is None else self._over(stronger)
+
+    def remark(self, system: Any, q: Any) -> str:
+        return protocols.remark(self.base, system, q)
+
+    def warn(self, system: Any, q: Any, dt: float) -> None:
+        protocols.warn(self.base, system, q, self._longest * dt)
+
+    @property
+    def _longest(self) -> float:
+        """The longest substep, in steps."""
+        return max(map(abs, self.coefficients))
+
+    def _over(self, base: Method) -> Composition:
+        return Composition(base, self.order, self.scheme)
+
+    # --- one step ---------------------------------------------------------------------------------------------------
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
         return self.base.init(mech, state, self.coefficients[-1] * dt)
 
     def step(self, mech: Mechanics, carry: Carry, dt: Array) -> Carry:
-        # A loop over the substeps, not straight-line code: XLA makes one small kernel of its body, which runs 3 to 8 times
-        # faster on small systems and compiles in a fifth of the time.
+        # A loop over the substeps, not straight-line code: XLA makes one small kernel of its body, which runs 3 to 8
+        # times faster on small systems and compiles in a fifth of the time.
         substep = lambda moving, gamma: (
-            self.base.step(mech, self.base.rescale(mech, moving, gamma * dt), gamma * dt),
+            self.base.step(mech, protocols.rescale(self.base, mech, moving, gamma * dt), gamma * dt),
             None,
         )
         return jax.lax.scan(substep, carry, jnp.asarray(self.coefficients, dt.dtype))[0]
 
     def output(self, mech: Mechanics, carry: Carry) -> State:
         return self.base.output(mech, carry)
-
-    def status(self, carry: Carry) -> Array | None:
-        return self.base.status(carry)

@@ -1,23 +1,25 @@
 """Energy-stepping: the potential in terraces, moved exactly (Gonzalez, Schmidt, Ortiz 2010).
 
-V is replaced by V_h = V₀ + h ⌊(V − V₀)/h⌋, constant on terraces of height h. A body flies straight until its V reaches the
-next terrace up or down; there, with n = ∇V, a = q̇·n and k = nᵀM⁻¹n, it climbs or descends by ΔV = ±h,
+V is replaced by V_h = V₀ + h ⌊(V − V₀)/h⌋, constant on terraces of height h. A body flies straight until its V
+reaches the next terrace up or down; there, with n = ∇V, a = q̇·n and k = nᵀM⁻¹n, it climbs or descends by ΔV = ±h,
 
     p⁺ = p⁻ + λ n,   λ = −2ΔV / (a ± √(a² − 2ΔV k)),
 
 or, where its motion across the terrace does not suffice, a² ≤ 2ΔV k, it is reflected: λ = −2a/k.
 
-Each flight and each event is the exact motion under V_h. So T + V_h, all momentum maps of symmetries of V, the symplectic form
-and time reversal are kept to rounding. Terraces are counted by integers, so that no error of an event's time enters the energy.
-The trajectory converges as h → 0, with a rate of about ½ for the motion over a fixed time.
+Each flight and each event is the exact motion under V_h. So T + V_h, all momentum maps of symmetries of V, the
+symplectic form and time reversal are kept to rounding. Terraces are counted by integers, so that no error of an
+event's time enters the energy. The trajectory converges as h → 0, with a rate of about ½ for the motion over a fixed
+time.
 
-Where the motion is to stay where c(q) ≥ 0 (walls, hard spheres), that boundary is a step of infinite height: a reflection.
+Where the motion is to stay where c(q) ≥ 0 (walls, hard spheres), that boundary is a step of infinite height: a
+reflection.
 
-Hypotheses: V is smooth along the motion: two derivatives for a proved search, four for the usual one. Discontinuities larger than a
-terrace stop the run.
+Hypotheses: V is smooth along the motion: two derivatives for a proved search, four for the usual one. Discontinuities
+larger than a terrace stop the run.
 
-Reference: Gonzalez, Schmidt, Ortiz, Int. J. Numer. Meth. Engng 82 (2010) 205, sections 2 to 5; its (18) sends the particle back, its
-(27) lacks a sign.
+Reference: Gonzalez, Schmidt, Ortiz, Int. J. Numer. Meth. Engng 82 (2010) 205, sections 2 to 5; its (18) sends the
+particle back, its (27) lacks a sign.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -39,64 +41,31 @@ from ..numerics.intervals import Interval, curvature, derivatives, supported
 from ..system.checks import bounded, function, number, one_of, positive
 from ..system.mechanics import Mechanics, real_array
 from ..system.system import call_function
-from .base import Method, State, Traits, register, setting
-from .first_exit import GRAZE, Found, Jet, Outlook, jet, one_proof, one_trial, outlook, predicted, proved, quickness
+from .base import State, Traits, register, setting
+from .first_exit import (
+    Found,
+    Jet,
+    Outlook,
+    exit_time,
+    jet,
+    one_proof,
+    one_trial,
+    outlook,
+    predicted,
+    proved,
+    quickness,
+    tolerated,
+)
+from .flight import DOWN, REFLECTED, UP, WALL, Counts, Flight
+from .protocols import CanFail, ChecksStart, EventDriven
 
 SEARCHES = ("hermite", "interval", "bounds")
-UP, DOWN, REFLECTED, WALL = 1, 2, 3, 4
-KINDS = {UP: "up", DOWN: "down", REFLECTED: "reflected", WALL: "wall"}
 ROUGH, STILL = 1, 2
 TRIALS = 100  # in a row that do not come forward: the potential is not smooth
 IDLE = 1000  # events in a row without time going on
-STRETCH = 100  # reflections in a row that make a trapped stretch
 ON_AN_EDGE = 1e-9  # of a terrace: a start that near to one is on it
 TURNING = 1e-6  # a start whose velocity is that nearly along the level of V is at a turning point
 FAR = 1e8  # a trial goes no further than this many times the size of q: free flight
-
-
-class Counts(NamedTuple):
-    """What has happened so far."""
-
-    events: Any
-    up: Any
-    down: Any
-    reflected: Any
-    wall: Any
-    jets: Any  # evaluations of (φ, φ', φ'')
-    in_a_row: Any  # reflections, up to now
-    longest: Any  # and at most
-    stretches: Any  # of STRETCH reflections and more
-    idle: Any  # events in a row without time going on
-
-    def after(self, kind: Array, idle: Array) -> Counts:
-        """One event more."""
-        is_a = lambda which: (kind == which).astype(int)
-        in_a_row = jnp.where(kind == REFLECTED, self.in_a_row + 1, 0)
-        return Counts(
-            self.events + 1, self.up + is_a(UP), self.down + is_a(DOWN), self.reflected + is_a(REFLECTED), self.wall + is_a(WALL), self.jets + 1, in_a_row,
-            jnp.maximum(self.longest, in_a_row), self.stretches + (in_a_row == STRETCH), jnp.where(idle, self.idle + 1, 0),
-        )  # fmt: skip
-
-
-class Flight(eqx.Module):
-    """A straight flight from (q, p) at time t, known to be free of events up to t + a."""
-
-    t: Any
-    q: Any
-    p: Any
-    level: Any
-    base: Any  # V at level 0
-    a: Any
-    due: Any  # the gauge that vanishes at t + a, or −1
-    at_a: Jet
-    ahead: Outlook  # and what follows it; zeros where a search does without
-    trial: Any  # b − a
-    limit: Any  # on its length, from how quickly V changes
-    stride: Any  # and from the speed
-    failed: Any  # trials in a row that did not come forward
-    counts: Counts
-    kind: Any  # of the last event
-    status: Any
 
 
 def _wall(i: int, c: Callable[[Array], Array], q: Array) -> Array:
@@ -106,23 +75,26 @@ def _wall(i: int, c: Callable[[Array], Array], q: Array) -> Array:
 
 
 @register({"height": 0.05})
-class EnergyStepping(Method):
-    """Energy-stepping with terraces of the given height. `dt` is the interval between looks; the method finds its own times.
+class EnergyStepping(EventDriven, CanFail, ChecksStart):
+    """Energy-stepping with terraces of the given height. `dt` is the interval between saved points; the method finds
+    its own times.
 
     height:  of the terraces, in units of the energy
-    offset:  V at one of the edges between terraces. By default the start lies in the middle of one; but at a turning point of V,
-             v·∇V = 0, on an edge, as a motion from there climbs the next one only if it has a whole height to go (a planet at its
-             perihelion, which flies off straight, would be locked in half of one for ever). Keep edges away from V at infinity
+    offset:  V at one of the edges between terraces. By default the start lies in the middle of one; but at a turning
+             point of V, v·∇V = 0, on an edge, as a motion from there climbs the next one only if it has a whole
+             height to go (a planet at its perihelion, which flies off straight, would be locked in half of one for
+             ever). Keep edges away from V at infinity
     inside:  functions c(q), numbers or arrays, positive where the motion may go: it is reflected where one vanishes
-    reach:   the largest displacement of a coordinate in one trial of the search, for potentials that are flat and then, abruptly, are
-             not; what changes gradually is seen from its derivatives
+    reach:   the largest displacement of a coordinate in one trial of the search, for potentials that are flat and
+             then, abruptly, are not; what changes gradually is seen from its derivatives
 
-    search:  how the first exit is found. "hermite", from the jets of V at chosen times, with a margin of safety; "interval", proved,
-             from ranges of V'' along the ray, which geomint derives from the potential (several times slower); "bounds", proved, from ranges
-             that the potential itself offers: a method `curvature(q, v, start, stop)` (or with `params` behind) of the function given as
-             System(potential=...), which returns bounds (low, high) of d²/dt² V(q + t v) for t from start to stop
+    search:  how the first exit is found. "hermite", from the jets of V at chosen times, with a margin of safety;
+             "interval", proved, from ranges of V'' along the ray, which geomint derives from the potential (several
+             times slower); "bounds", proved, from ranges that the potential itself offers: a method `curvature(q, v,
+             start, stop)` (or with `params` behind) of the function given as System(potential=...), which returns
+             bounds (low, high) of d²/dt² V(q + t v) for t from start to stop
 
-    `run.energy` is T + V_h, `run.level` counts the terraces, `run.events` tells what happened when.
+    `run.energy` is T + V_h, `run.level` counts the terraces, `run.events` lists the events.
     """
 
     failures: ClassVar[dict[int, str]] = {
@@ -169,7 +141,8 @@ class EnergyStepping(Method):
         return jnp.concatenate([jnp.stack([above, 1 - above]), self._walls(q)])
 
     def _jet(self, mech: Mechanics, flight: Flight, t: Array) -> Jet:
-        """Of the gauges along the flight. The search is not differentiated; the time of an event is, by `_exit_time`."""
+        """Of the gauges along the flight. The search is not differentiated; the time of an event is, by
+        `exit_time`."""
         q, v = value(flight.q), mech.velocity(value(flight.p))
         return jax.lax.stop_gradient(jet(lambda s: self._gauges(mech, flight, q + s * v), t))
 
@@ -181,18 +154,28 @@ class EnergyStepping(Method):
     def init(self, mech: Mechanics, state: State, dt: Array) -> Flight:
         q, zero, none = value(state.q), jnp.zeros((), value(state.q).dtype), jnp.zeros((), int)
         start = jax.lax.stop_gradient(mech.potential(q))
-        base = (
-            self._usual_base(mech, q, value(state.p), start)
-            if self.offset is None
-            else jnp.asarray(self.offset, q.dtype)
-        )
+        base = self._base(mech, q, value(state.p), start)
         above = (start - base) / self.height
         level = jnp.floor(above + ON_AN_EDGE).astype(int)
         unknown = Jet(*[jnp.zeros(2 + jax.eval_shape(self._walls, q).size, q.dtype)] * 3)
         flight = Flight(
-            Compensated.of(jnp.asarray(state.t, q.dtype)), state.q, state.p, level, base, zero, none - 1, unknown, Outlook(unknown.value, unknown.value), zero, zero + jnp.inf,
-            self._stride(mech, q, value(state.p)), none, Counts(*[none] * len(Counts._fields)), none, none,
-        )  # fmt: skip
+            Compensated.of(jnp.asarray(state.t, q.dtype)),
+            state.q,
+            state.p,
+            level,
+            base,
+            zero,
+            none - 1,
+            unknown,
+            Outlook(unknown.value, unknown.value),
+            zero,
+            zero + jnp.inf,
+            self._stride(mech, q, value(state.p)),
+            none,
+            Counts(*[none] * len(Counts._fields)),
+            none,
+            none,
+        )
         here, ahead = self._ahead(mech, flight, zero)
         # On an edge, the terrace is the one that the motion turns to.
         on_edge = jnp.abs(above - level) <= ON_AN_EDGE
@@ -201,14 +184,16 @@ class EnergyStepping(Method):
         flight = dataclasses.replace(flight, level=level - falls)
         return self._set_off(flight, here, ahead, lower)
 
-    def _usual_base(self, mech: Mechanics, q: Array, p: Array, start: Array) -> Array:
-        """V at level 0 where the user does not say."""
+    def _base(self, mech: Mechanics, q: Array, p: Array, start: Array) -> Array:
+        """V at level 0."""
+        if self.offset is not None:
+            return jnp.asarray(self.offset, q.dtype)
         n, v = jax.lax.stop_gradient((mech.gradient(q), mech.velocity(p)))
         turning = jnp.vdot(n, v) ** 2 <= TURNING**2 * jnp.vdot(n, mech.velocity(n)) * jnp.vdot(p, v)
         return jax.lax.stop_gradient(jnp.where(turning, start, start - 0.5 * self.height))
 
     def _ahead(self, mech: Mechanics, flight: Flight, t: Array) -> tuple[Jet, Outlook]:
-        """The jet at t and what follows it; a search that is proved does without."""
+        """The jet at t, and the higher derivatives there, which proved searches do not need (zeros)."""
         if self.search != "hermite":
             here = self._jet(mech, flight, t)
             return here, Outlook(jnp.zeros_like(here.value), jnp.zeros_like(here.value))
@@ -219,7 +204,7 @@ class EnergyStepping(Method):
         """A new flight, `above` the lower edge of its terrace."""
         here = here._replace(value=jnp.concatenate([jnp.stack([above, 1 - above]), here.value[2:]]))
         limit = quickness(here, ahead)
-        trial = jnp.minimum(predicted(here, ahead, _slack(here)), jnp.minimum(limit, flight.stride))
+        trial = jnp.minimum(predicted(here, ahead, tolerated(here)), jnp.minimum(limit, flight.stride))
         return dataclasses.replace(
             flight,
             a=jnp.zeros_like(flight.a),
@@ -242,31 +227,37 @@ class EnergyStepping(Method):
         if self.search == "hermite":
             further = jax.lax.cond(found.moved, lambda t: self._onward(mech, flight, t), lambda t: further, b)
         trial, limit, ahead = further
-        failed = jnp.where(
-            (found.moved & (b > flight.a)) | found.exit, 0, flight.failed + 1
-        )  # a trial too short for time to go on is none
+        # A trial too short for time to advance counts as failed.
+        failed = jnp.where((found.moved & (b > flight.a)) | found.exit, 0, flight.failed + 1)
         return dataclasses.replace(
-            flight, a=jnp.where(found.exit, b + found.at, jnp.where(found.moved, b, flight.a)), due=jnp.where(found.exit, found.gauge, -1),
-            at_a=jax.tree.map(lambda x, y: jnp.where(found.moved, x, y), at_b, flight.at_a), trial=jnp.minimum(trial, jnp.minimum(limit, flight.stride)),
-            ahead=ahead, limit=limit, failed=failed, counts=flight.counts._replace(jets=flight.counts.jets + 1), status=jnp.where(failed > TRIALS, ROUGH, flight.status),
-        )  # fmt: skip
+            flight,
+            a=jnp.where(found.exit, b + found.at, jnp.where(found.moved, b, flight.a)),
+            due=jnp.where(found.exit, found.gauge, -1),
+            at_a=jax.tree.map(lambda x, y: jnp.where(found.moved, x, y), at_b, flight.at_a),
+            trial=jnp.minimum(trial, jnp.minimum(limit, flight.stride)),
+            ahead=ahead,
+            limit=limit,
+            failed=failed,
+            counts=flight.counts._replace(jets=flight.counts.jets + 1),
+            status=jnp.where(failed > TRIALS, ROUGH, flight.status),
+        )
 
     def _onward(self, mech: Mechanics, flight: Flight, t: Array) -> tuple[Array, Array, Outlook]:
         """The next trial from t on, the longest, and what it rests on."""
         here, ahead = self._ahead(mech, flight, t)
-        return predicted(here, ahead, _slack(here)), quickness(here, ahead), ahead
+        return predicted(here, ahead, tolerated(here)), quickness(here, ahead), ahead
 
     def _trial(self, mech: Mechanics, flight: Flight) -> tuple[Array, Jet, Found]:
         """Where it ended, the jet there, and what was found."""
         a, length, starts = flight.a, flight.trial, flight.a == 0
-        slack = _slack(flight.at_a)
+        allowed = tolerated(flight.at_a)
         if self.search == "hermite":
             at_b = self._jet(mech, flight, a + length)
-            return a + length, at_b, one_trial(flight.at_a, flight.ahead, at_b, length, slack, starts)
+            return a + length, at_b, one_trial(flight.at_a, flight.ahead, at_b, length, allowed, starts)
         low, high = self._bends(mech, flight, a, a + length)
-        advance = proved(flight.at_a, low, length, slack)
+        advance = proved(flight.at_a, low, length, allowed)
         at_b = self._jet(mech, flight, a + advance)
-        return a + advance, at_b, one_proof(flight.at_a, at_b, low, high, length, advance, slack, starts)
+        return a + advance, at_b, one_proof(flight.at_a, at_b, low, high, length, advance, allowed, starts)
 
     def _bends(self, mech: Mechanics, flight: Flight, start: Array, stop: Array) -> Interval:
         """Bounds of the second derivatives of the gauges."""
@@ -275,11 +266,9 @@ class EnergyStepping(Method):
             return jax.lax.stop_gradient(curvature(lambda x: self._gauges(mech, flight, x), q, v, start, stop))
         low, high = (x / self.height for x in mech.system.call(mech.system.potential.curvature, q, v, start, stop))
         walls = curvature(self._walls, q, v, start, stop) if self.inside else Interval(jnp.zeros(0), jnp.zeros(0))
-        low, high = (
-            jnp.concatenate([jnp.stack([low, -high]), walls.low]),
-            jnp.concatenate([jnp.stack([high, -low]), walls.high]),
-        )
-        return jax.lax.stop_gradient(Interval(low, high))
+        lowest = jnp.concatenate([jnp.stack([low, -high]), walls.low])
+        highest = jnp.concatenate([jnp.stack([high, -low]), walls.high])
+        return jax.lax.stop_gradient(Interval(lowest, highest))
 
     def _event(self, mech: Mechanics, flight: Flight) -> Flight:
         """Up, down, or back, at the end of a flight, where a gauge vanishes."""
@@ -287,7 +276,7 @@ class EnergyStepping(Method):
         q, p = value(flight.q), value(flight.p)
         v, wall = mech.velocity(p), gauge > 1
         rising = gauge == 1
-        after = _exit_time(
+        after = exit_time(
             after, *jax.jvp(lambda t: self._gauges(mech, flight, q + t * v)[gauge], (after,), (jnp.ones_like(after),))
         )
         there = flight.q + after * v
@@ -302,9 +291,16 @@ class EnergyStepping(Method):
         when = flight.t + after
         level = flight.level + jnp.where(kind == UP, 1, jnp.where(kind == DOWN, -1, 0))
         flight = dataclasses.replace(
-            flight, t=when, q=there, p=moved, level=level, stride=self._stride(mech, value(there), value(moved)),
-            counts=flight.counts.after(kind, when.value == flight.t.value), kind=kind, status=jnp.where(flight.counts.idle > IDLE, STILL, flight.status),
-        )  # fmt: skip
+            flight,
+            t=when,
+            q=there,
+            p=moved,
+            level=level,
+            stride=self._stride(mech, value(there), value(moved)),
+            counts=flight.counts.after(kind, when.value == flight.t.value),
+            kind=kind,
+            status=jnp.where(flight.counts.idle > IDLE, STILL, flight.status),
+        )
         here, ahead = self._ahead(mech, flight, jnp.zeros_like(after))
         # A climb ends on the lower edge of its terrace, a descent on the upper one, a reflection where it was.
         low = jnp.where(wall, here.value[0], jnp.where((kind == UP) | (reflected & ~rising), 0.0, 1.0))
@@ -327,12 +323,8 @@ class EnergyStepping(Method):
         q = value(carry.q) + ((t - carry.t.value) - carry.t.lost) * mech.velocity(value(carry.p))
         p = value(carry.p)
         terrace = carry.base + self.height * carry.level
-        return State(
-            q,
-            p,
-            t,
-            extras={"energy": mech.kinetic(p) + terrace, "smooth_energy": mech.energy(q, p), "level": carry.level},
-        )
+        energies = {"energy": mech.kinetic(p) + terrace, "smooth_energy": mech.energy(q, p)}
+        return State(q, p, t, extras=energies | {"level": carry.level})
 
     def output(self, mech: Mechanics, carry: Flight) -> State:
         return State(carry.q, carry.p)
@@ -359,7 +351,8 @@ class EnergyStepping(Method):
             system.fast is not None or not callable(getattr(system.potential, "curvature", None))
         ):
             raise InputError(
-                "EnergyStepping(search='bounds'): the potential offers none: it has no method `curvature(q, v, start, stop)`. search='interval' derives them."
+                "EnergyStepping(search='bounds'): the potential offers none: it has no method `curvature(q, v, "
+                "start, stop)`. search='interval' derives them."
             )
 
     def check_start(self, system: Any, q: Any, p: Any, members: bool = False) -> None:
@@ -369,19 +362,20 @@ class EnergyStepping(Method):
         still = ~np.any(p.reshape(len(p), -1), axis=1)
         if np.any(still):
             raise InputError(
-                f"EnergyStepping: v0 = 0{whose(still)}. On a terrace no force acts: a body at rest stays at rest for ever. Give it a velocity, however small."
+                f"EnergyStepping: v0 = 0{whose(still)}. On a terrace no force acts: a body at rest stays at rest "
+                "for ever. Give it a velocity, however small."
             )
         for i, c in enumerate(self.inside):
             least = np.asarray(jax.vmap(lambda x, i=i, c=c: jnp.min(_wall(i, c, x), initial=jnp.inf))(jnp.asarray(q)))
             if not np.all(least >= 0):
                 raise InputError(
-                    f"EnergyStepping(inside=...): the start{whose(~(least >= 0))} lies outside: function {i} is {np.min(least):.3g} at q0, and must not be negative there."
+                    f"EnergyStepping(inside=...): the start{whose(~(least >= 0))} lies outside: function {i} is "
+                    f"{np.min(least):.3g} at q0, and must not be negative there."
                 )
         if self.search != "hermite":
             mech = Mechanics(system, q.shape[1:])
-            along = (
-                (lambda x: jnp.append(self._walls(x), mech.potential(x))) if self.search == "interval" else self._walls
-            )
+            both = lambda x: jnp.append(self._walls(x), mech.potential(x))
+            along = both if self.search == "interval" else self._walls
             lack = supported(derivatives(along, jnp.asarray(q[0]), jnp.asarray(p[0])), 0.0)
             if lack:
                 raise InputError(f"EnergyStepping(search={self.search!r}): {lack} search='hermite' needs none.")
@@ -390,31 +384,17 @@ class EnergyStepping(Method):
         longest, stretches = int(np.max(carry.counts.longest)), int(np.sum(carry.counts.stretches))
         if stretches:
             warnings.warn(
-                f"EnergyStepping was trapped {stretches} times, {longest} reflections in a row at most: the motion goes along an edge of a terrace that it can't climb. "
-                f"Smaller terraces (height = {float(np.ravel(self.height)[0]) / 4:g}) or another offset help.", stacklevel=5,
-            )  # fmt: skip
+                f"EnergyStepping was trapped {stretches} times, {longest} reflections in a row at most: the "
+                "motion goes along an edge of a terrace that it can't climb. "
+                f"Smaller terraces (height = {float(np.ravel(self.height)[0]) / 4:g}) or another offset help.",
+                stacklevel=5,
+            )
 
     def explain(self, status: int, mech: Mechanics, q: Any, dt: float) -> str:
         if status == STILL:
-            return f": more than {IDLE} events follow each other without time going on (a corner of `inside`, or walls that touch)"
-        return f": {TRIALS} trials came no nearer. The potential, its slope or its curvature jumps there or is not finite; make it smooth, or put what jumps into inside=[...]"
-
-
-def _slack(here: Jet) -> Array:
-    """How far each gauge may go below 0 and still only touch it."""
-    walls = here.value[2:]
-    return GRAZE * jnp.concatenate(
-        [jnp.ones(2, walls.dtype), jnp.full_like(walls, jnp.max(jnp.abs(walls), initial=0.0))]
-    )
-
-
-@jax.custom_jvp
-def _exit_time(t: Array, gauge: Array, rate: Array) -> Array:
-    """The time t at which a gauge vanishes, found by a search; its derivative is that of the root, dt = −dw/w'."""
-    return t
-
-
-@_exit_time.defjvp
-def _(primals: Any, tangents: Any) -> tuple[Array, Array]:
-    t, _, rate = primals
-    return t, -tangents[1] / rate
+            where = "(a corner of `inside`, or walls that touch)"
+            return f": more than {IDLE} events follow each other without time going on {where}"
+        return (
+            f": {TRIALS} trials came no nearer. The potential, its slope or its curvature jumps there or is not "
+            "finite; make it smooth, or put what jumps into inside=[...]"
+        )

@@ -1,4 +1,5 @@
-"""Methods and models as text, for the command line and for archives: ``Composition(Verlet(), order=8)`` and nothing more.
+"""Methods and models as text, for the command line and for archives: ``Composition(Verlet(), order=8)`` and nothing
+more.
 
 Only names from a given table, calls and literals are read; no Python is evaluated.
 """

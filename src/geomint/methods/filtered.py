@@ -10,7 +10,8 @@ One idea covers the family. A *filter* replaces the force by a softened one, and
     pushforward Newmark      M a = −∇U(x + c a), F = M a = −∇Ũ,   Ũ the Moreau envelope of U
 
 x is the canonical variable. What the softened system does to the original one is seen at q = x + c a(x): observables,
-penalised constraints and multipliers are read there. Newmark's method in q is pushforward Newmark seen through that map.
+penalised constraints and multipliers are read there. Newmark's method in q is pushforward Newmark seen through that
+map.
 
 The filter depends on h: a composition makes it anew for every substep.
 
@@ -35,7 +36,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from scipy.sparse.linalg import aslinearoperator, eigsh
 
 from ..numerics.compensated import value
 from ..numerics.compilation import jit
@@ -44,7 +44,8 @@ from ..numerics.linalg.discovery import not_covered, plan_for
 from ..system.checks import bounded, number, one_of
 from ..system.mechanics import Mechanics
 from ..system.system import System
-from .base import Carry, Method, State, Traits, register, setting
+from .base import Carry, State, Traits, register, setting
+from .protocols import CanFail, DependsOnStepLength, FindsStructure, WarnsOfStep
 
 INDEFINITE, CHANGED, UNSOLVED = 1, 2, 3
 SMALL = 32  # unknowns up to which the matrix is simply formed: it costs little, and no pattern has to be relied on
@@ -59,12 +60,15 @@ class Filter(NamedTuple):
     status: Array
 
 
-class Filtered(Method):
+class Filtered(FindsStructure, CanFail, DependsOnStepLength, WarnsOfStep):
     """Kick, drift, kick with a filtered force."""
 
     failures: ClassVar[dict[int, str]] = {
         INDEFINITE: "M + βh²·Hess U is not positive definite",
-        CHANGED: "the sparsity of the Hessian is no longer the one found at the start; give solver='dense' or solver='matrix-free'",
+        CHANGED: (
+            "the sparsity of the Hessian is no longer the one found at the start; "
+            "give solver='dense' or solver='matrix-free'"
+        ),
         UNSOLVED: "Newton's method for the filtered acceleration did not converge; try a smaller dt",
     }
     beta: float = setting(bounded(number, least=0.0), 0.3, static=False)
@@ -93,7 +97,8 @@ class Filtered(Method):
         return a.reshape(x.shape), jnp.where(pivot > 0, 0, INDEFINITE)
 
     def checked(self, status: Array, residual: Array, force: Array) -> Array:
-        """The pattern of the Hessian was found at the start; a residual far above round-off says that it has changed."""
+        """The pattern of the Hessian was found at the start; a residual far above round-off says that it has
+        changed."""
         if self.plan is None or not self.plan.assembled:
             return status
         off = jnp.max(jnp.abs(residual)) > 1e-8 * jnp.max(jnp.abs(force))
@@ -152,7 +157,8 @@ class Filtered(Method):
         lowest = _lowest_eigenvalue(
             lambda v: mech.momentum(v) + self.beta * dt**2 * self.curvature(mech, jnp.asarray(q), v), q
         )
-        return f": its smallest eigenvalue there is about {lowest:.3g}. The potential bends downwards; try a smaller dt or beta"
+        what = f"its smallest eigenvalue there is about {lowest:.3g}"
+        return f": {what}. The potential bends downwards; try a smaller dt or beta"
 
     def warn(self, system: System, q: Any, dt: float) -> None:
         omega = getattr(system.fast, "omega", None)
@@ -163,7 +169,8 @@ class Filtered(Method):
             and not isinstance(self, PushforwardNewmark)
         ):
             warnings.warn(
-                f"h²ω = {dt**2 * float(omega):.2g} is above .3: on a penalised system {self.name} becomes unstable there. Take dt < {np.sqrt(0.3 / float(omega)):.2g}, a smaller omega, or PushforwardNewmark.",
+                f"h²ω = {dt**2 * float(omega):.2g} is above .3: on a penalised system {self.name} becomes "
+                f"unstable there. Take dt < {np.sqrt(0.3 / float(omega)):.2g}, a smaller omega, or PushforwardNewmark.",
                 stacklevel=4,
             )
         if self.beta >= 0.25:
@@ -176,7 +183,8 @@ class Filtered(Method):
         limit = 2 / np.sqrt(1 - 4 * self.beta)
         if dt * highest > limit:
             warnings.warn(
-                f"hω = {dt * highest:.3g} for the fastest linear motion at q0, above the limit 2/√(1−4β) = {limit:.3g} of {self.name}. Take dt < {limit / highest:.2g}, or beta ≥ ¼.",
+                f"hω = {dt * highest:.3g} for the fastest linear motion at q0, above the limit 2/√(1−4β) = "
+                f"{limit:.3g} of {self.name}. Take dt < {limit / highest:.2g}, or beta ≥ ¼.",
                 stacklevel=4,
             )
 
@@ -194,6 +202,8 @@ def _operator(kind: type[Filtered]) -> Any:
 
 def _lowest_eigenvalue(apply: Any, q: Any) -> float:
     """By Lanczos on the flat operator, or densely where it is small."""
+    from scipy.sparse.linalg import aslinearoperator, eigsh
+
     n, shape = np.size(q), np.shape(q)
     flat = jit(lambda v: apply(v.reshape(shape)).ravel())
     if n <= 200:
@@ -203,7 +213,7 @@ def _lowest_eigenvalue(apply: Any, q: Any) -> float:
 
 
 class _Flat:
-    """An operator as scipy's Lanczos wants it."""
+    """An operator in the form of scipy's eigsh (Lanczos)."""
 
     def __init__(self, apply: Any, n: int):
         self.apply, self.shape, self.dtype = apply, (n, n), np.dtype(float)
@@ -284,8 +294,8 @@ class SimplifiedZhangSkeel(Filtered):
 
 @register()
 class StiffZhangSkeel(SimplifiedZhangSkeel):
-    """Simplified Zhang–Skeel that filters only the fast part (integrator 2.6): the matrix is M + c·Hess W, block diagonal
-    for molecules. Angular momentum is not kept (a torque of order βh²)."""
+    """Simplified Zhang–Skeel that filters only the fast part (integrator 2.6): the matrix is M + c·Hess W, block
+    diagonal for molecules. Angular momentum is not kept (a torque of order βh²)."""
 
     @property
     def traits(self) -> Traits:
@@ -310,7 +320,8 @@ class PushforwardNewmark(Filtered):
         linear_solve = lambda apply, r: plan.solve(lambda v: apply(v.reshape(x.shape)).ravel(), r.ravel()).x.reshape(
             x.shape
         )
-        # From zero: c M⁻¹f(x) would overshoot by cω² where the problem is stiff; the first Newton step is Zhang–Skeel's.
+        # From zero: c M⁻¹f(x) would overshoot by cω² where the problem is stiff; the first Newton step is
+        # Zhang–Skeel's.
         shift, converged = newton(residual, jnp.zeros_like(x), jnp.max(jnp.abs(x)), linear_solve)
         return Filter(mech.force(x + shift), shift, jnp.where(converged, 0, UNSOLVED))
 
@@ -324,8 +335,8 @@ class Newmark(PushforwardNewmark):
     """Newmark's method (γ = ½): q' = q + hv + h²((½−β)a + βa'), v' = v + (h/2)(a + a'), a = M⁻¹f(q).
 
     Pushforward Newmark seen in q = x + c a: variational, but it keeps another symplectic form than dq ∧ dp.
-    `newton_steps=1` solves the implicit equation for a' by a single Newton step from q and goes on with the result: still
-    consistent, no longer symmetric; on stiff problems it damps the motion to rest, which is the paper's warning.
+    `newton_steps=1` solves the implicit equation for a' by a single Newton step from q and goes on with the result:
+    still consistent, no longer symmetric; on stiff problems it damps the motion to rest, which is the paper's warning.
     """
 
     newton_steps: int | None = setting(one_of(1, none=True), None)

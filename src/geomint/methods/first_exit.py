@@ -1,28 +1,31 @@
 """Where a straight flight first leaves a region: the search under every event-driven method.
 
-A region is given by gauges w_i, positive inside. Along the ray q + t v a gauge is a smooth function of t, known at chosen
-times by its jet (w, w', w''). The search marches: [0, a] is known to be free of exits, b is a trial, and the jets at a and b
-decide what may be said of [a, b]. At a, the third and fourth derivatives are known too.
+A region is given by gauges w_i, positive inside. Along the ray q + t v a gauge is a smooth function of t, known at
+chosen times by its jet (w, w', w''). The search marches: [0, a] is known to be free of exits, b is a trial, and the
+jets at a and b decide whether [a, b] is free of exits. At a, the third and fourth derivatives are known too.
 
- -  The quintic H5 that has both jets, in Bernstein form on eight pieces, encloses itself: where all its control points are
-    positive, so is H5. What H5 may differ from w is taken to be |H5 − H3| + |H7 − H5|, control point by control point: H3, the cubic
-    through values and slopes, errs by the first, of order (b − a)⁴, and H5 is better by two orders; H7 has all derivatives known
-    at a. All control points positive by that margin: [a, b] is free, and a moves to b.
- -  One sign change among them means one root (the polygon varies no less than the polynomial): the root of the smallest is
-    the next trial.
+ -  The quintic H5 that has both jets, in Bernstein form on eight pieces, encloses itself: where all its control
+    points are positive, so is H5. What H5 may differ from w is taken to be |H5 − H3| + |H7 − H5|, control point by
+    control point: H3, the cubic through values and slopes, errs by the first, of order (b − a)⁴, and H5 is better by
+    two orders; H7 has all derivatives known at a. All control points positive by that margin: [a, b] is free, and a
+    moves to b.
+ -  One sign change among them means one root (the polygon varies no less than the polynomial): the root of the
+    smallest is the next trial.
  -  Everything else is not yet clear: b moves to the middle.
 
 Where bounds of the curvatures over [a, b] are known, w'' ≥ m, no model is needed: a gauge is positive as long as
-w + w't + ½mt² is, so a may move to the first root of the lowest of these parabolas. Bounds tighten with [a, b], and the march
-converges to the first exit from inside, by three times the digits a trial. That is a proof, up to rounding.
+w + w't + ½mt² is, so a may move to the first root of the lowest of these parabolas. Bounds tighten with [a, b], and
+the march converges to the first exit from inside, by three times the digits a trial. That is a proof, up to rounding.
 
-Near a root the parabola at b finishes, where the third derivative (from the two jets) says that it errs less than rounding.
-Two jets can't tell what happens between them if that is quicker than they are apart. So no trial is longer than REACH/ω, where
+Near a root the parabola at b finishes, where the third derivative (from the two jets) says that it errs less than
+rounding. Two jets can't tell what happens between them if that is quicker than they are apart. So no trial is longer
+than REACH/ω, where
 
     ω² = (w⁗ w″ + w‴²) / (w‴ w′ + w″²),   all products taken by their size,
 
-at a: the frequency of an oscillation, at any phase of it, and about (n + 2)/r for a potential that goes like the power −n of the
-distance r from a body ahead: trials shorten in time. What begins abruptly, and shows nothing of itself before, escapes this.
+at a: the frequency of an oscillation, at any phase of it, and about (n + 2)/r for a potential that goes like the
+power −n of the distance r from a body ahead: trials shorten in time. What begins abruptly, and shows nothing of
+itself before, escapes this.
 
 The same derivatives foretell the exit, mostly so well that the first trial ends there.
 
@@ -33,7 +36,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -63,7 +66,7 @@ def jet(gauges: Callable[[Array], Array], t: Array) -> Jet:
 
 
 class Outlook(NamedTuple):
-    """The third and fourth derivatives, with which a flight looks ahead."""
+    """The third and fourth derivatives at the beginning of a trial."""
 
     third: Array
     fourth: Array
@@ -79,13 +82,14 @@ def quickness(jet: Jet, ahead: Outlook) -> Array:
     """The longest trial: REACH/ω of the quickest gauge."""
     (_, rate, bend), (third, fourth) = jet, ahead
     above, below = third**2 + jnp.abs(bend * fourth), bend**2 + jnp.abs(rate * third)
-    told = jnp.minimum(above, below) > 1e-200  # else products have underflown, and say nothing
-    return jnp.min(jnp.where(told, REACH * jnp.sqrt(below / above), jnp.inf))
+    usable = jnp.minimum(above, below) > 1e-200  # otherwise the products have underflown
+    return jnp.min(jnp.where(usable, REACH * jnp.sqrt(below / above), jnp.inf))
 
 
 def predicted(jet: Jet, ahead: Outlook, slack: Array) -> Array:
-    """When the first exit is to be expected: that of the parabola and, from there, Newton's method on the polynomial with all four
-    derivatives. A guess, for a trial to judge: where it strays far from the parabola's, that one is as good."""
+    """When the first exit is to be expected: that of the parabola and, from there, Newton's method on the polynomial
+    with all four derivatives. A guess, for a trial to judge: where it strays far from the parabola's, that one is as
+    good."""
     steps = parabola_exit(jet, slack)
     (w, rate, bend), (third, fourth) = jet, ahead
     t = steps
@@ -98,7 +102,8 @@ def predicted(jet: Jet, ahead: Outlook, slack: Array) -> Array:
 
 
 def _pieces() -> np.ndarray:
-    """(POINTS, 6): control points of the pieces from those of the whole, by de Casteljau's rule; pieces share their ends."""
+    """(POINTS, 6): control points of the pieces from those of the whole, by de Casteljau's rule; pieces share their
+    ends."""
 
     def halves(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         left, right, level = [], [], list(rows)
@@ -128,8 +133,8 @@ class Judged(NamedTuple):
 
 
 def judge(before: Jet, ahead: Outlook, after: Jet, length: Array, slack: Array) -> Judged:
-    """The verdict on an interval from the jets at its ends and what more is known at its beginning. Gauges count as positive down
-    to −slack."""
+    """The verdict on an interval from the jets at its ends and what more is known at its beginning. Gauges count as
+    positive down to −slack."""
     c = _quintic(before, after, length)
     low = (3 * c[0] + 5 * (c[1] - c[0])) / 3  # control points of the cubic: its ends, and these between
     high = (3 * c[5] + 5 * (c[4] - c[5])) / 3
@@ -140,8 +145,8 @@ def judge(before: Jet, ahead: Outlook, after: Jet, length: Array, slack: Array) 
         jnp.abs(c[3] - (3 * low + 6 * high + c[5]) / 10) + more,
     )
     whole = _verdict(jnp.stack(c), jnp.stack([zero, zero, *off, zero, zero]), slack)
-    # Where the six points of the whole decide, those of its pieces, which are means of them, would decide alike: they vary no more.
-    # Most flights are short and end here; forty-one points cost more than a jet of seven atoms.
+    # Where the six points of the whole decide, those of its pieces, which are means of them, would decide alike: they
+    # vary no more. Most flights are short and end here; forty-one points cost more than a jet of seven atoms.
     decided = jnp.all((c[0] > -slack) & (whole[0] | whole[1]))
     clear, single, start = jax.lax.cond(decided, lambda: whole, lambda: _verdict(*_in_pieces(c, off), slack))
     finite = jnp.all(jnp.isfinite(c[5]) & jnp.isfinite(c[4]) & jnp.isfinite(c[3]))
@@ -162,14 +167,15 @@ def _unforeseen(c: tuple[Array, ...], ahead: Outlook, length: Array) -> Array:
 
 
 def _in_pieces(c: tuple[Array, ...], off: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Control points of the pieces and their margins, (POINTS, gauges): sums over constant columns, element-wise arithmetic, which the
-    compiler fuses."""
+    """Control points of the pieces and their margins, (POINTS, gauges): sums over constant columns, element-wise
+    arithmetic, which the compiler fuses."""
     column = lambda j: REFINE[:, j].reshape(POINTS, 1)
     return jnp.asarray(sum(column(j) * c[j] for j in range(6))), jnp.asarray(column(2) * off[0] + column(3) * off[1])
 
 
 def _verdict(points: Array, margin: Array, slack: Array) -> tuple[Array, Array, Array]:
-    """Whether control points (points, gauges) say that a gauge is positive, that it has one root, and about where."""
+    """Whether control points (points, gauges) prove that a gauge is positive, or that it has one root, and about
+    where."""
     legs = len(points) - 1
     inside, safe = points > -slack, points - margin > -slack
     turns = lambda x: (x[1:] != x[:-1]).astype(int)
@@ -205,9 +211,9 @@ def _root(c: tuple[Array, ...], s: Array) -> Array:
 
 
 def parabola_exit(jet: Jet, slack: Array | float = 0.0) -> Array:
-    """The first positive root of w + w't + ½w''t², for each gauge; infinite where there is none. A root at 0 of a gauge that
-    rises from it does not count; a gauge just below 0 that falls has its root a little before; one that dips below 0 by less than
-    `slack` has none."""
+    """The first positive root of w + w't + ½w''t², for each gauge; infinite where there is none. A root at 0 of a
+    gauge that rises from it does not count; a gauge just below 0 that falls has its root a little before; one that
+    dips below 0 by less than `slack` has none."""
     w, rate, bend = jet
     shallow = (bend > 0) & (rate * rate < 2 * (w + slack) * bend)
     under = jnp.where(shallow, -1.0, rate * rate - 2 * w * bend)
@@ -229,14 +235,17 @@ class Found(NamedTuple):
 
 
 def one_trial(before: Jet, ahead: Outlook, after: Jet, length: Array, slack: Array, starts: Array) -> Found:
-    """What two jets, `length` apart, say, and what follows the first; `starts`: whether that is the beginning of the flight."""
+    """What two jets, `length` apart, say, and what follows the first; `starts`: whether that is the beginning of the
+    flight."""
     judged = judge(before, ahead, after, length, slack)
     steps = parabola_exit(after, slack)
-    # The third derivative, from the two jets; where they happen to have the same curvature, as much as it may be at this length.
+    # The third derivative, from the two jets; where they happen to have the same curvature, as much as it may be at
+    # this length.
     curve = jnp.maximum(jnp.abs(after.bend), jnp.abs(before.bend))
     error = jnp.maximum(jnp.abs(after.bend - before.bend), curve / 16) / length * jnp.abs(steps) ** 3 / 6
     sharp = (after.rate < 0) & (jnp.abs(steps) <= length / 4) & (error <= SHARP * judged.size)
-    # Two exits at the same time leave the second for the next flight; a gauge that was let pass as touching may fall after all.
+    # Two exits at the same time leave the second for the next flight; a gauge that was let pass as touching may fall
+    # after all.
     at_once = (before.rate < 0) & ((starts & (before.value <= 0)) | (~judged.clear & (before.value <= slack)))
     offered = jnp.where(at_once, -length, jnp.where(sharp, steps, jnp.inf))
     at, gauge = jnp.min(offered), jnp.argmin(offered)
@@ -261,7 +270,8 @@ def proved(before: Jet, low: Array, length: Array, slack: Array) -> Array:
 def one_proof(
     before: Jet, after: Jet, low: Array, high: Array, length: Array, advance: Array, slack: Array, starts: Array
 ) -> Found:
-    """What is known after an `advance` of at most `length`, over which the curvatures lay between `low` and `high`; `after` is there."""
+    """What is known after an `advance` of at most `length`, over which the curvatures lay between `low` and `high`;
+    `after` is there."""
     steps = parabola_exit(after, slack)
     sharp = (after.rate < 0) & (
         (high - low) * steps * steps <= SHARP * jnp.maximum(jnp.abs(before.value), jnp.abs(after.value)) + slack
@@ -276,3 +286,23 @@ def one_proof(
     onward = jnp.where(advance < length, 2 * advance, 4 * length)
     onward = jnp.minimum(jnp.min(jnp.where(steps > 0, 1.001 * steps, jnp.inf)), onward)
     return Found(moved, exit, at, gauge, jnp.where(moved, onward, 0.5 * length))
+
+
+def tolerated(here: Jet) -> Array:
+    """How far each gauge may go below 0 and still only touch it."""
+    walls = here.value[2:]
+    return GRAZE * jnp.concatenate(
+        [jnp.ones(2, walls.dtype), jnp.full_like(walls, jnp.max(jnp.abs(walls), initial=0.0))]
+    )
+
+
+@jax.custom_jvp
+def exit_time(t: Array, gauge: Array, rate: Array) -> Array:
+    """The time t at which a gauge vanishes, found by a search; its derivative is that of the root, dt = −dw/w'."""
+    return t
+
+
+@exit_time.defjvp
+def _(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    t, _, rate = primals
+    return t, -tangents[1] / rate

@@ -21,7 +21,8 @@ from ..numerics.compensated import value
 from ..numerics.linalg import fixed_point, newton
 from ..system.checks import one_of
 from ..system.mechanics import Mechanics
-from .base import Carry, Method, State, Traits, register, setting
+from .base import Carry, State, Traits, register, setting
+from .protocols import CanFail
 
 DENSE_LIMIT = (
     200  # unknowns up to which Newton's matrix is formed; beyond it the stages are found by fixed-point iteration
@@ -44,11 +45,11 @@ def tableau(stages: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @register({"stages": 1}, {"stages": 2}, {"stages": 3}, {"stages": 4})
-class Gauss(Method):
+class Gauss(CanFail):
     """Gauss collocation with 1 to 4 stages, order 2·stages.
 
-    The stages are solved to round-off: by Newton's method for up to 200 unknowns, by fixed-point iteration beyond, which
-    converges only for h²‖M⁻¹U''‖ of order one.
+    The stages are solved to round-off: by Newton's method for up to 200 unknowns, by fixed-point iteration beyond,
+    which converges only for h²‖M⁻¹U''‖ of order one.
     """
 
     stages: int = setting(one_of(1, 2, 3, 4), 2)

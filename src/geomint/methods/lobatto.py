@@ -3,8 +3,9 @@
     Q_i = q₀ + h Σ_j a_ij M⁻¹P_j,      P_i = p₀ + h Σ_j â_ij F_j,      F_j = f(Q_j) − G(Q_j)ᵀΛ_j,      g(Q_i) = 0,
     q₁ = Q_s,      p₁ = p₀ + h Σ_i b_i F_i,      G(q₁) M⁻¹p₁ = 0.
 
-IIIA has Q₁ = q₀ and IIIB has no column s, so that Λ₁ … Λ_{s−1} put Q₂ … Q_s on the manifold and Λ_s makes p₁ tangent. Symplectic
-on the manifold, symmetric; for s = 2 this is Rattle. Implicit: one nonlinear system in Q₂ … Q_s and Λ₁ … Λ_{s−1} a step.
+IIIA has Q₁ = q₀ and IIIB has no column s, so that Λ₁ … Λ_{s−1} put Q₂ … Q_s on the manifold and Λ_s makes p₁ tangent.
+Symplectic on the manifold, symmetric; for s = 2 this is Rattle. Implicit: one nonlinear system in Q₂ … Q_s and Λ₁ …
+Λ_{s−1} a step.
 
 References: Jay, SIAM J. Numer. Anal. 33 (1996) 368; Hairer, Lubich, Wanner, sections II.1.4 and VII.1.4.
 """
@@ -21,7 +22,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..errors import InputError
-from ..manifold import Manifold
+from ..manifold import ConstraintSolver
 from ..numerics.compensated import value
 from ..numerics.linalg import newton
 from ..numerics.linalg.newton import dense_solve, least_squares_solve
@@ -35,7 +36,8 @@ LIMIT = 600  # unknowns of the dense Newton iteration
 
 @functools.cache
 def lobatto(stages: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(a, â, b): IIIA by collocation at the Lobatto nodes, and the IIIB that makes the pair symplectic, b_i â_ij + b_j a_ji = b_i b_j."""
+    """(a, â, b): IIIA by collocation at the Lobatto nodes, and the IIIB that makes the pair symplectic, b_i â_ij +
+    b_j a_ji = b_i b_j."""
     inner = {2: [], 3: [0.5], 4: [0.5 - 5**0.5 / 10, 0.5 + 5**0.5 / 10]}[stages]
     nodes = np.array([0.0, *inner, 1.0])
     powers = np.arange(1, stages + 1)
@@ -64,9 +66,15 @@ class LobattoIIIAB(Constrained):
     stages: int = setting(one_of(2, 3, 4), 3)
 
     def __init__(
-        self, stages: int = 3, *, solver: str = "auto", relaxation: float = 1.0, manifold: Manifold | None = None
+        self,
+        stages: int = 3,
+        *,
+        solver: str = "auto",
+        relaxation: float = 1.0,
+        constraint_solver: ConstraintSolver | None = None,
     ):
-        self.stages, self.solver, self.relaxation, self.manifold = stages, solver, relaxation, manifold
+        self.stages, self.solver, self.relaxation = stages, solver, relaxation
+        self.constraint_solver = constraint_solver
 
     @property
     def traits(self) -> Traits:
@@ -86,11 +94,13 @@ class LobattoIIIAB(Constrained):
         unknowns = (self.stages - 1) * (q.size + m)
         if unknowns > LIMIT:
             raise InputError(
-                f"LobattoIIIAB forms a dense matrix of {unknowns} unknowns here, more than {LIMIT}; use Composition({'Rattle()' if m else 'Verlet()'}, order={max(4, 2 * self.stages - 2)}), which needs none."
+                f"LobattoIIIAB forms a dense matrix of {unknowns} unknowns here, more than {LIMIT}; use "
+                f"Composition({'Rattle()' if m else 'Verlet()'}, order={max(4, 2 * self.stages - 2)}), which "
+                "needs none."
             )
         force = mech.force(q)
         if m:
-            force = force - mech.constraint_force(q, self.held(mech, q).multipliers(mech, q, value(state.p)))
+            force = force - mech.constraint_force(q, self.solver_for(mech, q).multipliers(mech, q, value(state.p)))
         return Collocated(state.q, state.p, jnp.zeros((self.stages - 1, m), q.dtype), force, jnp.zeros((), int))
 
     def step(self, mech: Mechanics, carry: Collocated, dt: Array) -> Collocated:
@@ -145,10 +155,14 @@ class LobattoIIIAB(Constrained):
 
     @property
     def _dependent(self) -> bool:
-        return self.manifold is not None and self.manifold.plan.kind == "least-squares"
+        return self.constraint_solver is not None and self.constraint_solver.plan.kind == "least-squares"
 
     def output(self, mech: Mechanics, carry: Collocated) -> State:
-        return State(carry.q, carry.p) if mech.system.constraint is None else self.shown(mech, carry.q, carry.p)
+        return (
+            State(carry.q, carry.p)
+            if mech.system.constraint is None
+            else self.state_with_multipliers(mech, carry.q, carry.p)
+        )
 
     def status(self, carry: Collocated) -> Array:
         return carry.status

@@ -1,4 +1,5 @@
-"""Symmetric multistep methods for M q̈ = f(q) − G(q)ᵀλ, 0 = g(q), of order 4, 6, 8, …: one force and one constraint solve a step.
+"""Symmetric multistep methods for M q̈ = f(q) − G(q)ᵀλ, 0 = g(q), of order 4, 6, 8, …: one force and one constraint
+solve a step.
 
 In the momentum form (10) of Console, Hairer and Lubich, with ρ(ζ) = (ζ − 1)²ρ̃(ζ) and S_n = Σ ρ̃_j p_{n+j+½}:
 
@@ -6,14 +7,15 @@ In the momentum form (10) of Console, Hairer and Lubich, with ρ(ζ) = (ζ − 1
     p_{n+k−½} from S_{n+1},      q_{n+k} = q_{n+k−1} + h M⁻¹p_{n+k−½},      g(q_{n+k}) = 0 for λ_{n+k−1}.
 
 S and q are sums of small increments over the whole run and are compensated; the form in positions alone (7) loses three
-digits more. Momenta at the points are differences (11), projected: p_n = Σ δ̂_j p_{n+j+½} − G(q_n)ᵀν. They look k/2 steps
-ahead, so the recursion runs k/2 steps ahead of what it shows.
+digits more. Momenta at the points are differences (11), projected: p_n = Σ δ̂_j p_{n+j+½} − G(q_n)ᵀν. They look k/2
+steps ahead, so the recursion runs k/2 steps ahead of what it shows.
 
-The method is not symplectic, but it nearly keeps energy and momentum maps over times h^{−r−1}, if (12) the roots of ρ lie on
-the unit circle and are simple but for 1, and (13) so do the non-zero roots of σ. Both are checked exactly on construction.
+The method is not symplectic, but it nearly keeps energy and momentum maps over times h^{−r−1}, if (12) the roots of ρ
+lie on the unit circle and are simple but for 1, and (13) so do the non-zero roots of σ. Both are checked exactly on
+construction.
 
-Start: k/2 steps forward and k/2 backward from the initial data by an eighth-order composition (of Rattle on a manifold, of
-Verlet without), with the multipliers of the exact motion; a poor start stays for ever.
+Start: k/2 steps forward and k/2 backward from the initial data by an eighth-order composition (of Rattle on a
+manifold, of Verlet without), with the multipliers of the exact motion; a poor start stays for ever.
 
 References: Console, Hairer, Lubich, Numer. Math. 124 (2013) 517; Hairer, Lubich, Numer. Math. 97 (2004) 699.
 """
@@ -30,14 +32,17 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..errors import InputError
-from ..manifold import Manifold
+from ..manifold import ConstraintSolver
 from ..numerics.compensated import Compensated, value
 from ..system.checks import flag, plain_scalar, refused, vector, whole
 from ..system.mechanics import Mechanics
+from . import protocols
 from .base import Carry, State, Traits, register
 from .composition import Composition
-from .constrained import OFF, Constrained, Rattle
+from .constrained import OFF, Constrained
 from .multistep_coefficients import RECOMMENDED, Coefficients, construct, defects, interval_of_periodicity, smallest_gap
+from .protocols import HasHistory
+from .rattle import Rattle
 from .splitting import Verlet
 
 EXTRAPOLATION = {3: (1, -3, 3), 4: (-1, 4, -6, 4)}  # of the newest values, to the next one
@@ -70,11 +75,11 @@ class History(eqx.Module):
 
 
 @register({"order": 4}, {"order": 6}, {"order": 8})
-class SymmetricMultistep(Constrained):
+class SymmetricMultistep(Constrained, HasHistory):
     """The symmetric multistep method of the given order, or with the given a = (a₁, …), ρ = (ζ − 1)² Π(ζ² + 2a_jζ + 1).
 
-    `periodicity` is the Ω up to which hω is stable, `smallest_gap` the smallest angle between parasitic roots of ρ and σ:
-    small ones make the energy noisy. Coefficients that violate (12) or (13) are refused with the reason, unless
+    `periodicity` is the Ω up to which hω is stable, `smallest_gap` the smallest angle between parasitic roots of ρ
+    and σ: small ones make the energy noisy. Coefficients that violate (12) or (13) are refused with the reason, unless
     unsafe=True admits them.
     """
 
@@ -83,9 +88,15 @@ class SymmetricMultistep(Constrained):
     unsafe: bool = eqx.field(static=True, default=False)
 
     def __init__(
-        self, order: int | None = None, a: Sequence[float] | float | None = None, unsafe: bool = False, *, solver: str = "auto",
-        relaxation: float = 1.0, manifold: Manifold | None = None,
-    ):  # fmt: skip
+        self,
+        order: int | None = None,
+        a: Sequence[float] | float | None = None,
+        unsafe: bool = False,
+        *,
+        solver: str = "auto",
+        relaxation: float = 1.0,
+        constraint_solver: ConstraintSolver | None = None,
+    ):
         callee, unsafe = "SymmetricMultistep", flag(unsafe, "unsafe", "SymmetricMultistep")
         if a is None:
             order = 8 if order is None else order
@@ -103,16 +114,18 @@ class SymmetricMultistep(Constrained):
             order = None if order is None else whole(order, "order", callee)
             if order not in (None, 2 * len(a) + 2):
                 raise InputError(
-                    f"SymmetricMultistep(order={order}, a={a}): {len(a)} coefficients make a method of order {2 * len(a) + 2}."
+                    f"SymmetricMultistep(order={order}, a={a}): {len(a)} coefficients make a method of order "
+                    f"{2 * len(a) + 2}."
                 )
             order = 2 * len(a) + 2
             a = None if a == RECOMMENDED.get(order) else a
         self.order, self.a, self.unsafe = order, a, unsafe
-        self.solver, self.relaxation, self.manifold = solver, relaxation, manifold
+        self.solver, self.relaxation, self.constraint_solver = solver, relaxation, constraint_solver
         reasons = _constructed(self._a)[1]
         if reasons and not unsafe:
             raise InputError(
-                f"SymmetricMultistep(a={self._a}) would not be stable on constrained systems: {'; '.join(r.rstrip('.') for r in reasons)}. unsafe=True admits it."
+                f"SymmetricMultistep(a={self._a}) would not be stable on constrained systems: "
+                f"{'; '.join(r.rstrip('.') for r in reasons)}. unsafe=True admits it."
             )
 
     @property
@@ -138,16 +151,23 @@ class SymmetricMultistep(Constrained):
     def traits(self) -> Traits:
         bounded = "bounded" if not _constructed(self._a)[1] else None
         return Traits(
-            self.order, symplectic=False, symmetric=True, reversible=False, energy=bounded, momentum_maps="linear",
-            constrained=True, steps=self.order, forces=1,
-        )  # fmt: skip
+            self.order,
+            symplectic=False,
+            symmetric=True,
+            reversible=False,
+            energy=bounded,
+            momentum_maps="linear",
+            constrained=True,
+            steps=self.order,
+            forces=1,
+        )
 
     # --- start ------------------------------------------------------------------------------------------------------
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
         half = self.order // 2
         q, p = value(state.q), value(state.p)
         free = mech.system.constraint is None
-        base = Verlet(form="drift") if free else Rattle(manifold=self.held(mech, q))
+        base = Verlet(form="drift") if free else Rattle(constraint_solver=self.solver_for(mech, q))
         starter = Composition(base, order=8)
         start = State(Compensated.of(q), Compensated.of(p), state.t, state.key)
 
@@ -156,7 +176,7 @@ class SymmetricMultistep(Constrained):
 
             def step(carry: Carry, _: None) -> tuple[Carry, tuple[Compensated, Array, Array]]:
                 carry = starter.step(mech, carry, h)
-                failed, shown = starter.status(carry), starter.output(mech, carry)
+                failed, shown = protocols.status(starter, carry), starter.output(mech, carry)
                 return carry, (shown.q, value(shown.p), jnp.zeros((), int) if failed is None else failed)
 
             return jax.lax.scan(step, starter.init(mech, start, h), None, length=half)[1]
@@ -171,8 +191,8 @@ class SymmetricMultistep(Constrained):
         if free:
             forces = jax.vmap(mech.force)(positions)
         else:
-            manifold = self.held(mech, q)
-            multipliers = jax.vmap(lambda x, y: manifold.multipliers(mech, x, y))(positions, velocities)
+            solver = self.solver_for(mech, q)
+            multipliers = jax.vmap(lambda x, y: solver.multipliers(mech, x, y))(positions, velocities)
             forces = jax.vmap(lambda x, y: mech.force(x) - mech.constraint_force(x, y))(positions, multipliers)
         status = jnp.maximum(failed_after[-1], failed_before[-1])
         summed = Compensated.of(self._weighted(self.coefficients.rho_tilde, momenta[1:]))
@@ -203,22 +223,28 @@ class SymmetricMultistep(Constrained):
         others = self._weighted(rho_tilde[:-1], carry.momenta[2:])
         status = carry.status
         if mech.system.constraint is not None:
-            manifold = self.held(mech, here)
-            # F = f − Gᵀλ is smooth along the motion: extrapolated, it says what the constraint will do.
+            solver = self.solver_for(mech, here)
+            # F = f − Gᵀλ is smooth along the motion: its extrapolation predicts the constraint force.
             newest = carry.forces[-4:]
             expected = self._weighted(EXTRAPOLATION[len(newest)], newest)
-            guess = manifold.as_guess(mech, here, (force - expected) * (last * dt))
-            placed = manifold.place(mech, here, value(summed) - others, dt, guess)
+            guess = solver.guess_from_pull(mech, here, (force - expected) * (last * dt))
+            placed = solver.place(mech, here, value(summed) - others, dt, guess)
             summed, force = summed - placed.pull, force - placed.pull * (1 / (last * dt))
             status = jnp.where((status == 0) & ~placed.converged, OFF, status)
         p = value(summed) - others
         front = carry.front + mech.displacement(p, dt)
         if mech.system.constraint is not None:
-            front = front + self.held(mech, here).polish(value(front))
+            front = front + self.solver_for(mech, here).polish(value(front))
         return History(
-            _shifted(carry.positions, here), _shifted(carry.momenta, p), _shifted(carry.forces, force), front, summed,
-            carry.shown, carry.step + 1, status,
-        )  # fmt: skip
+            _shifted(carry.positions, here),
+            _shifted(carry.momenta, p),
+            _shifted(carry.forces, force),
+            front,
+            summed,
+            carry.shown,
+            carry.step + 1,
+            status,
+        )
 
     # --- what is shown ----------------------------------------------------------------------------------------------
     def output(self, mech: Mechanics, carry: History) -> State:
@@ -227,15 +253,22 @@ class SymmetricMultistep(Constrained):
         if mech.system.constraint is not None:
             p = self.tangent(mech, q, p)
         p = jnp.where(carry.step == 0, carry.shown, p)
-        return State(q, p) if mech.system.constraint is None else self.shown(mech, q, p)
+        return State(q, p) if mech.system.constraint is None else self.state_with_multipliers(mech, q, p)
 
     def reverse(self, carry: History) -> History:
         positions = jnp.concatenate([carry.positions, carry.front.value[None]])[::-1]
         momenta = carry.momenta[::-1]
         summed = Compensated.of(self._weighted(self.coefficients.rho_tilde, momenta[1:]))
         return History(
-            positions[:-1], momenta, carry.forces[::-1], Compensated.of(positions[-1]), summed, carry.shown, carry.step, carry.status
-        )  # fmt: skip
+            positions[:-1],
+            momenta,
+            carry.forces[::-1],
+            Compensated.of(positions[-1]),
+            summed,
+            carry.shown,
+            carry.step,
+            carry.status,
+        )
 
     def status(self, carry: History) -> Array:
         return carry.status

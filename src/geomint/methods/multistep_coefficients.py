@@ -1,4 +1,5 @@
-"""Explicit symmetric multistep methods Σ α_j q_{n+j} = h² Σ β_j f_{n+j} of order r = k: built and judged in exact arithmetic.
+"""Explicit symmetric multistep methods Σ α_j q_{n+j} = h² Σ β_j f_{n+j} of order r = k: built and judged in exact
+arithmetic.
 
 A method is chosen by k/2 − 1 numbers a_j, which place the roots of ρ(ζ) = Σ α_j ζʲ = (ζ−1)² Π(ζ² + 2a_jζ + 1). Then
 σ(ζ) = Σ β_j ζʲ of degree k − 1 follows from the order condition
@@ -57,9 +58,10 @@ class Coefficients:
 
 
 def construct(a: Iterable[SupportsFloat | str]) -> Coefficients:
-    """The explicit symmetric method of k = 2·len(a) + 2 steps and order k; a float stands for its shortest decimal, .7 for 7/10.
+    """The explicit symmetric method of k = 2·len(a) + 2 steps and order k; a float stands for its shortest decimal,
+    .7 for 7/10.
 
-    Nothing is refused here that can be written down; `defects` says whether the method is any good.
+    Any such method is constructed; `defects` lists why it must not be used.
     """
     parameters = _rationals(a)
     k = 2 * len(parameters) + 2
@@ -68,12 +70,13 @@ def construct(a: Iterable[SupportsFloat | str]) -> Coefficients:
         rho_tilde = _multiply(rho_tilde, [Fraction(1), 2 * a_j, Fraction(1)])
     minus_one = [Fraction(-1), Fraction(1)]
     rho_hat = _multiply(rho_tilde, minus_one)
-    # With u = ζ − 1 condition (8) is about Taylor coefficients at u = 0, and k coefficients of σ meet k conditions: σ is
-    # the Taylor polynomial of ρ/log² = ρ̃·(u/log(1+u))². It comes out symmetric, so that β_0 = 0 without being asked.
+    # With u = ζ − 1 condition (8) is about Taylor coefficients at u = 0, and k coefficients of σ meet k conditions: σ
+    # is the Taylor polynomial of ρ/log² = ρ̃·(u/log(1+u))². It comes out symmetric, so that β_0 = 0 without being asked.
     logarithm = _logarithm(k)
     inverse = _reciprocal(_multiply(logarithm, logarithm), k)
     sigma = _shift(_multiply(_shift(rho_tilde, 1), inverse)[:k], -1)
-    # Likewise ζ^{k/2} δ̂(ζ) is the Taylor polynomial of ζ^{k/2} log(ζ)/(ζ−1): the one difference formula on k + 1 points.
+    # Likewise ζ^{k/2} δ̂(ζ) is the Taylor polynomial of ζ^{k/2} log(ζ)/(ζ−1): the one difference formula on k + 1
+    # points.
     binomial = [Fraction(math.comb(k // 2, j)) for j in range(k // 2 + 1)]
     delta_hat = _shift(_multiply(binomial, logarithm)[:k], -1)
     return Coefficients(
@@ -90,8 +93,8 @@ def construct(a: Iterable[SupportsFloat | str]) -> Coefficients:
 def order(rho: Sequence[Fraction], sigma: Sequence[Fraction]) -> int:
     """The exact order: the largest r in (8); −2 or −1 where ρ has not even the double root 1.
 
-    In t = log ζ the defect ρ(eᵗ) − t²σ(eᵗ) is an exponential polynomial of dimension at most 3(k+1), so a zero of higher
-    multiplicity means that it vanishes altogether.
+    In t = log ζ the defect ρ(eᵗ) − t²σ(eᵗ) is an exponential polynomial of dimension at most 3(k+1), so a zero of
+    higher multiplicity means that it vanishes altogether.
     """
     terms = 3 * max(len(rho), len(sigma))
     logarithm = _logarithm(terms)
@@ -105,7 +108,8 @@ def order(rho: Sequence[Fraction], sigma: Sequence[Fraction]) -> int:
 
 
 def defects(coefficients: Coefficients) -> list[str]:
-    """Why the method must not be used with constraints, in sentences; empty for a good one. Decided without round-off."""
+    """Why the method must not be used with constraints, in sentences; empty for a good one. Decided without
+    round-off."""
     a, rho, sigma = coefficients.a, coefficients.rho, coefficients.sigma
     if rho != rho[::-1] or sigma != sigma[::-1]:
         return ["The method is not symmetric: α_j = α_{k−j} and β_j = β_{k−j} are needed."]
@@ -131,7 +135,8 @@ def defects(coefficients: Coefficients) -> list[str]:
     if not _all_on_circle(in_sigma):
         modulus = max(abs(np.roots([float(s) for s in _stripped(sigma)])))
         found.append(
-            f"σ has a root of modulus {modulus:.4f}, off the unit circle: the multipliers grow like {modulus:.4f}ⁿ, against (13)."
+            f"σ has a root of modulus {modulus:.4f}, off the unit circle: the multipliers grow like "
+            f"{modulus:.4f}ⁿ, against (13)."
         )
     # x = ±1 is itself a double root of σ: ζ and 1/ζ have met there
     if _degree(_common(in_sigma, _derivative(in_sigma))) > 0 or not _value(in_sigma, 1) or not _value(in_sigma, -1):
@@ -142,11 +147,12 @@ def defects(coefficients: Coefficients) -> list[str]:
 
 
 def interval_of_periodicity(coefficients: Coefficients) -> float:
-    """Ω such that for all hω in (0, Ω) the roots of ρ + (hω)²σ are on the unit circle: the largest stable step of a vibration.
+    """Ω such that for all hω in (0, Ω) the roots of ρ + (hω)²σ are on the unit circle: the largest stable step of a
+    vibration.
 
-    In x the roots are those of R + wS, w = (hω)², and they lie on the curve w(x) = −R(x)/S(x). One can leave [−1, 1] only
-    through an end, or where two meet: where w'(x) = 0, that is R'S − RS' = 0. Between such values of w stability does not
-    change, so one test in each interval finds every unstable window, however narrow.
+    In x the roots are those of R + wS, w = (hω)², and they lie on the curve w(x) = −R(x)/S(x). One can leave [−1, 1]
+    only through an end, or where two meet: where w'(x) = 0, that is R'S − RS' = 0. Between such values of w stability
+    does not change, so one test in each interval finds every unstable window, however narrow.
     """
     in_rho, in_sigma = _in_x(coefficients.rho), _in_x(coefficients.sigma)
     turning = _sum(_multiply(_derivative(in_rho), in_sigma), [-c for c in _multiply(in_rho, _derivative(in_sigma))])
@@ -167,9 +173,9 @@ def smallest_gap(coefficients: Coefficients) -> float:
     """The smallest distance, in radians, of two roots on the upper unit circle: of ρ, with 1 counted once, and of σ.
 
     (12) and (13) ask only that no two of ρ and no two of σ coincide; close parasitic roots feed each other, and the
-    energy becomes noisy. Near 1 small gaps are in the nature of the method: σ ≈ ρ/log² puts a root of σ next to a root of
-    ρ (.005 for method (A), .0006 for the recommended one of order 8). A root counts with its multiplicity; `inf` where 1
-    is alone (k = 2).
+    energy becomes noisy. Near 1 small gaps are in the nature of the method: σ ≈ ρ/log² puts a root of σ next to a
+    root of ρ (.005 for method (A), .0006 for the recommended one of order 8). A root counts with its multiplicity;
+    `inf` where 1 is alone (k = 2).
     """
     cosines = [Fraction(1), *(-a_j for a_j in coefficients.a if abs(a_j) <= 1)]
     rest = _in_x(coefficients.sigma)
@@ -286,7 +292,8 @@ def _in_x(p: Sequence[Fraction]) -> Polynomial:
 
 
 def _primitive(p: Polynomial) -> Polynomial:
-    """p times a positive number such that the coefficients are integers without a common divisor, or they grow without bound."""
+    """p times a positive number such that the coefficients are integers without a common divisor, or they grow
+    without bound."""
     if not p:
         return p
     denominator = math.lcm(*(c.denominator for c in p))
@@ -324,7 +331,8 @@ def _all_on_circle(p: Polynomial) -> bool:
 
 
 def _real_roots(p: Polynomial) -> list[Fraction]:
-    """The distinct roots in [−1, 1], each within 2⁻⁶⁴: isolated by Sturm's theorem, so none is missed, then bisected."""
+    """The distinct roots in [−1, 1], each within 2⁻⁶⁴: isolated by Sturm's theorem, so none is missed, then
+    bisected."""
     chain = _sturm(p)
     if _degree(chain[0]) < 1:
         return []
@@ -342,7 +350,8 @@ def _real_roots(p: Polynomial) -> list[Fraction]:
 
 
 def _bisected(p: Polynomial, low: Fraction, high: Fraction) -> Fraction:
-    """The one root, a simple one, in (low, high]; low may be another root, so signs are compared with the one at high."""
+    """The one root, a simple one, in (low, high]; low may be another root, so signs are compared with the one at
+    high."""
     at_high = _value(p, high)
     if not at_high:
         return high

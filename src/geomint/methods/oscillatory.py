@@ -1,15 +1,15 @@
 """Fast and slow together: methods for V + W whose step resolves V alone.
 
-    IMEX               trapezoidal rule for V, midpoint rule for W in the action: explicit kicks, implicit midpoint between
-    RESPA              kicks by V, and between them several Verlet steps with W (multiple time steps)
+    IMEX               trapezoidal rule for V, midpoint rule for W in the action: explicit kicks, implicit midpoint
+    between RESPA              kicks by V, and between them several Verlet steps with W (multiple time steps)
 
 Methods with the exact flow of a quadratic W are in `trigonometric`.
 
-For a W that is a polynomial of degree two, which its program tells, IMEX is Verlet with the mass M + (h²/4) Hess W:
+For a W that is a polynomial of degree two, as its jaxpr shows, IMEX is Verlet with the mass M + (h²/4) Hess W:
 no resonance, stable for every frequency as long as h is a stable step for V alone.
 
-References: Stern, Grinspun, Multiscale Model. Simul. 7 (2009) 1779; Tuckerman, Berne, Martyna, J. Chem. Phys. 97 (1992) 1990;
-Hairer, Lubich, Wanner, chapter XIII.
+References: Stern, Grinspun, Multiscale Model. Simul. 7 (2009) 1779; Tuckerman, Berne, Martyna, J. Chem. Phys. 97
+(1992) 1990; Hairer, Lubich, Wanner, chapter XIII.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..errors import InputError
+from ..numerics.cache import BoundedCache
 from ..numerics.compensated import value
 from ..numerics.compilation import jit
 from ..numerics.linalg import KINDS, Plan, fallback, newton
@@ -34,7 +36,8 @@ from ..system.checks import bounded, one_of, whole
 from ..system.mechanics import Mechanics
 from ..system.system import System
 from .base import Carry, Method, State, Traits, register, setting
-from .splitting import SMALL
+from .protocols import CanFail, DependsOnStepLength, FindsStructure
+from .splitting import SMALL, OnManifold, Stages, Verlet
 
 UNSOLVED = 1
 AFFINE = 1e4  # units of rounding by which ∇W may differ from an affine function, relative; up to 250 were measured
@@ -46,16 +49,8 @@ _TRAITS = Traits(
 
 
 # --- what the fast part is ------------------------------------------------------------------------------------------
-_sampled: dict[Any, bool] = {}
-_proved: dict[Any, bool] = {}
-
-
-def remembered(cache: dict[Any, bool], key: Any, look: Callable[[], bool]) -> bool:
-    if key not in cache:
-        while len(cache) >= 64:
-            cache.pop(next(iter(cache)))
-        cache[key] = look()
-    return cache[key]
+_sampled: BoundedCache[bool] = BoundedCache(64)
+_proved: BoundedCache[bool] = BoundedCache(64)
 
 
 def quadratic_everywhere(system: Any, q: Any) -> bool:
@@ -70,7 +65,7 @@ def quadratic_everywhere(system: Any, q: Any) -> bool:
     where = jax.ShapeDtypeStruct(np.shape(q), jnp.result_type(float))
     leaves = tuple((np.shape(x), jnp.result_type(x)) for x in jax.tree.leaves(system))
     key = jax.tree.structure(system), leaves, where.shape
-    return remembered(_proved, key, lambda: degree(gradient_or_energy, where, system) <= (1 if by_hand else 2))
+    return _proved.get_or_make(key, lambda: degree(gradient_or_energy, where, system) <= (1 if by_hand else 2))
 
 
 def is_quadratic(starts: Sequence[tuple[Any, Any]]) -> bool:
@@ -79,7 +74,7 @@ def is_quadratic(starts: Sequence[tuple[Any, Any]]) -> bool:
     if quadratic_everywhere(*starts[0]):
         return True
     look = lambda: all(_affine(*concrete(*start, np.random.default_rng(1))) for start in starts)
-    return remembered(_sampled, tuple(start_key(system, q) for system, q in starts), look)
+    return _sampled.get_or_make(tuple(start_key(system, q) for system, q in starts), look)
 
 
 def _affine(system: System, q: np.ndarray) -> bool:
@@ -119,7 +114,7 @@ def _stiffness_product(system: System, x: Array, v: Array) -> Array:
     return (mech.momentum(v) + mech.fast_hessian_product(x, v)).ravel()
 
 
-class Oscillatory(Method):
+class Oscillatory(FindsStructure):
     """What the family shares: the structure of M + Hess W, and whether W is quadratic everywhere, found before the run.
 
     solver:  "auto", or "blocks", "banded", "dense", "matrix-free" to override what is found
@@ -171,7 +166,7 @@ class Heavier(eqx.Module):
 
 
 @register()
-class IMEX(Oscillatory):
+class IMEX(Oscillatory, OnManifold, CanFail, DependsOnStepLength):
     """Variational implicit-explicit method: p⁺ = p − (h/2)∇V(q); the midpoint rule with W from (q, p⁺) to (q', p⁻);
     p' = p⁻ − (h/2)∇V(q').
 
@@ -183,6 +178,24 @@ class IMEX(Oscillatory):
     failures: ClassVar[dict[int, str]] = {
         UNSOLVED: "Newton's method for the implicit midpoint of the fast part did not converge; try a smaller dt"
     }
+
+    @property
+    def stages(self) -> Stages:
+        return Verlet().stages
+
+    def drift_mass(self, mech: Mechanics, q: Array, dt: Array) -> Any:
+        return self.heavier(mech, q, dt).factored
+
+    def drift_mechanics(self, mech: Mechanics, mass: Any) -> Any:
+        return Heavier(mech, mass)
+
+    def prepared_on_manifold(self, starts: Sequence[tuple[Any, Any]], caller: str) -> IMEX:
+        ready = self.prepare(starts)
+        if not ready.quadratic:
+            what = "needs a fast part that is a polynomial of degree two in q by its program, and this one is not"
+            raise InputError(f"{caller} {what}; use Rattle() with shorter steps.")
+        # Always a copy, although nothing may be left to find: the mass of the drifts is not M.
+        return dataclasses.replace(ready)
 
     def heavier(self, mech: Mechanics, q: Array, h: Array) -> Heavier:
         """The modified mass, factored for steps of length h; its W is quadratic, so any q will do."""
@@ -232,9 +245,11 @@ class IMEX(Oscillatory):
 # --- multiple time steps --------------------------------------------------------------------------------------------
 @register({"inner": 4})
 class RESPA(Method):
-    """Verlet-I/r-RESPA: half a kick by V, `inner` Verlet steps of length h/inner with W (in drift form), half a kick by V.
+    """Verlet-I/r-RESPA: half a kick by V, `inner` Verlet steps of length h/inner with W (in drift form), half a kick
+    by V.
 
-    Unstable where the inner steps turn the fast motion by a multiple of π, near hω = π, 2π, … for many of them: resonance.
+    Unstable where the inner steps turn the fast motion by a multiple of π, near hω = π, 2π, … for many of them:
+    resonance.
     """
 
     inner: int = setting(bounded(whole, least=1, most=10**6), 4)

@@ -21,10 +21,8 @@ to (E) and (G); García-Archilla, Sanz-Serna, Skeel, SIAM J. Sci. Comput. 20 (19
 from __future__ import annotations
 
 import dataclasses
-import functools
-import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -34,266 +32,38 @@ import numpy as np
 from jaxtyping import Array
 
 from ..errors import InputError
+from ..numerics.cache import BoundedCache
 from ..numerics.compensated import value
-from ..numerics.linalg import Plan
-from ..numerics.linalg.discovery import concrete, over_members, start_key
+from ..numerics.linalg.discovery import over_members, start_key
 from ..system.checks import one_of
 from ..system.mechanics import Mechanics
 from ..system.system import System
 from .base import State, Traits, register, setting
-from .oscillatory import _TRAITS, Oscillatory, bent, is_quadratic, remembered
+from .oscillatory import _TRAITS, Oscillatory, bent, is_quadratic
+from .protocols import CanFail, DependsOnStepLength, WarnsOfStep
+from .trigonometric_flow import (
+    FILTERS,
+    SYMPLECTIC,
+    Affine,
+    Flow,
+    applied,
+    flow_functions,
+    functions_of,
+    has_free,
+    inverse,
+    is_diagonal,
+    nonzero,
+    squared_frequencies,
+)
 
 BENT = 1
 DENSE = 600  # coordinates up to which the fast part is diagonalised
-FREE = 16  # units of rounding of the largest ω², below which ω² is zero; up to 3 were measured for free motions
-OTHER = 1000  # units of rounding beyond which ∇W is another function; below 1 was measured for quadratic ones
-TERMS = 10  # of a series for |z| ≤ 1: the next one is 1/20! = 4e-19
-
-
-# --- functions of z = x² --------------------------------------------------------------------------------------------
-def _entire(z: Array, k: int, circular: Callable[[Array], Array], hyperbolic: Callable[[Array], Array]) -> Array:
-    """Stumpff's function c_k(z) = Σ (−z)ʲ/(2j + k)!: by its series near 0, which is differentiable there; else by
-    circular(√z) or hyperbolic(√−z)."""
-    z = jnp.asarray(z, float)
-    near, series = jnp.where(jnp.abs(z) <= 1, z, 0.0), jnp.zeros_like(z)
-    for j in reversed(range(TERMS)):
-        series = (-1) ** j / math.factorial(2 * j + k) + near * series
-    # Where a branch is not used, its derivative must be finite all the same.
-    root = lambda far, x: jnp.sqrt(jnp.where(far, x, 1.0))
-    return jnp.where(z > 1, circular(root(z > 1, z)), jnp.where(z < -1, hyperbolic(root(z < -1, -z)), series))
-
-
-def sinc(z: Array) -> Array:
-    """sin x / x; sinh |x| / |x| for negative z."""
-    return _entire(z, 1, lambda x: jnp.sin(x) / x, lambda x: jnp.sinh(x) / x)
-
-
-def c2(z: Array) -> Array:
-    """(1 − cos x)/x²; (cosh |x| − 1)/|x|² for negative z."""
-    return _entire(z, 2, lambda x: 2 * (jnp.sin(x / 2) / x) ** 2, lambda x: 2 * (jnp.sinh(x / 2) / x) ** 2)
-
-
-def c3(z: Array) -> Array:
-    """(1 − sinc x)/x²."""
-    return _entire(z, 3, lambda x: (1 - jnp.sin(x) / x) / x**2, lambda x: (jnp.sinh(x) / x - 1) / x**2)
-
-
-Function = Callable[[Array], Array]
-
-
-class Filters(NamedTuple):
-    """ψ and φ as functions of z = (hω)², and χ = (1 − φ)/z, None where φ = 1."""
-
-    psi: Function
-    phi: Function = jnp.ones_like
-    chi: Function | None = None
-
-
-_sine = lambda z: z * sinc(z / 4) ** 2 / 4  # sin²(x/2)
-# Symmetric with ψ₁ = ψ/sinc and ψ₀ = cos ψ₁; symplectic where ψ = sinc φ.
-FILTERS: dict[str, Filters] = {
-    "gautschi": Filters(lambda z: sinc(z / 4) ** 2),
-    "deuflhard": Filters(sinc),
-    "garcia-archilla": Filters(lambda z: sinc(z) ** 2, sinc, c3),
-    "hochbruck-lubich": Filters(
-        lambda z: sinc(z / 4) ** 2,
-        lambda z: sinc(z) * (1 + _sine(z) / 3),
-        lambda z: c3(z) - sinc(z) * sinc(z / 4) ** 2 / 12,
-    ),
-    "hairer-lubich": Filters(lambda z: sinc(z) ** 2),
-    "grimm-hochbruck": Filters(lambda z: sinc(z) ** 3, sinc, c3),
-}
-SYMPLECTIC = ("deuflhard", "garcia-archilla")
-
-
-@functools.cache
-def _flow_functions(filter: str) -> tuple[Function, ...]:
-    """Of z: cos − 1, sinc, z sinc, c₂, ψ₁ and, where φ is not 1, φ and χ."""
-    psi, phi, chi = FILTERS[filter]
-    always: tuple[Function, ...] = (lambda z: -z * c2(z), sinc, lambda z: z * sinc(z), c2, lambda z: psi(z) / sinc(z))
-    return always if chi is None else (*always, phi, chi)
-
-
-def _nonzero(z: Array) -> Array:
-    return jnp.where(z == 0, jnp.zeros_like(z), jnp.ones_like(z))
-
-
-def _inverse(z: Array) -> Array:
-    """1/z for fast motions, whose rest position is near, and zero for the others."""
-    return jnp.where(z >= 1, 1 / jnp.where(z >= 1, z, 1.0), 0.0)
-
-
-# --- the flow of W --------------------------------------------------------------------------------------------------
-class Flow(eqx.Module):
-    """All that a step of one length h applies: functions of hΩ, as numbers for each coordinate where Ω² = M⁻¹Hess W
-    is diagonal and as matrices where not, and what the constant force b does in that time."""
-
-    about: Array | None  # a; None for the origin, where Ω² is diagonal
-    turn: Array  # cos − 1
-    sinc: Array  # h sinc
-    restoring: Array  # hΩ² sinc
-    kick: Array  # ½hψ₁
-    fallen: Array  # −h² c₂ b
-    gained: Array  # −h sinc b
-    averaged: tuple[Array, Array] | None  # φ and a − h²χ b, where φ is not 1
-    stiff: Array | None = None  # the projection on the motions with stiffness, where there are others
-
-    def displacement(self, q: Array) -> Array:
-        """x. The origin does for a diagonal Ω², which treats each coordinate by itself. Matrices lose digits in
-        proportion to x."""
-        return q if self.about is None else q - self.about
-
-    def without_free(self, x: Array) -> Array:
-        """x less its part along free motions, on which cos − 1 and Ω² vanish. Their matrices do so up to rounding only:
-        for a free motion that goes far this would be a weak spring."""
-        return x if self.stiff is None else _applied(self.stiff, x)
-
-    def positions(self, q: Array) -> Array:
-        """Φq."""
-        return q if self.averaged is None else _applied(self.averaged[0], self.displacement(q)) + self.averaged[1]
-
-
-def _applied(function: Array, x: Array) -> Array:
-    return function * x if function.shape == x.shape else (function @ x.ravel()).reshape(x.shape)
-
-
-def _diagonal(plan: Plan | None) -> bool:
-    return plan is not None and plan.kind == "blocks" and plan.order is not None and plan.order.shape[1] == 1
-
-
-def _spectrum(matrix: Array) -> tuple[Array, Array]:
-    """Eigenvalues and eigenvectors of a symmetric matrix."""
-    squares, modes = jnp.linalg.eigh(matrix)
-    # eigh has an absolute error of about eps|A|. A free motion must not keep it: it would act as a spring. A true ω²
-    # below that can't be told from zero, since the entries of a full matrix do not determine it.
-    smallest = FREE * jnp.finfo(matrix.dtype).eps * jnp.max(jnp.abs(squares))
-    return jnp.where(jnp.abs(squares) > smallest, squares, 0.0), modes
-
-
-def _independent(plan: Plan | None) -> np.ndarray | None:
-    """(count, size), where M + Hess W falls into independent blocks: the coordinates of each, n for padding. Each is
-    diagonalised by itself, so that the error of a stiff one does not reach a soft one."""
-    return plan.order if plan is not None and plan.kind == "blocks" else None
-
-
-def _blocks(matrix: Array, order: np.ndarray) -> Array:
-    """(count, size, size), zero in the padding."""
-    return jnp.pad(matrix, (0, 1))[order[:, :, None], order[:, None, :]]
-
-
-def _joined(blocks: Array, order: np.ndarray, n: int) -> Array:
-    whole = jnp.zeros((n + 1, n + 1), blocks.dtype)
-    return whole.at[order[:, :, None], order[:, None, :]].set(blocks)[:n, :n]
-
-
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _matrix_functions(functions: tuple[Function, ...], matrix: Array) -> tuple[Array, ...]:
-    """f(Z) − f(0) of a symmetric Z, for several f. Derivatives of eigenvectors have poles where eigenvalues coincide,
-    as they do for the two directions of a spring in the plane; the derivative of f(Z) has none. Second derivatives
-    need distinct eigenvalues."""
-    squares, modes = _spectrum(matrix)
-    return tuple((modes * (f(squares) - f(jnp.zeros_like(squares)))) @ modes.T for f in functions)
-
-
-@_matrix_functions.defjvp
-def _derivative(functions: tuple[Function, ...], at: tuple[Array], by: tuple[Array]) -> tuple[Any, Any]:
-    """V (F ∘ VᵀdZ V) Vᵀ with the divided differences F_ij = (f(z_i) − f(z_j))/(z_i − z_j) (Daleckii and Krein)."""
-    squares, modes = _spectrum(at[0])
-    turned = modes.T @ by[0] @ modes
-    apart = squares[:, None] - squares[None, :]
-    middle = 0.5 * (squares[:, None] + squares[None, :])
-    # f changes over a length of √z. At a distance of eps^¼ of it (1e-4 in float64) the quotient has lost few digits,
-    # and the slope in the middle is as good.
-    closest = jnp.finfo(squares.dtype).eps ** 0.25
-    near = jnp.abs(apart) < closest * jnp.maximum(1.0, jnp.sqrt(jnp.abs(middle)))
-
-    def divided(f: Function) -> Array:
-        values, slopes = f(squares), jax.jvp(f, (middle,), (jnp.ones_like(middle),))[1]
-        return jnp.where(near, slopes, (values[:, None] - values[None, :]) / jnp.where(near, 1.0, apart))
-
-    return _matrix_functions(functions, at[0]), tuple(modes @ (divided(f) * turned) @ modes.T for f in functions)
-
-
-def functions_of(
-    functions: tuple[Function, ...], mech: Mechanics, a: Array, h: Array, plan: Plan | None
-) -> tuple[Array, ...]:
-    """f(h²Ω²) for each f, with Ω² at a; anywhere, since W is quadratic."""
-    if _diagonal(plan):
-        return tuple(f(h**2 * _diagonal_squares(mech, a)) for f in functions)
-    lower, matrix = _weighted(mech, a)
-    solved = functools.partial(jax.scipy.linalg.solve_triangular, lower, lower=True, trans=1)
-    identity, origin = jnp.eye(a.size, dtype=a.dtype), jnp.zeros((), a.dtype)
-    # f(0) apart: what no force reaches is then moved exactly.
-    order, wanted = _independent(plan), functools.partial(_matrix_functions, functions)
-    if order is None:
-        rest = wanted(h**2 * matrix)
-    else:
-        rest = tuple(_joined(x, order, a.size) for x in jax.vmap(wanted)(_blocks(h**2 * matrix, order)))
-    return tuple(f(origin) * identity + solved(x @ lower.T) for f, x in zip(functions, rest, strict=True))
-
-
-def squared_frequencies(mech: Mechanics, a: Array, plan: Plan | None) -> Array:
-    """The eigenvalues of Ω² at a, and some zeros more."""
-    if _diagonal(plan):
-        return _diagonal_squares(mech, a).ravel()
-    matrix, order = _weighted(mech, a)[1], _independent(plan)
-    return jax.vmap(_spectrum)(matrix[None] if order is None else _blocks(matrix, order))[0].ravel()
-
-
-_with_free: dict[Any, bool] = {}
-
-
-def _has_free(system: Any, q: Any, plan: Plan | None) -> bool:
-    """Whether W leaves a motion without stiffness at a start."""
-    system, q = concrete(system, q, np.random.default_rng(1))
-    with jax.ensure_compile_time_eval():
-        squares = np.asarray(squared_frequencies(Mechanics(system, q.shape), jnp.asarray(q, float), plan))
-    return np.count_nonzero(squares) < q.size
-
-
-def _diagonal_squares(mech: Mechanics, a: Array) -> Array:
-    return mech.velocity(mech.fast_hessian_product(a, jnp.ones_like(a)))
-
-
-def _weighted(mech: Mechanics, a: Array) -> tuple[Array, Array]:
-    """L and L⁻¹KL⁻ᵀ, M = LLᵀ and K = Hess W(a)."""
-    flat = lambda f: lambda v: f(v.reshape(a.shape)).ravel()
-    identity = jnp.eye(a.size, dtype=a.dtype)
-    lower = jnp.linalg.cholesky(jax.vmap(flat(mech.momentum))(identity))
-    stiffness = jax.vmap(flat(lambda v: mech.fast_hessian_product(a, v)))(identity)
-    half = jax.scipy.linalg.solve_triangular(lower, stiffness, lower=True)
-    matrix = jax.scipy.linalg.solve_triangular(lower, half.T, lower=True)
-    return lower, 0.5 * (matrix + matrix.T)
-
-
-class Affine(eqx.Module):
-    """A check that W stays the quadratic function that it is near the start, where its program does not show it: one
-    random combination r of the equations ∇W(q) = ∇W(a) + Hess W(a)(q − a)."""
-
-    about: Array
-    slope: Array  # Hess W(a) r
-    rise: Array  # r · ∇W(a)
-
-    @staticmethod
-    def combination(like: Array) -> np.ndarray:
-        random = np.random.default_rng(5)
-        return random.uniform(0.5, 1.5, like.shape) * random.choice([-1.0, 1.0], like.shape)
-
-    @classmethod
-    def of(cls, mech: Mechanics, a: Array) -> Affine:
-        r = jnp.asarray(cls.combination(a), a.dtype)
-        return cls(a, mech.fast_hessian_product(a, r), jnp.sum(r * mech.fast_gradient(a)))
-
-    def broken(self, mech: Mechanics, q: Array) -> Array:
-        """Whether ∇W(q) is another one, beyond rounding."""
-        terms = self.combination(q) * mech.fast_gradient(q)
-        off = jnp.abs(jnp.sum(terms) - self.rise - jnp.sum(self.slope * (q - self.about)))
-        reach = jnp.abs(q) + jnp.abs(self.about)
-        scale = jnp.sum(jnp.abs(terms)) + jnp.abs(self.rise) + jnp.sum(jnp.abs(self.slope) * reach)
-        return ~(off <= OTHER * jnp.finfo(q.dtype).eps * scale) & jnp.all(jnp.isfinite(q))
 
 
 # --- the methods ----------------------------------------------------------------------------------------------------
+_with_free: BoundedCache[bool] = BoundedCache(64)
+
+
 class Turning(NamedTuple):
     """The carry."""
 
@@ -305,7 +75,7 @@ class Turning(NamedTuple):
 
 
 @register({"filter": "hochbruck-lubich"}, {"filter": "hairer-lubich"}, {"filter": "grimm-hochbruck"})
-class Trigonometric(Oscillatory):
+class Trigonometric(Oscillatory, CanFail, DependsOnStepLength, WarnsOfStep):
     """q' = cos(hΩ)q + Ω⁻¹sin(hΩ)v + ½h²Ψg,   v' = −Ω sin(hΩ)q + cos(hΩ)v + ½h(Ψ₀g + Ψ₁g'),   g = −M⁻¹∇V(Φq),
 
     for a quadratic fast part, by the name of its filters ψ, φ; `gm.methods.FILTERS` lists them, as functions of
@@ -331,14 +101,14 @@ class Trigonometric(Oscillatory):
             what = "follows the exact flow of a quadratic fast part, and this one is not quadratic"
             raise InputError(f"{self.name} {what}; use IMEX or RESPA.")
         n = np.size(starts[0][1])
-        if n > DENSE and not _diagonal(ready.plan):
+        if n > DENSE and not is_diagonal(ready.plan):
             what = f"diagonalises the fast part, here of {n} coordinates, more than {DENSE}"
             raise InputError(f"{self.name} {what}; use IMEX, which need not.")
-        if ready.free is not None or _diagonal(ready.plan):
+        if ready.free is not None or is_diagonal(ready.plan):
             return ready
-        look = lambda: any(_has_free(*start, ready.plan) for start in starts)
+        look = lambda: any(has_free(*start, ready.plan) for start in starts)
         key = ready.plan, *(start_key(*start) for start in starts)
-        return dataclasses.replace(ready, free=remembered(_with_free, key, look))
+        return dataclasses.replace(ready, free=_with_free.get_or_make(key, look))
 
     def misfits(self, system: Any, q: Any, own_params: bool) -> np.ndarray:
         others = super().misfits(system, q, own_params)
@@ -346,19 +116,19 @@ class Trigonometric(Oscillatory):
 
     def flow(self, mech: Mechanics, a: Array, h: Array) -> Flow:
         """Everything that a step of length h applies; a is some point, at which W is looked at."""
-        diagonal, filters = _diagonal(self.plan), FILTERS[self.filter]
-        wanted, stiff = _flow_functions(self.filter), None
+        diagonal, filters = is_diagonal(self.plan), FILTERS[self.filter]
+        wanted, stiff = flow_functions(self.filter), None
         if self.free:
-            stiff, inverse = functions_of((_nonzero, _inverse), mech, a, h, self.plan)
+            stiff, softness = functions_of((nonzero, inverse), mech, a, h, self.plan)
             if self.quadratic:  # b has rounding errors along free motions: look where the fast forces in it vanish
-                a = jax.lax.stop_gradient(a - h**2 * _applied(inverse, mech.velocity(mech.fast_gradient(a))))
+                a = jax.lax.stop_gradient(a - h**2 * applied(softness, mech.velocity(mech.fast_gradient(a))))
         turn, sine, restoring, fall, kick, *average = functions_of(wanted, mech, a, h, self.plan)
         constant = mech.velocity(mech.fast_gradient(a) - (mech.fast_hessian_product(a, a) if diagonal else 0.0))
         averaged = None
         if filters.chi is not None:
-            averaged = average[0], (0.0 if diagonal else a) - h**2 * _applied(average[1], constant)
+            averaged = average[0], (0.0 if diagonal else a) - h**2 * applied(average[1], constant)
         about = None if diagonal else a
-        fallen, gained = -(h**2) * _applied(fall, constant), -h * _applied(sine, constant)
+        fallen, gained = -(h**2) * applied(fall, constant), -h * applied(sine, constant)
         return Flow(about, turn, h * sine, restoring / h, 0.5 * h * kick, fallen, gained, averaged, stiff)
 
     def warn(self, system: System, q: Any, dt: float) -> None:
@@ -366,14 +136,14 @@ class Trigonometric(Oscillatory):
         if self.filter not in ("gautschi", "hochbruck-lubich"):
             return
         mech, q = Mechanics(system, np.shape(q)), jnp.asarray(q, float)
-        first = _flow_functions(self.filter)[4]
+        first = flow_functions(self.filter)[4]
         if not float(jnp.max(jnp.abs(first(dt**2 * squared_frequencies(mech, q, self.plan))))) < 100:
             what = f"hω is near a multiple of π, where {self.name} has a pole"
             warnings.warn(f"{what}; change dt a little, or take Trigonometric('hairer-lubich').", stacklevel=4)
 
     def _kick(self, mech: Mechanics, flow: Flow, q: Any) -> Array:
         """½hψ₁g(Φq)."""
-        return _applied(flow.kick, mech.velocity(mech.slow_force(flow.positions(value(q)))))
+        return applied(flow.kick, mech.velocity(mech.slow_force(flow.positions(value(q)))))
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Turning:
         # The flow is the same about any point, so nothing depends on this one.
@@ -390,8 +160,8 @@ class Trigonometric(Oscillatory):
         q, p, kick, flow, check = carry
         x, u = flow.displacement(value(q)), mech.velocity(p) + kick
         stretched, rate = flow.without_free(x), flow.without_free(u)
-        q = q + (_applied(flow.turn, stretched) + _applied(flow.sinc, u) + flow.fallen)
-        turned = _applied(flow.turn, rate) - _applied(flow.restoring, stretched) + flow.gained
+        q = q + (applied(flow.turn, stretched) + applied(flow.sinc, u) + flow.fallen)
+        turned = applied(flow.turn, rate) - applied(flow.restoring, stretched) + flow.gained
         after = self._kick(mech, flow, q)
         if check is not None:
             affine, status = check

@@ -10,8 +10,8 @@ terms of forces f(q, v, t), F_j = h Σ_i w_i φ_j(c_i) f(Q_i, Q̇_i, t_i):
 
     p + ∂S/∂X_0 + F_0 = 0,    ∂S/∂X_j + F_j = 0  (0 < j < s),    p' = ∂S/∂X_s + F_s.
 
-Midpoint and trapezoid are degree 1 with one Gauss point or two Lobatto points; `galerkin` of degree s takes s Gauss points
-and has order 2s. On a constant mass the trapezoid is Verlet and the midpoint the implicit midpoint rule.
+Midpoint and trapezoid are degree 1 with one Gauss point or two Lobatto points; `galerkin` of degree s takes s Gauss
+points and has order 2s. On a constant mass the trapezoid is Verlet and the midpoint the implicit midpoint rule.
 
 References: Marsden, West, Acta Numerica 10 (2001) 357; Ober-Blöbaum, Saake, Adv. Comput. Math. 41 (2015) 955.
 """
@@ -33,7 +33,8 @@ from ..numerics.linalg import newton
 from ..numerics.linalg.newton import newton_within
 from ..system.checks import bounded, one_of, whole
 from ..system.lagrangian import LagrangianMechanics
-from .base import Carry, Method, State, Traits, register, setting
+from .base import Carry, State, Traits, register, setting
+from .protocols import CanFail, DependsOnStepLength, FindsStructure
 
 QUADRATURES = ("midpoint", "trapezoid", "galerkin")
 DENSE_LIMIT = 600
@@ -91,7 +92,7 @@ class Moving(NamedTuple):
     {"quadrature": "galerkin", "degree": 2},
     {"quadrature": "galerkin", "degree": 3},
 )
-class Variational(Method):
+class Variational(FindsStructure, CanFail, DependsOnStepLength):
     """A variational integrator of a Lagrangian system, or of a System through L = ½vᵀMv − U.
 
     quadrature:  "midpoint", "trapezoid" (order 2) or "galerkin" with degree 1 to 5 (order 2·degree).
@@ -127,7 +128,8 @@ class Variational(Method):
         q = starts[0][1]
         if np.size(q) * self.degree > DENSE_LIMIT:
             raise InputError(
-                f"{self.name} forms a dense matrix of {np.size(q) * self.degree} unknowns, above {DENSE_LIMIT}; for large systems of constant mass use Verlet, ZhangSkeel or Gauss."
+                f"{self.name} forms a dense matrix of {np.size(q) * self.degree} unknowns, above {DENSE_LIMIT}; "
+                "for large systems of constant mass use Verlet, ZhangSkeel or Gauss."
             )
         return self
 
@@ -154,7 +156,8 @@ class Variational(Method):
         forced = _is_forced(mech)
 
         def on_nodes(rest: Array) -> tuple[Array, Array, Array]:
-            """h w_i (∂L/∂q + f), h w_i ∂L/∂v and Q̇_i at the nodes, for X_j = q + rest_j: sums of small numbers, no cancellation."""
+            """h w_i (∂L/∂q + f), h w_i ∂L/∂v and Q̇_i at the nodes, for X_j = q + rest_j: sums of small numbers, no
+            cancellation."""
             positions, velocities = q + along(r.values[:, 1:], rest), along(r.slopes[:, 1:], rest) / dt
             by_q, by_v = jax.vmap(jax.grad(mech.lagrangian, argnums=(0, 1)))(positions, velocities)
             if forced:

@@ -1,4 +1,8 @@
-"""The papers' systems and the field's classics, ready to run: ``model = gm.models.fpu(springs=3)``."""
+"""Systems with initial data, ready to run: those of the papers, and classics of the field.
+
+``model = gm.models.fpu(springs=3)`` returns a `Model`: system, q0, v0, and a dt and t_end that work. A file holds one
+kind of system; `base` defines `Model` and the decorator that registers one.
+"""
 
 from .base import Model, all, model, named
 from .clusters import argon_cluster, lennard_jones_cluster, morse_cluster
@@ -14,8 +18,34 @@ from .rigid import heavy_top, rigid_water
 from .sphere import sphere_bodies
 
 __all__ = [
-    "Model", "all", "argon_cluster", "chain", "coupled_oscillators", "dna", "double_pendulum", "double_pendulum_angles", "elastic_chain",
-    "fast_slow_oscillator", "fpu", "hard_spheres", "harmonic_bowl", "harmonic_oscillator", "harmonic_trough", "heavy_top", "henon_heiles", "kepler",
-    "lennard_jones_cluster", "model", "morse_cluster", "n_body", "named", "outer_solar_system", "pendulum", "rigid_water", "slider_crank",
-    "sphere_bodies", "stiff_double_pendulum", "triple_pendulum",
-]  # fmt: skip
+    "Model",
+    "all",
+    "argon_cluster",
+    "chain",
+    "coupled_oscillators",
+    "dna",
+    "double_pendulum",
+    "double_pendulum_angles",
+    "elastic_chain",
+    "fast_slow_oscillator",
+    "fpu",
+    "hard_spheres",
+    "harmonic_bowl",
+    "harmonic_oscillator",
+    "harmonic_trough",
+    "heavy_top",
+    "henon_heiles",
+    "kepler",
+    "lennard_jones_cluster",
+    "model",
+    "morse_cluster",
+    "n_body",
+    "named",
+    "outer_solar_system",
+    "pendulum",
+    "rigid_water",
+    "slider_crank",
+    "sphere_bodies",
+    "stiff_double_pendulum",
+    "triple_pendulum",
+]

@@ -17,26 +17,27 @@ from jax.core import Tracer
 
 from ..errors import GeomintError, InputError
 from ..methods.expressions import evaluate
+from ..numerics.cache import BoundedCache
 from ..system.checks import Check, bounded, number, one_of, positive, shown, whole
 from ..system.system import Stated
 
 P = ParamSpec("P")
-# Settings of models, with the check that each passes; a plain int or float is any whole or finite number.
+# Types of settings, with the check of each; a plain int or float is any whole or finite number.
 Positive = Annotated[float, positive]
 NotNegative = Annotated[float, bounded(number, least=0.0)]
 Seed = Annotated[int, bounded(whole, least=0, most=2**64 - 1)]
 Dimension = Annotated[int, one_of(2, 3)]
-PAIRS = 10_000  # bodies of which all pairs are listed
-ROWS = 10**6  # bodies in a row
+PAIRS = 10_000  # most bodies where all pairs are listed
+ROWS = 10**6  # most bodies where each interacts with its neighbours only
 _PLAIN: dict[Any, Check] = {int: whole, float: number}
 
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A system with initial data; `dt` and `t_end` are what a first look takes.
+    """A system with initial data, and a step `dt` and end `t_end` for a first run.
 
-    inside:  functions c(q) of the set in which the motion stays, c > 0 in its interior, each a number or an array; the hard
-             walls and bodies of a model without a potential for them.
+    inside:  functions c(q) that are positive where the motion may go, each a number or an array: the hard walls and
+             hard bodies of a model, which have no potential.
     """
 
     system: Stated
@@ -53,14 +54,14 @@ class Model:
 
 
 _models: dict[str, Callable[..., Model]] = {}
-_systems: dict[str, Stated] = {}
+_systems: BoundedCache[Stated] = BoundedCache(256)
 # The largest count that `at_least` accepts.
 _most: contextvars.ContextVar[float] = contextvars.ContextVar("most", default=math.inf)
 
 
 def model(make: Callable[P, Model]) -> Callable[P, Model]:
-    """Decorator: registers a model, checks its settings by their annotations, and records on its system the call that made it, where
-    that can be written down."""
+    """Decorator: register a model, check its settings by their annotations, and record on its system the call that made
+    it (`origin`), from which an archive can make it again. A call with functions as arguments is not recorded."""
     signature = inspect.signature(make)
 
     @functools.wraps(make)
@@ -74,10 +75,8 @@ def model(make: Callable[P, Model]) -> Callable[P, Model]:
         written = ", ".join(f"{name}={x}" for name, x in settings.items())
         origin = None if None in settings.values() else f"{make.__name__}({written})"
         system = made.system.with_origin(origin)
-        if origin is not None:  # the same functions as last time, so that nothing is compiled again
-            while len(_systems) >= 256:
-                _systems.pop(next(iter(_systems)))
-            system = _systems.setdefault(origin, system)
+        if origin is not None:  # reuse the functions of an equal call: compiled programs are cached by function
+            system = _systems.get_or_make(origin, lambda: system)
         return dataclasses.replace(made, system=system)
 
     _models[make.__name__] = recorded
@@ -96,7 +95,7 @@ def _checks(make: Callable[..., Model]) -> dict[str, Check]:
 
 
 def _made(make: Callable[..., Model], call: inspect.BoundArguments) -> Model:
-    """The model, whose numbers are finite: an error names the settings with which they overflow."""
+    """The model. Where some of its numbers are not finite, an error names the settings."""
     told = f"{make.__name__}({', '.join(f'{name}={shown(x)}' for name, x in call.arguments.items())})"
     try:
         with np.errstate(all="ignore"):
@@ -144,7 +143,7 @@ def all() -> dict[str, Callable[..., Model]]:
 def named(text: str, coordinates: float = math.inf) -> Model:
     """A model from its name or expression: named("fpu"), named("fpu(springs=5)").
 
-    coordinates: how many it has, where that is known: an expression from a file is not to make a larger one.
+    coordinates: the number of coordinates, where it is known. An expression from a file can't make a larger model.
     """
     token = _most.set(coordinates)
     try:

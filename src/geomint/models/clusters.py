@@ -1,4 +1,4 @@
-"""Atoms that hold together by forces between pairs: V = Σ_{i<j} φ(|x_i − x_j|), clusters that float freely."""
+"""Clusters of atoms in free space with pair potentials: V = Σ_{i<j} φ(|x_i − x_j|)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from .base import PAIRS, Dimension, Model, NotNegative, Positive, Seed, count, m
 
 Atoms = Annotated[int, count(2, PAIRS)]
 SYMMETRIES = (Translation(), Rotation())
-ROUNDING = 1e-14  # of a squared distance, generously
-REACH = 2 ** (1 / 6)  # where the Lennard-Jones potential of σ = 1 is least
+ROUNDING = 1e-14  # a generous bound of the relative rounding of a squared distance
+REACH = 2 ** (1 / 6)  # the minimum of the Lennard-Jones potential with σ = 1
 
 
 # --- potentials of pairs ----------------------------------------------------------------------------------------------
@@ -39,9 +39,9 @@ def morse(squared: Array, k: Any) -> Array:
 def sum_over_pairs(n: int, pair: Callable[[Array, Any], Array]) -> Callable[[Array, Any], Array]:
     """V(q, params) = Σ_{i<j} φ(|x_i − x_j|²), q of shape (n, dimension).
 
-    The pairs are constants of the program, and no atom is paired with itself, so that nothing is divided by zero. Up to some
-    dozens of atoms this is the fastest form of V and of its derivatives along a line; a matrix of all distances, which does
-    without a scatter, overtakes it for the gradient of fifty.
+    The pairs are constants of the program, and no atom is paired with itself, so that nothing is divided by zero. Up
+    to some dozens of atoms this is the fastest form of V and of its derivatives along a line. From about fifty atoms on
+    the gradient is faster with a matrix of all distances, which needs no scatter.
     """
     i, j = np.triu_indices(n, 1)
 
@@ -49,8 +49,8 @@ def sum_over_pairs(n: int, pair: Callable[[Array, Any], Array]) -> Callable[[Arr
         return jnp.sum(pair(jnp.sum((q[i] - q[j]) ** 2, axis=1), k))
 
     def curvature(q, v, start, stop, k):
-        """Bounds of d²/dt² V(q + t v) = Σ φ''(s) ṡ² + φ'(s) s̈ over [start, stop]: the squared distance s is a parabola in t, whose range
-        is known exactly."""
+        """Bounds of d²/dt² V(q + t v) = Σ φ''(s) ṡ² + φ'(s) s̈ over [start, stop]: the squared distance s is a
+        parabola in t, whose range is known exactly."""
         apart, speed = q[i] - q[j], v[i] - v[j]
         square, half_rate, half_bend = (jnp.sum(x, axis=1) for x in (apart**2, apart * speed, speed**2))
         squared = lambda t: square + t * (2 * half_rate + t * half_bend)
@@ -69,8 +69,8 @@ def sum_over_pairs(n: int, pair: Callable[[Array, Any], Array]) -> Callable[[Arr
 
 # --- initial data -----------------------------------------------------------------------------------------------------
 def compact(n: int, dimension: int) -> np.ndarray:
-    """n sites of the densest lattice (hexagonal, or face-centred cubic) with neighbours at distance 1: those closest to one of
-    them, and of equally close ones those further along a slanted direction, so that they lie side by side."""
+    """n sites of the densest lattice (hexagonal, or face-centred cubic) with neighbours at distance 1: those closest to
+    one site. Of equally close ones those further along a slanted direction are taken, so that they are adjacent."""
     basis = {2: [[1.0, 0.0], [0.5, np.sqrt(0.75)]], 3: np.sqrt(0.5) * np.array([[1, 1, 0], [1, 0, 1], [0, 1, 1]])}
     reach = (
         np.arange(-2 - n // 6, 3 + n // 6)
@@ -87,12 +87,13 @@ def compact(n: int, dimension: int) -> np.ndarray:
 
 @functools.cache
 def relaxed(n: int, dimension: int, pair: Callable, settings: tuple[tuple[str, float], ...]) -> np.ndarray:
-    """A compact piece of lattice, let down into a minimum near it of a potential whose pairs like the distance 1."""
+    """A compact piece of lattice, relaxed to a minimum near it of a potential whose pairs have their minimum at 1."""
     from scipy.optimize import minimize  # takes a while to load
 
     potential, shape = sum_over_pairs(n, pair), (n, dimension)
     energy: Any = jit(jax.value_and_grad(lambda x: potential(x.reshape(shape), dict(settings))))
-    # Pieces of a lattice are symmetric, and some of them saddles: pushed a little, 13 and 55 atoms roll off to the icosahedra.
+    # Some symmetric pieces of a lattice are saddle points. A small perturbation lets 13 and 55 atoms relax to
+    # icosahedra.
     start = compact(n, dimension) + 0.02 * np.random.default_rng(0).normal(size=shape)
     found = minimize(
         lambda x: tuple(map(np.asarray, energy(x))),
@@ -106,8 +107,8 @@ def relaxed(n: int, dimension: int, pair: Callable, settings: tuple[tuple[str, f
 
 
 def shaken(q: np.ndarray, energy: float, seed: int) -> np.ndarray:
-    """Velocities of unit masses without total momentum and angular momentum; the kinetic energy is ½ `energy` for each degree of
-    freedom that is left. The same for the same seed."""
+    """Velocities of unit masses without total momentum and angular momentum; the kinetic energy is ½ `energy` for
+    each degree of freedom that is left. The same for the same seed."""
     v = np.random.default_rng(seed).normal(size=q.size)
     rigid = np.concatenate([np.asarray(s.generators(jnp.asarray(q))).reshape(-1, q.size) for s in SYMMETRIES]).T
     turning, _, rank, _ = np.linalg.lstsq(rigid, v, rcond=1e-9)
@@ -126,14 +127,14 @@ def _cluster(
     reduced: dict[str, float],
     spacing: float,
 ) -> Model:
-    """Relaxed in units of the distance of neighbours and of ε (`reduced`), and shaken; unit masses."""
+    """A cluster of unit masses, relaxed in units of the neighbour distance and of ε (`reduced`), with thermal
+    velocities."""
     q0 = spacing * relaxed(n, dimension, pair, tuple(reduced.items()))
     v0 = shaken(q0, temperature * k["epsilon"], seed)
     forces = name.removesuffix("_cluster").replace("_", "-").title()
     description = f"{n} atoms {'in the plane' if dimension == 2 else 'in space'} with {forces} forces"
-    dt = (
-        0.005 * spacing / float(np.sqrt(k["epsilon"]))
-    )  # an atom of energy ε/2 crosses the distance of neighbours in 200 steps
+    # An atom with the kinetic energy ε/2 moves by one neighbour distance in 200 steps.
+    dt = 0.005 * spacing / float(np.sqrt(k["epsilon"]))
     return Model(
         System(sum_over_pairs(n, pair), symmetries=SYMMETRIES, params=k),
         q0,
@@ -155,8 +156,9 @@ def lennard_jones_cluster(
 
         V = Σ_{i<j} 4ε ((σ/r_ij)¹² − (σ/r_ij)⁶),
 
-    from a compact piece of the hexagonal (dimension=2) or face-centred cubic (3) lattice relaxed to a minimum of V near it, which need
-    not be the least one. The temperature is in units of ε; total momentum and angular momentum are zero."""
+    from a compact piece of the hexagonal (dimension=2) or face-centred cubic (3) lattice relaxed to a minimum of V
+    near it, not necessarily the global one. The temperature is in units of ε; total momentum and angular momentum
+    are zero."""
     return _cluster(
         "lennard_jones_cluster",
         n,
@@ -172,15 +174,15 @@ def lennard_jones_cluster(
 
 @model
 def morse_cluster(
-    n: Atoms = 13, dimension: Dimension = 3, epsilon: Positive = 1.0, distance: Positive = 1.0, steepness: Positive = 6.0,
-    temperature: NotNegative = 0.1, seed: Seed = 0,
+    n: Atoms = 13, dimension: Dimension = 3, epsilon: Positive = 1.0, distance: Positive = 1.0,
+    steepness: Positive = 6.0, temperature: NotNegative = 0.1, seed: Seed = 0,
 ) -> Model:  # fmt: skip
     """n atoms of unit mass with Morse's forces,
 
         V = Σ_{i<j} ε ((1 − e^{−a(r_ij − r₀)})² − 1),     r₀ = distance, a = steepness,
 
-    which stay finite where atoms meet. With a r₀ = 6 the well is as wide as that of Lennard-Jones; the larger, the narrower. Initial
-    data as those of lennard_jones_cluster."""
+    which stay finite where atoms meet. With a r₀ = 6 the well is as wide as that of Lennard-Jones; the larger, the
+    narrower. Initial data as those of lennard_jones_cluster."""
     k = {"epsilon": epsilon, "distance": distance, "steepness": steepness}
     return _cluster(
         "morse_cluster",
@@ -206,11 +208,12 @@ _ARGON_VELOCITIES = np.array(
 
 @model
 def argon_cluster() -> Model:
-    """Seven argon atoms in the plane, six about one (Biesiadecki and Skeel 1993; Gonzalez, Schmidt and Ortiz 2010, section 5.1).
+    """Seven argon atoms in the plane, six about one (Biesiadecki and Skeel 1993; Gonzalez, Schmidt and Ortiz 2010,
+    section 5.1).
 
-    Lennard-Jones forces with σ = .341 nm and ε/k_B = 119.8 K. Lengths are in nanometres, times in nanoseconds, and the mass of an
-    atom, 66.34e-27 kg, is 1: then ε = 24932.594 nm²/ns², and the energy of the initial data is −10.519254 ε. The total momentum is
-    zero, the angular momentum is not. A step of 10 fs is dt = 1e-5."""
+    Lennard-Jones forces with σ = .341 nm and ε/k_B = 119.8 K. Lengths are in nanometres, times in nanoseconds, and
+    the mass of an atom, 66.34e-27 kg, is 1: then ε = 24932.594 nm²/ns², and the energy of the initial data is
+    −10.519254 ε. The total momentum is zero, the angular momentum is not. A step of 10 fs is dt = 1e-5."""
     boltzmann, mass = 1.380658e-23, 66.34e-27
     k = {"epsilon": 119.8 * boltzmann / mass, "sigma": 0.341}  # m²/s² is nm²/ns²
     system = System(sum_over_pairs(7, lennard_jones), symmetries=SYMMETRIES, params=k)

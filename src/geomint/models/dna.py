@@ -17,8 +17,8 @@ def dna(n: Annotated[int, count(3)] = 200, seed: Seed = 0) -> Model:
 
     V = ½ Σ (θ_{k+1} − θ_k)² + ε Σ (exp(−a(1 − cos θ_k − x₀)) − 1)²,   a = 7, x₀ = .3, ε = 1/1400.
 
-    The mean angle is slow; it rests near arccos .7 = .795 or its mirror 5.49 and now and then crosses over. The Hessian is
-    cyclic tridiagonal.
+    The mean angle is slow; it rests near arccos .7 = .795 or its mirror 5.49 and now and then crosses over. The
+    Hessian is cyclic tridiagonal.
     """
     a, x0, epsilon = 7.0, 0.3, 1 / 1400
 

@@ -1,7 +1,8 @@
-"""Harmonic potentials in one and two dimensions with motions known by heart: where energy-stepping meets its limits.
+"""Harmonic potentials in one and two dimensions with motions known exactly, for which energy-stepping does not
+converge.
 
-Gonzalez, Schmidt and Ortiz (2010), examples 4.1 to 4.3. In each a motion with little or no speed across the levels of V keeps a
-terraced potential from converging to the smooth one. All masses are 1.
+Gonzalez, Schmidt and Ortiz (2010), examples 4.1 to 4.3. In each the motion has little or no speed across the levels
+of V, so that the motion on terraces does not converge to that in the smooth potential. All masses are 1.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from .base import Model, Positive, model
 
 @model
 def harmonic_oscillator() -> Model:
-    """V = ½x² from x = 0 with speed 1: x = sin t, H = ½. With terraces of height h the particle is on the highest it reaches,
-    k = ⌊1/2h⌋, with the speed √(1 − 2kh), which may be as small as one likes (example 4.1)."""
+    """V = ½x² from x = 0 with speed 1: x = sin t, H = ½. On terraces of height h the particle reaches
+    the terrace k = ⌊1/2h⌋ with the speed √(1 − 2kh), which is arbitrarily small for some h (example 4.1)."""
     return Model(
         System(lambda q: 0.5 * jnp.sum(q**2)),
         np.array([0.0]),
@@ -31,8 +32,8 @@ def harmonic_oscillator() -> Model:
 
 @model
 def harmonic_trough() -> Model:
-    """V = ½x² in the plane from (1, 0) with the velocity (0, 1), along the trough: (cos t, t), H = 1. It starts along a level of V,
-    and on terraces goes on so, (1, t), whatever their height (example 4.2)."""
+    """V = ½x² in the plane from (1, 0) with the velocity (0, 1), along the trough: (cos t, t), H = 1. It starts along
+    a level of V; on terraces of any height it continues along that level, (1, t) (example 4.2)."""
     system = System(lambda q: 0.5 * q[0] ** 2, symmetries=(Translation((0.0, 1.0)),))
     return Model(
         system,
@@ -47,9 +48,9 @@ def harmonic_trough() -> Model:
 
 @model
 def harmonic_bowl(speed: Positive = 0.5) -> Model:
-    """V = ½(x² + y²) from (1, 0) with the velocity (0, γ), γ = speed: the ellipse (cos t, γ sin t), H = ½(1 + γ²), angular momentum γ.
-    On terraces of height h it is reflected along the circle instead if γ²(1 − θ) < 1 as h → 0, θ the fractional part of 1/2h
-    (example 4.3)."""
+    """V = ½(x² + y²) from (1, 0) with the velocity (0, γ), γ = speed: the ellipse (cos t, γ sin t), H = ½(1 + γ²),
+    angular momentum γ. On terraces of height h it is reflected along the circle instead if γ²(1 − θ) < 1 as h → 0, θ
+    the fractional part of 1/2h (example 4.3)."""
     system = System(lambda q: 0.5 * jnp.sum(q**2), symmetries=(Rotation((0, 1)),))
     return Model(
         system,

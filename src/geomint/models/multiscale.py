@@ -13,8 +13,8 @@ from .base import Model, count, model
 
 @model
 def fast_slow_oscillator(omega: float = 50.0) -> Model:
-    """One oscillator with two springs, V = ½q² and W = ½ω²q² (Stern and Grinspun 2009): a multiple-time-step method with
-    step h is unstable near hω = π, 2π, …, a method without resonance for no ω as long as h ≤ 2."""
+    """One oscillator with two springs, V = ½q² and W = ½ω²q² (Stern and Grinspun 2009): a multiple-time-step method
+    with step h is unstable near hω = π, 2π, …; a method without resonances is stable for every ω as long as h ≤ 2."""
     system = System(
         lambda q, k: 0.5 * jnp.sum(q**2),
         fast=lambda q, k: 0.5 * k["omega"] ** 2 * jnp.sum(q**2),
@@ -33,7 +33,8 @@ def fast_slow_oscillator(omega: float = 50.0) -> Model:
 
 @model
 def stiff_double_pendulum(omega: float = 50.0, gravity: float = 1.0) -> Model:
-    """Two unit masses in the plane, the first hung from the origin and the second from the first by stiff springs of length 1:
+    """Two unit masses in the plane, the first hung from the origin and the second from the first by stiff springs of
+    length 1:
 
         V = g (y₁ + y₂),     W = ½ω² Σ (|d| − 1)²,
 
@@ -62,8 +63,8 @@ def stiff_double_pendulum(omega: float = 50.0, gravity: float = 1.0) -> Model:
 
 @model
 def elastic_chain(n: Annotated[int, count(2)] = 100, stiff: float = 50.0, quartic: float = 1.0) -> Model:
-    """n unit masses between walls, their springs by turns stiff (the even ones) and soft, of frequencies `stiff` and 1; the soft
-    ones harden:
+    """n unit masses between walls, their springs by turns stiff (the even ones) and soft, of frequencies `stiff` and
+    1; the soft ones harden:
 
         V = ¼a Σ_{soft} d⁴,     W = ½ Σ kᵢ dᵢ²,   kᵢ = stiff² or 1,
 

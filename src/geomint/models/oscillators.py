@@ -33,7 +33,8 @@ def pendulum(length: Positive = 1.0, gravity: float = 1.0, angle: float = 2.0) -
 
 @model
 def henon_heiles(energy: float = 0.12) -> Model:
-    """Hénon and Heiles (1964): V = ½(x² + y²) + x²y − y³/3; regular and chaotic motion in one potential, bounded for H < 1/6."""
+    """Hénon and Heiles (1964): V = ½(x² + y²) + x²y − y³/3; regular and chaotic motion in one potential, bounded for
+    H < 1/6."""
 
     def potential(q):
         x, y = q
@@ -51,8 +52,8 @@ def henon_heiles(energy: float = 0.12) -> Model:
 
 @model
 def fpu(springs: Annotated[int, count(1)] = 3, omega: Positive = 50.0) -> Model:
-    """Fermi–Pasta–Ulam chain of alternating stiff linear and soft quartic springs (Galgani, Giorgilli, Martinoli, Vanzini
-    1992), in the scaled expansions of Hairer, Lubich, Wanner, section I.5.1.
+    """Fermi–Pasta–Ulam chain of alternating stiff linear and soft quartic springs (Galgani, Giorgilli, Martinoli,
+    Vanzini 1992), in the scaled expansions of Hairer, Lubich, Wanner, section I.5.1.
 
     q[0] are the positions of the centres of the stiff springs, q[1] their expansions:
 
@@ -83,8 +84,8 @@ def fpu(springs: Annotated[int, count(1)] = 3, omega: Positive = 50.0) -> Model:
 
 @model
 def coupled_oscillators(n: Annotated[int, count(1)] = 8, stiffness: float = 1.0, quartic: float = 0.1) -> Model:
-    """A chain of n unit masses between walls: V = Σ ½k d² + ¼a d⁴ over the n + 1 springs, d their extensions; masses grow
-    along the chain so that no reflection symmetry hides an error."""
+    """A chain of n unit masses between walls: V = Σ ½k d² + ¼a d⁴ over the n + 1 springs, d their extensions; masses
+    grow along the chain so that no reflection symmetry hides an error."""
 
     def potential(q, k):
         d = jnp.diff(q, prepend=0.0, append=0.0)

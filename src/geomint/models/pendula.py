@@ -20,7 +20,8 @@ def links(lengths: np.ndarray) -> Distances:
 
 
 def hanging(q):
-    """V = Σ y_i: unit masses in unit gravity. (Tao and Owhadi print the other sign, with which their data start upside down.)"""
+    """V = Σ y_i: unit masses in unit gravity. (Tao and Owhadi print the other sign, with which their data start
+    upside down.)"""
     return jnp.sum(q[:, 1])
 
 
@@ -74,7 +75,8 @@ def from_angles(q: np.ndarray) -> np.ndarray:
 
 @model
 def triple_pendulum() -> Model:
-    """Console, Hairer and Lubich (2013), example 1: unit masses and lengths, angles of 30°, 45° and 90°, from rest; H = −(3√3/2 + √2). Chaotic."""
+    """Console, Hairer and Lubich (2013), example 1: unit masses and lengths, angles of 30°, 45° and 90°, from rest.
+    H = −(3√3/2 + √2). Chaotic."""
     angles = np.deg2rad([30.0, 45.0, 90.0])
     q0 = np.cumsum(np.stack([np.sin(angles), -np.cos(angles)], axis=1), axis=0)
     system = System(hanging, constraint=links(np.ones(3)))
@@ -93,7 +95,8 @@ def triple_pendulum() -> Model:
 def chain(n: Annotated[int, count(1)] = 10, dimension: Dimension = 2) -> Model:
     """Tao and Owhadi's chain of n pendula: unit masses, links of length √5, stretched out at rest along (1, −2).
 
-    In three dimensions it is stretched along (1, −2, 0) and turns about the vertical, which is y, at the rate .1; J = .1 Σ k² about it is kept.
+    In three dimensions it is stretched along (1, −2, 0) and turns about the vertical axis y at the rate 0.1; the
+    angular momentum about it, J = 0.1 Σ k², is conserved.
     """
     k = np.arange(1, n + 1)[:, None]
     q0 = k * np.array([1.0, -2.0, 0.0])[:dimension]

@@ -1,4 +1,4 @@
-"""Bodies on a sphere that attract or repel each other along it."""
+"""Bodies on a sphere with forces that depend on their distance along it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def sphere_bodies(
 ) -> Model:
     """n unit masses on the unit sphere: U = Σ_{i<j} u(cos ϑ_ij), cos ϑ_ij = ⟨x_i, x_j⟩, |x_i| = 1.
 
-    pair_potential: u(c), a function of the cosine written with jax.numpy, or the name of one: "gravity" is u = −cot ϑ, the default for two
-    bodies; "coulomb" is u = 1/|x_i − x_j|, the default for more.
+    pair_potential: u(c), a function of the cosine written with jax.numpy, or the name of one: "gravity" is u = −cot
+    ϑ, the default for two bodies; "coulomb" is u = 1/|x_i − x_j|, the default for more.
 
-    Two bodies start as in Console, Hairer and Lubich (2013), example 2, with H = −.2118; more on a spiral that covers the sphere evenly, with
-    velocities drawn by the seed.
+    Two bodies start as in Console, Hairer and Lubich (2013), example 2, with H = −.2118; more on a spiral that covers
+    the sphere evenly, with velocities drawn by the seed.
     """
     if pair_potential is None:
         pair_potential = "gravity" if n == 2 else "coulomb"
@@ -58,7 +58,8 @@ def sphere_bodies(
 def from_spherical(
     longitude: Any, colatitude: Any, longitude_rate: Any, colatitude_rate: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Positions x = (cos φ sin θ, sin φ sin θ, cos θ) and velocities ẋ from φ, θ and their rates, each of shape (n,)."""
+    """Positions x = (cos φ sin θ, sin φ sin θ, cos θ) and velocities ẋ from φ, θ and their rates, each of shape
+    (n,)."""
     phi, theta, phi_rate, theta_rate = np.broadcast_arrays(
         *(np.asarray(x, float) for x in (longitude, colatitude, longitude_rate, colatitude_rate))
     )
@@ -69,7 +70,8 @@ def from_spherical(
 
 
 def _spread(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Points on equal bands of latitude, each a golden angle further round; tangent velocities, normal with deviation ½."""
+    """Points on equal bands of latitude, each a golden angle further round; tangent velocities, normal with deviation
+    ½."""
     k = np.arange(n)
     theta = np.arccos(1 - (2 * k + 1) / n)
     phi_speed, theta_speed = 0.5 * np.random.default_rng(seed).standard_normal((2, n))

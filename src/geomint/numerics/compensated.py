@@ -1,8 +1,8 @@
-"""Numbers that remember what rounding took from them.
+"""Compensated summation: values together with their accumulated rounding error.
 
 A state variable that is updated n times by small increments loses about eps/2 of its own size each time. `Compensated`
-keeps that loss beside the value and gives it back with the next increment (Kahan 1965; the error-free sum is Knuth's
-TwoSum, which needs no assumption on sizes). A method writes ``q + dq`` and works on plain arrays and on these alike.
+stores that loss beside the value and adds it to the next increment (Kahan 1965; the error-free sum is Knuth's TwoSum,
+which needs no assumption on sizes). A method writes ``q + dq``, which works for arrays and for these.
 
 Reference: Hairer, Lubich, Wanner, Geometric Numerical Integration, 2nd ed., section VIII.5.
 """
@@ -20,7 +20,7 @@ from jaxtyping import Array
 def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     """s + e = a + b exactly, with s = fl(a + b)."""
     s = a + b
-    # The barrier keeps XLA from seeing (a + b) - a and folding it to b.
+    # The barrier prevents XLA from simplifying (a + b) - a to b.
     s = jax.lax.optimization_barrier(s)
     b_seen = s - a
     a_seen = s - b_seen
@@ -53,5 +53,5 @@ class Compensated(eqx.Module):
 
 
 def value(x: Array | Compensated) -> Array:
-    """The number itself, with or without its memory."""
+    """The array without its rounding error."""
     return x.value if isinstance(x, Compensated) else x

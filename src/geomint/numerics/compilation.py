@@ -6,7 +6,7 @@ processor has AVX-512:
     f(old, s) = concatenate([old[1:], (s − tensordot(w, old[2:], 1))[None]]),      jit(vmap(f)) of old (4, 4, 5)
 
 writes a wrong third member. Without these emitters the same programs are right and as fast (the FPU loop was
-measured). They are switched off twice, since neither way covers everything:
+measured). They are switched off twice, since neither measure covers everything:
 
 - `jit` passes the compiler option with each of geomint's own programs. JAX accepts it at the top level only, neither
   inside another jit nor inside a derivative.
@@ -16,6 +16,9 @@ measured). They are switched off twice, since neither way covers everything:
 
 jaxlib 0.11 is right and refuses both the option and the flag, so the version decides. 0.10.2 is excluded in
 pyproject.toml.
+
+Importing geomint also switches JAX's persistent compilation cache on (see disk_cache), unless the user has set
+jax_compilation_cache_dir.
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ from typing import Any
 
 import jax
 import jaxlib
+
+from . import disk_cache
 
 FLAG = "xla_cpu_use_fusion_emitters"
 _VERSION = tuple(int(part) for part in re.findall(r"\d+", jaxlib.__version__)[:3])
@@ -67,6 +72,9 @@ def _flag_taken() -> bool:
 SAFE_OUTSIDE = _flag_taken() if MISCOMPILES else True  # whether programs that the user compiles are right, too
 
 
+disk_cache.share_with_jax(jax.config)
+
+
 def jit(function: Callable | None = None, **settings: Any) -> Any:
     """jax.jit, compiled correctly: every program of geomint goes through it. As a decorator with or without
     settings."""
@@ -84,7 +92,7 @@ def jit(function: Callable | None = None, **settings: Any) -> Any:
         right = trace_state_clean() and jax.default_backend() == "cpu"
         return (outermost if right else nested)(*arguments, **named)
 
-    call.trace, call.lower = nested.trace, nested.lower  # for a look at the program, or for another platform
+    call.trace, call.lower = nested.trace, nested.lower  # to inspect the program, or to lower for another platform
     return call
 
 
@@ -97,7 +105,7 @@ def _avx512() -> bool:
 
 @functools.cache
 def warn_of_outer_jit() -> None:
-    """Once: that the program around gm.simulate, which the user compiles, may be miscompiled."""
+    """Warn once that a program of the user's around gm.simulate may be miscompiled."""
     if SAFE_OUTSIDE or jax.default_backend() != "cpu" or not _avx512():
         return
     warnings.warn(

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal
 
-from .jaxprs import inside, scan_sizes
+from .interpreter import Interpreter, RuleTable, scan_sizes
 
 
 class Degree(NamedTuple):
@@ -30,18 +30,7 @@ class Degree(NamedTuple):
 NUMBER = Degree(0)
 UNKNOWN = Degree(math.inf)
 
-MOVED = {
-    "broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "slice", "rev", "copy", "copy_p", "name",
-    "optimization_barrier", "neg",
-}  # fmt: skip
-SUMS = {"add", "add_any", "sub", "reduce_sum", "cumsum", "concatenate", "pad", "stack", "split"}
-PRODUCTS = {"mul", "dot_general", "conv_general_dilated"}
-# operation -> which operands are data; all others are indices, which must not depend on x. Of select_n, all but the
-# first are data.
-PLACED = {
-    "gather": (0,), "dynamic_slice": (0,), "dynamic_update_slice": (0, 1), "scatter": (0, 2), "scatter-add": (0, 2),
-    "select_n": None,
-}  # fmt: skip
+RULES = RuleTable()
 
 
 def degree(function: Callable[..., Any], *arguments: Any) -> float:
@@ -49,63 +38,7 @@ def degree(function: Callable[..., Any], *arguments: Any) -> float:
     program = jax.make_jaxpr(function)(*arguments)
     first = len(jax.tree.leaves(arguments[0]))
     operands = [Degree(1) if i < first else NUMBER for i in range(len(program.jaxpr.invars))]
-    return max(UNKNOWN.degree if d.root else d.degree for d in _read(program, operands))
-
-
-def _read(program: Any, operands: Sequence[Degree]) -> list[Degree]:
-    """The degrees of the results of a jaxpr, closed or open."""
-    jaxpr = getattr(program, "jaxpr", program)
-    known = dict(zip(jaxpr.invars, operands, strict=True))
-    known.update((x, NUMBER) for x in jaxpr.constvars)
-    look = lambda x: NUMBER if isinstance(x, Literal) else known[x]
-    for equation in jaxpr.eqns:
-        known.update(zip(equation.outvars, _equation(equation, [look(x) for x in equation.invars]), strict=True))
-    return [look(x) for x in jaxpr.outvars]
-
-
-def _equation(equation: Any, operands: list[Degree]) -> list[Degree]:
-    name, results = equation.primitive.name, len(equation.outvars)
-    if all(d == NUMBER for d in operands):
-        return [NUMBER] * results
-    program = inside(equation)
-    if program is not None:
-        return _read(program, operands)
-    if name == "cond":
-        if operands[0] != NUMBER:
-            return [UNKNOWN] * results
-        return [_largest(d) for d in zip(*(_read(b, operands[1:]) for b in equation.params["branches"]), strict=True)]
-    if name == "scan":
-        return _scan(equation, operands)
-    return [_operation(name, equation, operands)] * results
-
-
-def _operation(name: str, equation: Any, operands: list[Degree]) -> Degree:
-    first = operands[0]
-    if name in MOVED:
-        return first
-    if name == "convert_element_type":  # to integers it cuts
-        return first if jnp.issubdtype(equation.params["new_dtype"], jnp.floating) else UNKNOWN
-    if name in SUMS:
-        return _largest(operands)
-    if name in PLACED:
-        data = PLACED[name] or range(1, len(operands))
-        placed = [d for i, d in enumerate(operands) if i not in data]
-        return _largest([operands[i] for i in data]) if all(d == NUMBER for d in placed) else UNKNOWN
-    if name in PRODUCTS:
-        if equation.invars[0] is equation.invars[1] and name == "mul":
-            return _power(first, 2)
-        return _product(*operands)
-    if name == "div":
-        return first if operands[1] == NUMBER else UNKNOWN
-    if name in ("integer_pow", "square"):
-        return _power(first, equation.params.get("y", 2))
-    if name == "pow" and isinstance(equation.invars[1], Literal):
-        return _power(first, float(np.asarray(equation.invars[1].val)))
-    if name == "sqrt" and not first.root:
-        return Degree(first.degree, root=True)
-    if name == "abs" and not first.root:  # |x| = √x²
-        return Degree(2 * first.degree, root=True)
-    return UNKNOWN
+    return max(UNKNOWN.degree if d.root else d.degree for d in DegreeInterpreter().evaluate(program, operands))
 
 
 def _largest(degrees: Sequence[Degree]) -> Degree:
@@ -128,15 +61,109 @@ def _power(x: Degree, exponent: float) -> Degree:
     return Degree(x.degree * exponent / 2) if exponent % 2 == 0 else UNKNOWN
 
 
-def _scan(equation: Any, operands: list[Degree]) -> list[Degree]:
-    """The degrees of what is carried grow until they stay; those that still grow after a few rounds have no bound
-    here."""
-    constants, carried = scan_sizes(equation)
-    carry = operands[constants : constants + carried]
-    for _ in range(4):
-        results = _read(equation.params["jaxpr"], [*operands[:constants], *carry, *operands[constants + carried :]])
-        grown = [_largest([a, b]) for a, b in zip(carry, results[:carried], strict=True)]
-        if grown == carry:
-            return results
-        carry = grown
-    return [UNKNOWN] * len(equation.outvars)
+@RULES.enter("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "slice", "rev", "copy", "copy_p")
+@RULES.enter("name", "neg")
+def _same(equation: Any, x: Degree, *_: Degree) -> Degree:
+    return x
+
+
+@RULES.enter("optimization_barrier")
+def _each(equation: Any, *operands: Degree) -> list[Degree]:
+    return list(operands)
+
+
+@RULES.enter("convert_element_type")
+def _convert(equation: Any, x: Degree) -> Degree:
+    """Conversion to integers rounds, which no polynomial does."""
+    return x if jnp.issubdtype(equation.params["new_dtype"], jnp.floating) else UNKNOWN
+
+
+@RULES.enter("add", "add_any", "sub", "reduce_sum", "cumsum", "concatenate", "pad", "stack", "split")
+def _sum(equation: Any, *operands: Degree) -> Degree:
+    return _largest(operands)
+
+
+# Which operands are data; all others are indices, which must not depend on x. Of select_n, all but the first are data.
+DATA = {"gather": (0,), "dynamic_slice": (0,), "dynamic_update_slice": (0, 1), "scatter": (0, 2), "scatter-add": (0, 2)}
+
+
+@RULES.enter("select_n", *DATA)
+def _indexed(equation: Any, *operands: Degree) -> Degree:
+    data = DATA.get(equation.primitive.name, range(1, len(operands)))
+    indices = [d for i, d in enumerate(operands) if i not in data]
+    return _largest([operands[i] for i in data]) if all(d == NUMBER for d in indices) else UNKNOWN
+
+
+@RULES.enter("mul", "dot_general", "conv_general_dilated")
+def _multiply(equation: Any, x: Degree, y: Degree) -> Degree:
+    is_square = equation.invars[0] is equation.invars[1] and equation.primitive.name == "mul"
+    return _power(x, 2) if is_square else _product(x, y)
+
+
+@RULES.enter("div")
+def _divide(equation: Any, x: Degree, y: Degree) -> Degree:
+    return x if y == NUMBER else UNKNOWN
+
+
+@RULES.enter("integer_pow", "square")
+def _integer_power(equation: Any, x: Degree) -> Degree:
+    return _power(x, equation.params.get("y", 2))
+
+
+@RULES.enter("pow")
+def _real_power(equation: Any, x: Degree, y: Degree) -> Degree:
+    exponent = equation.invars[1]
+    return _power(x, float(np.asarray(exponent.val))) if isinstance(exponent, Literal) else UNKNOWN
+
+
+@RULES.enter("sqrt")
+def _square_root(equation: Any, x: Degree) -> Degree:
+    return UNKNOWN if x.root else Degree(x.degree, root=True)
+
+
+@RULES.enter("abs")
+def _absolute_value(equation: Any, x: Degree) -> Degree:
+    """|x| = √x²."""
+    return UNKNOWN if x.root else Degree(2 * x.degree, root=True)
+
+
+class DegreeInterpreter(Interpreter):
+    """Evaluates a jaxpr on degrees of polynomials."""
+
+    table = RULES
+    rule_while = rule_custom_linear_solve = None  # type: ignore[assignment]
+
+    def constant(self, x: Any) -> Degree:
+        return NUMBER
+
+    def equation(self, equation: Any, operands: list[Degree]) -> list[Degree]:
+        if all(d == NUMBER for d in operands):
+            return [NUMBER] * len(equation.outvars)
+        return super().equation(equation, operands)
+
+    def operation(self, equation: Any, operands: list[Degree]) -> list[Degree]:
+        """The results; a rule that returns one degree means it for all of them."""
+        results, count = super().operation(equation, operands), len(equation.outvars)
+        return results if len(results) == count else results * count
+
+    def without_rule(self, equation: Any, operands: list[Degree]) -> Degree:
+        return UNKNOWN
+
+    def rule_cond(self, equation: Any, which: Degree, *operands: Degree) -> Any:
+        if which != NUMBER:
+            return UNKNOWN
+        branches = [self.inner(equation, branch, operands) for branch in equation.params["branches"]]
+        return [_largest(degrees) for degrees in zip(*branches, strict=True)]
+
+    def rule_scan(self, equation: Any, *operands: Degree) -> Any:
+        """The degrees of the carried values are iterated until they no longer grow. Those that still grow after a few
+        iterations have no known bound."""
+        constants, carried = scan_sizes(equation)
+        carry, rows = list(operands[constants : constants + carried]), operands[constants + carried :]
+        for _ in range(4):
+            results = self.inner(equation, equation.params["jaxpr"], [*operands[:constants], *carry, *rows])
+            grown = [_largest([a, b]) for a, b in zip(carry, results[:carried], strict=True)]
+            if grown == carry:
+                return results
+            carry = grown
+        return UNKNOWN

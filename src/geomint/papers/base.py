@@ -1,4 +1,4 @@
-"""What an experiment of a paper is, the numbers expected of it, and the registry that finds one by name."""
+"""What an experiment is, the numbers expected of it, and the registry that finds one by name."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """A measured number and the range it must lie in: low ≤ measured ≤ high. One of the bounds may be missing, not both.
+    """A measured number and the range it must lie in: low ≤ measured ≤ high. One of the bounds may be missing, not
+    both.
 
     `expected` states that range in words. NaN is never in range. `rtol` is the relative difference to the number in
-    docs/results.json that the tests accept. Where it is None (chaotic motion) or there is no lower bound (rounding errors),
-    the digits differ between machines and only the range counts.
+    docs/results.json that the tests accept. Where it is None (chaotic motion) or there is no lower bound (rounding
+    errors), the digits differ between machines and only the range counts.
     """
 
     name: str
@@ -34,7 +35,7 @@ class Check:
     rtol: float | None = 0.02
 
     def __post_init__(self) -> None:
-        for field in ("measured", "low", "high"):  # NumPy scalars become floats, which JSON takes
+        for field in ("measured", "low", "high"):  # NumPy scalars become floats, which JSON can hold
             if (value := getattr(self, field)) is not None:
                 object.__setattr__(self, field, float(value))
         if self.low is None and self.high is None:
@@ -78,7 +79,7 @@ class Check:
         return abs(self.measured - recorded) <= self.rtol * abs(recorded)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON, which has no NaN or infinity: those are null, and `ok` tells."""
+        """For JSON, which has no NaN or infinity: such a number is null, and `ok` is false."""
         measured = self.measured if math.isfinite(self.measured) else None
         return {
             "name": self.name,
@@ -92,7 +93,7 @@ class Check:
 
 @dataclasses.dataclass(frozen=True)
 class Information:
-    """A measured number that no range is stated for: wall times and quantities of one chaotic run.
+    """A measured number without a range: wall times, and quantities of one chaotic run.
 
     It is printed without a verdict and does not count as a check. `rtol` as in `Check`.
     """
@@ -153,8 +154,8 @@ _experiments: dict[str, Experiment] = {}
 
 
 def experiment(paper: str, name: str, title: str, figure: str) -> Callable[[Callable[..., Outcome]], Experiment]:
-    """Decorator for a function of `quick` that returns an Outcome: registration gives it its place in `geomint reproduce`
-    and in the tests."""
+    """Decorator: register a function of `quick` that returns an Outcome. `geomint reproduce` and the tests then run
+    it."""
 
     def join(function: Callable[..., Outcome]) -> Experiment:
         made = Experiment(paper, name, title, figure, function)
@@ -190,7 +191,7 @@ def find(selector: str | None = None) -> tuple[Experiment, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class Reproduction:
-    """An experiment as it was run here; `error` says why there is no outcome."""
+    """The result of running an experiment here; `error` says why there is no outcome."""
 
     experiment: Experiment
     quick: bool
@@ -223,15 +224,13 @@ class Reproduction:
 
 
 def reproduce(experiment: Experiment, quick: bool, folder: Path) -> Reproduction:
-    """Run one experiment and write its figure to folder/PAPER-EXPERIMENT.png. One that stops with an error of geomint is
-    reported as failed, so that it does not keep others from running."""
+    """Run one experiment and write its figure to folder/PAPER-EXPERIMENT.png. A GeomintError is reported as a
+    failure, so that the other experiments still run."""
     from ..plots.figures import save_figure
 
     began = time.perf_counter()
     try:
-        with (
-            unwatched()
-        ):  # experiments take methods beyond their limits on purpose, and judge the energy by their checks
+        with unwatched():  # experiments exceed limits of methods on purpose, and check the energy themselves
             outcome = experiment(quick=quick)
         picture = save_figure(outcome.figure, folder / f"{experiment.paper}-{experiment.name}.png")
     except GeomintError as error:

@@ -1,4 +1,4 @@
-"""Pictures of runs: the motion, and what became of energy, momentum maps and constraints.
+"""Figures of runs: the motion, and the errors of energy, momentum maps and constraints over time.
 
 Figures are drawn on their own Agg canvas: no display is needed, and no global list of figures keeps them alive.
 """
@@ -19,9 +19,9 @@ from matplotlib.gridspec import GridSpecBase
 from ..errors import InputError
 from ..system.checks import as_path
 
-POINTS = 5000  # drawn of a line; more do not show
-LINES = 8  # in a panel of coordinates
-PATHS = 50  # particles, or members of an ensemble
+POINTS = 5000  # most points drawn of a line; more are not visible
+LINES = 8  # most lines in a panel of coordinates
+PATHS = 50  # most particles, or members of an ensemble, that are drawn
 _AXES = "xyz"
 
 
@@ -33,7 +33,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def checked_path(path: str | Path) -> Path:
-    """Where a picture will go (.png where the name has no ending), or an error before any work is done for it."""
+    """The path of a picture (.png where the name has no ending), checked before any work is done for it."""
     path = as_path(path, "path")
     if not path.name or path.is_dir():
         raise InputError(f"path: {path} is a folder; give the name of a picture in it.")
@@ -41,7 +41,8 @@ def checked_path(path: str | Path) -> Path:
     known = FigureCanvasAgg.get_supported_filetypes()
     if path.suffix[1:].lower() not in known:
         raise InputError(
-            f"a picture can't be written as {path.suffix!r} ({path}); its name ends in one of {', '.join('.' + k for k in sorted(known))}."
+            f"a picture can't be written as {path.suffix!r} ({path}); "
+            f"its name ends in one of {', '.join('.' + k for k in sorted(known))}."
         )
     if not path.parent.is_dir():
         raise InputError(f"{path}: the folder {path.parent} does not exist.")
@@ -58,8 +59,8 @@ def save_figure(figure: Figure, path: str | Path) -> Path:
 def overview(run: Any, path: str | Path | None = None, *, space: bool | None = None) -> Figure:
     """The motion on the left; energy error, momentum maps and constraint residual over time on the right.
 
-    space:  whether the last axis of q is a plane or space, drawn as paths (a projection in space); otherwise coordinates
-            are drawn over time. Guessed from the shape of q and the system where it is not given.
+    space:  True: the last axis of q is a position in the plane or in space, drawn as paths (projected, in space).
+            False: coordinates are drawn over time. By default it is guessed from the shape of q and from the system.
     """
     if len(run) == 0:
         raise InputError("there is nothing to draw: the run has no saved points.")
@@ -88,9 +89,10 @@ def overview(run: Any, path: str | Path | None = None, *, space: bool | None = N
     return figure
 
 
-# --- ensembles that were reduced ----------------------------------------------------------------------------------------
+# --- ensembles that were reduced --------------------------------------------------------------------------------------
 def _reductions(run: Any, path: Path | None) -> Figure:
-    """One panel for each reduction, of a quantity with several entries the first ones; how many members were left is in the caption."""
+    """One panel for each reduction; of a quantity with several entries the first ones. The caption has the number
+    of members left."""
     panels = [
         (name, held)
         for name, held in run.reduced.items()
@@ -117,7 +119,8 @@ def _reductions(run: Any, path: Path | None) -> Figure:
 
 
 def _draw_reduction(axes: Axes, t: np.ndarray, held: Any) -> None:
-    """A mean within a band of one standard deviation to each side, quantiles as lines, a histogram as shades over time."""
+    """A mean with a band of one standard deviation on each side, quantiles as lines, a histogram as shades over
+    time."""
     kept = np.unique(np.linspace(0, len(t) - 1, min(len(t), POINTS)).astype(int))
     entries = lambda x, lead: np.asarray(x)[kept].reshape(len(kept), *np.shape(x)[1 : 1 + lead], -1)
     if "counts" in held.results:
@@ -154,9 +157,9 @@ def _draw_reduction(axes: Axes, t: np.ndarray, held: Any) -> None:
 
 # --- thinning ---------------------------------------------------------------------------------------------------------
 def envelope(t: np.ndarray, y: np.ndarray, points: int = POINTS) -> tuple[np.ndarray, np.ndarray]:
-    """At most `points` points of y(t) with every peak kept: the smallest and largest value of each stretch, in order.
+    """At most `points` points of y(t) that keep every peak: the smallest and largest value of each interval, in order.
 
-    Every n-th point instead would alias an oscillation into one that is not there.
+    Taking every n-th point instead would alias an oscillation.
     """
     y = np.asarray(y)
     if len(y) <= points:
@@ -185,7 +188,7 @@ def _is_space(run: Any) -> bool:
     if not shape or shape[-1] not in (2, 3):
         return False
     stated = run.system
-    # Stiff parts and neither a symmetry of space nor a constraint: rows of modes or springs (fpu), not of particles.
+    # A fast part without spatial symmetry and without constraint: rows are modes or springs (fpu), not particles.
     modes = (
         stated is not None
         and getattr(stated, "fast", None) is not None
@@ -208,8 +211,9 @@ def _draw_paths(axes: Axes, run: Any, members: np.ndarray | None) -> None:
         )
         for k, particle in enumerate(drawn):
             color = colors[k if member is None else m]
-            axes.plot(q[:, particle, 0], q[:, particle, 1], lw=0.9 if member is None else 0.5, alpha=0.9 if member is None else 0.6, color=color,
-                      label=f"particle {particle}" if member is None and 1 < particles <= LINES else None)  # fmt: skip
+            label = f"particle {particle}" if member is None and 1 < particles <= LINES else None
+            style = {"lw": 0.9, "alpha": 0.9} if member is None else {"lw": 0.5, "alpha": 0.6}
+            axes.plot(q[:, particle, 0], q[:, particle, 1], color=color, label=label, **style)
             axes.plot(*q[0, particle, :2], "o", ms=4 if member is None else 2, color=color)
     axes.set_aspect("equal", adjustable="datalim")
     axes.set(xlabel="x", ylabel="y")
@@ -233,7 +237,8 @@ def _coordinates(run: Any) -> list[tuple[int, str]]:
 def _draw_coordinates(
     figure: Figure, grid: GridSpecBase, run: Any, members: np.ndarray | None, strips: list[tuple[int, str]]
 ) -> None:
-    """A strip for each coordinate over time, each on its own scale: stiff and soft ones differ by orders of magnitude."""
+    """A strip for each coordinate over time, each on its own scale: stiff and soft ones differ by orders of
+    magnitude."""
     t, total = np.asarray(run.t), int(np.prod(_q_shape(run)))
     drawn: list[Axes] = []
     for row, (k, name) in enumerate(strips):
@@ -312,7 +317,7 @@ def _draw_watched(axes: Axes, t: np.ndarray, title: str, label: str, lines: Line
     for name, color, y in lines:
         axes.plot(*envelope(t, y), label=name, color=color, lw=0.5 if thin else 0.9, alpha=0.6 if thin else 0.9)
     if all(not np.any(y) for _, _, y in lines):
-        axes.set_ylim(-1e-16, 1e-16)  # exactly kept: a frame of the size of round-off, not of 0.05
+        axes.set_ylim(-1e-16, 1e-16)  # exactly conserved: show a range of the size of round-off
     axes.set_title(title, fontsize=10)
     axes.set_ylabel(label)
     axes.ticklabel_format(axis="y", style="sci", scilimits=(-2, 3), useOffset=False, useMathText=True)

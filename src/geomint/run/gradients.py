@@ -40,7 +40,7 @@ from jaxtyping import Array
 from ..engines.block import Clock, march, observe
 from ..engines.grid import Grid
 from ..errors import GeomintError, InputError
-from ..methods import Carry, Method
+from ..methods import Carry, Method, protocols
 from ..numerics.compensated import value
 from ..numerics.compilation import jit
 from ..system.checks import choice
@@ -53,7 +53,7 @@ MISSED = 64  # square roots of rounding (1e-6 in double precision) by which the 
 SHORT = 64  # steps between two saves up to which they are not cut into pieces
 
 
-def check_way(gradient: Any) -> None:
+def check_gradient(gradient: Any) -> None:
     """That it is one of the ways."""
     choice(gradient, "gradient", "", WAYS)
 
@@ -76,7 +76,7 @@ def moved(
     fixed = lambda carry: look(carry, clock.t0)  # a method of fixed step shows its carry, at whatever time
     if not _runs_backwards(gradient, method, system):
         return _stored(lambda c: step(c, clock.dt), fixed, carry, times)
-    turn = lambda carry, dt: method.rescale(mech, method.reverse(carry), dt)
+    turn = lambda carry, dt: protocols.rescale(method, mech, protocols.reverse(method, carry), dt)
     position = lambda carry: value(method.output(mech, carry).q)
     dt = np.asarray(clock.dt, dtype)
     found = [Pure.of(step, carry, dt), Pure.of(fixed, carry), Pure.of(turn, carry, dt), Pure.of(position, carry)]

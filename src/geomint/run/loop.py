@@ -1,6 +1,17 @@
-"""The host loop: chunks of steps, between which progress is shown, Ctrl-C is heard, rows are kept and checkpoints made.
+"""The host loop: it runs an engine in chunks of about half a second until the end of the run.
 
-Chunking never changes a result: every chunk runs the same compiled program, with the numbers of steps as arguments.
+Between two chunks it shows progress, reacts to Ctrl-C, hands rows and events to a sink (memory or an archive) and gives
+the sink a chance to write a checkpoint. Chunks never change a result: every chunk runs the same compiled program, with
+the numbers of steps and blocks as arguments, and time is t0 + n·dt from the integer n.
+
+A chunk is `blocks` blocks of `steps` steps, with one row after each block. Usually a block is the steps between two
+saves; where these take longer than a chunk, the chunk is a part of one block, and its row is only looked at.
+
+When a row is not finite, or has a status, the loop repeats the good blocks of the chunk, keeps their rows, and then
+finds the failing step by bisection. A method with a slower form for such steps (`Rescuable`) takes the failing step
+in that form, and the loop goes on; otherwise the run ends with a `Failure`.
+
+Where several processes share an ensemble (a `team`), all of them take the same chunks and stop after the same step.
 """
 
 from __future__ import annotations
@@ -8,172 +19,240 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
-from tqdm.auto import tqdm
 
-from ..engines import Xla, sound
+from ..engines import Xla
 from ..engines.grid import Grid
 from ..engines.tiles import Engine
-from ..methods import Carry
+from ..methods import Carry, protocols
 from .processes import Alone
-from .reducing import Reducing, bare, statuses
 
 CHUNK_SECONDS = 0.5
+FIRST_PACE = 2000.0  # steps a second that are assumed of a program that has not run yet
 ALONE = Alone()
 AGREED = "after the same step on all processes"
-_pace: dict[Any, float] = {}  # steps a second, of programs that have run
+_pace: dict[Any, float] = {}  # measured steps a second, by the key of the compiled program
 
 
 class Sink(Protocol):
     """What receives a run."""
 
     def append(self, rows: np.ndarray) -> None:
-        """The next saved rows (n, width), or (members, n, width); a view that does not outlive the call."""
+        """The next saved rows (n, width), or (members, n, width); a view that is not valid after the call."""
 
     def note(self, events: np.ndarray) -> None:
         """The next events (n, 3): time, level, kind."""
 
     def checkpoint(self, carry: Carry, step: int) -> None:
-        """All that a restart needs, after every chunk. Rows and events count from now on; an interrupt takes back those after it."""
+        """All that a restart needs, after every chunk. Rows and events received so far count from now on; an interrupt
+        discards later ones."""
+
+
+class Position(NamedTuple):
+    """Where a run is: the carry after `step` steps."""
+
+    carry: Carry
+    step: int
+
+
+class Chunk(NamedTuple):
+    """`blocks` blocks of `steps` steps."""
+
+    steps: int
+    blocks: int
+
+    @property
+    def total(self) -> int:
+        return self.steps * self.blocks
 
 
 @dataclasses.dataclass
 class Failure:
-    """The first step that went wrong."""
+    """The first step that failed."""
 
     step: int
     status: int
-    good: np.ndarray  # the row of the last good step
-    bad: np.ndarray  # the row of the failing one
+    good: np.ndarray  # the row after the last good step
+    bad: np.ndarray  # the row after the failing one
+
+
+class Outcome(NamedTuple):
+    """The end of a run: the last good position, and what stopped it, if anything did."""
+
+    carry: Carry
+    step: int
+    failure: Failure | None
 
 
 def run_to_end(
     engine: Engine, carry: Carry, grid: Grid, sink: Sink, start: int = 0, progress: bool = False, team: Alone = ALONE
-) -> tuple[Carry, int, Failure | None]:
-    """From step `start` to the end of the grid: the last carry, the step it stands at, and what stopped it if anything did.
+) -> Outcome:
+    """Run from step `start` to the end of the grid, or to the step that fails."""
+    return HostLoop(engine, Position(carry, start), grid, sink, progress, team).run()
 
-    The processes of a team take the same chunks, as long as the first of them says, and stop after the same step.
-    """
-    n, buffer = start, engine.buffer()
-    good = carry, n  # where all was well for the last time
-    warm = engine.key in _pace
-    if not warm and n < grid.steps:
-        carry_unused, buffer = engine.advance(carry, n, 0, 0, buffer)  # compile, so that the first chunk can be timed
-        jax.block_until_ready(carry_unused)
-    rescue, cautious = Rescue(engine, grid, sink), grid.steps
-    pace, cap, room = _pace.get(engine.key, 2000.0), grid.steps, team.agree("room for rows", engine.rows, min)
-    bar = tqdm(
-        total=grid.steps,
-        initial=n,
-        unit="step",
-        unit_scale=True,
-        disable=not progress or team.index > 0,
-        desc=engine.method.name,
-    )
-    with bar, team.interruptions() as interrupted:
-        while n < grid.steps:
-            ask = (interrupted(), _chunk(grid, n, room, max(1, min(cap, cautious, int(pace * CHUNK_SECONDS)))))
-            stop, (steps, blocks) = team.agree("chunk", ask, lambda asked: (any(a[0] for a in asked), asked[0][1]))
-            if stop:
-                raise KeyboardInterrupt(AGREED)
-            began = time.perf_counter()
-            moved, buffer = engine.advance(carry, n, steps, blocks, buffer)
-            jax.block_until_ready(moved)
-            # Between saves the rows stay where they are if all is well there; a million members are a gigabyte.
-            unread = team.count == 1 and (n + steps * blocks) % grid.save_every != 0 and engine.well(buffer)
-            rows = None if unread else engine.kept(buffer, blocks)  # may be a view: sinks copy what they keep
-            elapsed = team.agree(
-                "seconds", max(time.perf_counter() - began, 1e-9), max
-            )  # of the process with the most to do
-            events = engine.events(buffer)
-            if (
-                events is None
-            ):  # more of them than there is room for: the same again in shorter chunks, or with more room
-                cap = max(1, steps * blocks // 2)
-                if steps * blocks == 1:
-                    engine.log_rows *= 8
-                    buffer = engine.buffer()
-                continue
-            failed = None if rows is None else _first_bad(engine, rows, team)
-            # Between saves only unrecoverable failures stop the run, because where a chunk ends there is a matter of timing.
-            passing = (
-                failed is not None
-                and (n + steps * blocks) % grid.save_every != 0
-                and not team.agree("lost", _lost(engine, rows, buffer), all)
-            )
-            if failed is not None and not passing:
-                carry, n = _keep_good(engine, carry, grid, n, steps, failed, sink)
-                retaken = rescue.step(carry, n, steps, team)
-                if retaken is None:
-                    # The energy may have ceased to be finite before this chunk, where a look between two saves passed over it.
-                    origin, first = (carry, n) if failed else good
-                    return carry, n, _find_failure(engine, origin, first, n + steps - first, team, lost=False)
-                onward, failure = retaken
-                bar.update(failure.step - n)
-                good, cautious = (onward, failure.step), 1  # the next step may need the same
-                carry, n = good
-                continue
-            n += steps * blocks
-            carry = moved
-            good = good if passing else (carry, n)
-            if rows is not None and n % grid.save_every == 0:
-                sink.append(rows)
-            if len(events):
-                sink.note(events)
-            sink.checkpoint(carry, n)
-            # A first guess may be far off; it grows tenfold at most, so that a slow system is not overrun.
-            pace, cautious = min(steps * blocks / elapsed, 10 * pace), min(grid.steps, 8 * cautious)
-            bar.update(steps * blocks)
-    engine.hand_back(buffer)
-    if n > start:
-        _pace[engine.key] = pace
-    return carry, n, None
+
+class HostLoop:
+    """The state of the host loop between two chunks."""
+
+    def __init__(self, engine: Engine, start: Position, grid: Grid, sink: Sink, progress: bool, team: Alone):
+        self.engine, self.grid, self.sink, self.team = engine, grid, sink, team
+        self.now = start
+        self.last_sound = start  # the last position at which a row was seen without any failure
+        self.buffer = engine.buffer()
+        if engine.key not in _pace and start.step < grid.steps:
+            self._compile()
+        self.rescue = Rescue(engine, grid, sink, team)
+        self.pace = _pace.get(engine.key, FIRST_PACE)
+        self.most_for_events = grid.steps  # bound on a chunk whose events must fit into the buffer
+        self.most_after_rescue = grid.steps  # bound on a chunk after a rescued step: the next step may need the same
+        self.room = team.agree("room for rows", engine.rows, min)
+        from tqdm.auto import tqdm
+
+        self.bar = tqdm(
+            total=grid.steps,
+            initial=start.step,
+            unit="step",
+            unit_scale=True,
+            disable=not progress or team.index > 0,
+            desc=engine.method.name,
+        )
+
+    def _compile(self) -> None:
+        """Run no steps at all, so that the first chunk is timed without compilation."""
+        unused, self.buffer = self.engine.advance(self.now.carry, self.now.step, 0, 0, self.buffer)
+        jax.block_until_ready(unused)
+
+    def run(self) -> Outcome:
+        start = self.now.step
+        with self.bar, self.team.interruptions() as interrupted:
+            while self.now.step < self.grid.steps:
+                failure = self._take(self._next_chunk(interrupted()))
+                if failure is not None:
+                    return Outcome(*self.now, failure)
+        self.engine.hand_back(self.buffer)
+        if self.now.step > start:
+            _pace[self.engine.key] = self.pace
+        return Outcome(*self.now, None)
+
+    def _next_chunk(self, interrupted: bool) -> Chunk:
+        """The chunk that the first process of the team proposes, unless one of them was interrupted."""
+        budget = max(1, min(self.most_for_events, self.most_after_rescue, int(self.pace * CHUNK_SECONDS)))
+        proposal = (interrupted, _chunk(self.grid, self.now.step, self.room, budget))
+        stop, chunk = self.team.agree("chunk", proposal, lambda each: (any(p[0] for p in each), each[0][1]))
+        if stop:
+            raise KeyboardInterrupt(AGREED)
+        return Chunk(*chunk)
+
+    def _take(self, chunk: Chunk) -> Failure | None:
+        """Run a chunk and keep what it gives; a Failure where the run can't go on."""
+        engine, team = self.engine, self.team
+        began = time.perf_counter()
+        carry, self.buffer = engine.advance(self.now.carry, self.now.step, chunk.steps, chunk.blocks, self.buffer)
+        jax.block_until_ready(carry)
+        end = Position(carry, self.now.step + chunk.total)
+        at_save = end.step % self.grid.save_every == 0
+        # Between saves, rows that the engine knows to be sound are not copied from the device: a million members are a
+        # gigabyte.
+        unread = team.count == 1 and not at_save and engine.well(self.buffer)
+        rows = None if unread else engine.kept(self.buffer, chunk.blocks)  # may be a view
+        seconds = team.agree("seconds", max(time.perf_counter() - began, 1e-9), max)  # of the slowest process
+        events = engine.events(self.buffer)
+        if events is None:
+            self._make_room_for_events(chunk)
+            return None
+        failed = None if rows is None else _first_bad(engine, rows, team)
+        # Between saves only unrecoverable failures stop the run, because it depends on timing where a chunk ends there.
+        passing = failed is not None and not at_save and not team.agree("lost", engine.lost(rows, self.buffer), all)
+        if failed is not None and not passing:
+            return self._stop_or_rescue(chunk, good_blocks=failed)
+        self._keep(chunk, end, rows if at_save else None, events, seconds, passing)
+        return None
+
+    def _make_room_for_events(self, chunk: Chunk) -> None:
+        """The chunk had more events than the buffer holds: repeat it in shorter chunks, or with a larger buffer."""
+        self.most_for_events = max(1, chunk.total // 2)
+        if chunk.total == 1:
+            self.engine.log_rows *= 8
+            self.buffer = self.engine.buffer()
+
+    def _keep(
+        self, chunk: Chunk, end: Position, rows: np.ndarray | None, events: np.ndarray, seconds: float, passing: bool
+    ) -> None:
+        """Go on from the end of a chunk. passing: its energy is not finite, which may pass before the next save."""
+        self.now = end
+        self.last_sound = self.last_sound if passing else end
+        if rows is not None:
+            self.sink.append(rows)
+        if len(events):
+            self.sink.note(events)
+        self.sink.checkpoint(end.carry, end.step)
+        # The first pace is a guess: it grows at most tenfold, so that a slow system gets no chunk of many seconds.
+        self.pace = min(chunk.total / seconds, 10 * self.pace)
+        self.most_after_rescue = min(self.grid.steps, 8 * self.most_after_rescue)
+        self.bar.update(chunk.total)
+
+    def _stop_or_rescue(self, chunk: Chunk, good_blocks: int) -> Failure | None:
+        """Keep the good blocks of a chunk. Then take the failing step in its slower form, or find it and stop."""
+        self.now = _keep_good(self.engine, self.now, self.grid, chunk.steps, good_blocks, self.sink)
+        rescued = self.rescue.step(self.now, chunk.steps)
+        if rescued is None:
+            # The energy may have ceased to be finite before this chunk, in a row between saves that was passed over.
+            origin = self.now if good_blocks else self.last_sound
+            steps = self.now.step + chunk.steps - origin.step
+            return _find_failure(self.engine, origin, steps, self.team, lost=False)
+        self.bar.update(rescued.step - self.now.step)
+        self.now = self.last_sound = rescued
+        self.most_after_rescue = 1
+        return None
 
 
 class Rescue:
-    """Single steps that a method failed to take, taken by its form for such steps (`Method.rescued`).
+    """Takes single steps that a method failed to take, in its slower form for such steps (`Rescuable.rescued`).
 
-    Each step of a run is a function of its carry alone, by the one form or by the other, so that chunks and restarts
-    change nothing. Members of an ensemble are not rescued one by one.
+    Each step of a run is a function of its carry alone, in one form or the other, so that chunks and restarts change
+    nothing. Members of an ensemble are not rescued one by one.
     """
 
-    def __init__(self, engine: Engine, grid: Grid, sink: Sink):
-        self.engine, self.grid, self.sink, self.told = engine, grid, sink, False
+    def __init__(self, engine: Engine, grid: Grid, sink: Sink, team: Alone):
+        self.engine, self.grid, self.sink, self.team, self.warned = engine, grid, sink, team, False
 
-    def step(self, carry: Carry, n: int, steps: int, team: Alone) -> tuple[Carry, Failure] | None:
-        """The first of some steps from step n on that loses the state, taken again: the carry after it, and what had
-        failed. None where it can't be taken, or where the energy alone is not finite, which no other form changes."""
-        if (
-            self.engine.spread != "one"
-            or self.engine.method.rescued(0) is None
-            or not _lost_after(self.engine, carry, n, steps, team)
-        ):
+    def step(self, start: Position, steps: int) -> Position | None:
+        """Take the first of `steps` steps that loses the state in the slower form; the position after it. None where
+        that fails too, or where only the energy is not finite, which no other form changes."""
+        engine = self.engine
+        if engine.spread != "one" or protocols.rescued(engine.method, 0) is None:
             return None
-        failure = _find_failure(self.engine, carry, n, steps, team, lost=True)
-        method = self.engine.method.rescued(failure.status)
+        if not _lost_after(engine, start, steps, self.team):
+            return None
+        failure = _find_failure(engine, start, steps, self.team, lost=True)
+        method = protocols.rescued(engine.method, failure.status)
         if method is None:
             return None
-        between = failure.step - 1 - n
+        carry, between = start.carry, failure.step - 1 - start.step
         if between:
-            carry, _ = self.engine.advance(carry, n, between, 1, self.engine.buffer())
-        other = Xla(method, self.engine.system, self.engine.clock)
-        other.make_room(self.engine.layout, ())
-        carry, buffer = other.advance(carry, failure.step - 1, 1, 1, other.buffer())
-        row = other.kept(buffer, 1)
-        if _bad(other, row).any():
+            carry, _ = engine.advance(carry, start.step, between, 1, engine.buffer())
+        slower = Xla(method, engine.system, engine.clock)
+        slower.make_room(engine.layout, ())
+        carry, buffer = slower.advance(carry, failure.step - 1, 1, 1, slower.buffer())
+        row = slower.kept(buffer, 1)
+        if slower.bad_rows(row).any():
             return None
-        if not self.told:
-            self.told = True
-            when = f"step {failure.step}, t = {self.grid.t0 + failure.step * self.grid.dt:.12g}"
-            remark = method.remark(other.system, other.layout.unpack(row[0])["q"])
-            warnings.warn(f"{method.name}, {when}: {remark}", stacklevel=2)
+        self._warn(slower, failure.step, row)
         if failure.step % self.grid.save_every == 0:
             self.sink.append(row)
         self.sink.checkpoint(carry, failure.step)
-        return carry, failure
+        return Position(carry, failure.step)
+
+    def _warn(self, slower: Xla, step: int, row: np.ndarray) -> None:
+        """Once for a run."""
+        if not self.warned:
+            self.warned = True
+            when = f"step {step}, t = {self.grid.t0 + step * self.grid.dt:.12g}"
+            remark = protocols.remark(slower.method, slower.system, slower.layout.unpack(row[0])["q"])
+            warnings.warn(f"{slower.method.name}, {when}: {remark}", stacklevel=2)
 
 
 def _chunk(grid: Grid, n: int, rows: int, budget: int) -> tuple[int, int]:
@@ -185,76 +264,52 @@ def _chunk(grid: Grid, n: int, rows: int, budget: int) -> tuple[int, int]:
     return grid.save_every, min(rows, budget // grid.save_every, left)
 
 
-def _bad(engine: Engine, rows: np.ndarray) -> np.ndarray:
-    """Which rows are not `sound`."""
-    seen = engine.layout.unpack(rows)
-    if isinstance(engine, Reducing):  # it has looked at the rows where they are
-        return np.asarray(seen["members_left"] == 0)
-    if np.isfinite(rows).all() and not np.any(seen.get("status", 0)):  # a look at each row costs ten times as much
-        return np.zeros(rows.shape[:-1], bool)
-    return ~sound(seen, rows.ndim - 1)
-
-
-def _lost(engine: Engine, rows: Any, buffer: Any) -> bool:
-    """Whether no member gets well again, as seen in the first row."""
-    if isinstance(engine, Reducing):
-        return not any(
-            np.any(sound(engine.member_layout.unpack(x), 1, energy=False)) for x in engine.first_of_members(buffer)
-        )
-    return not np.any(sound(engine.layout.unpack(rows[..., 0, :]), rows.ndim - 2, energy=False))
-
-
 def _first_bad(engine: Engine, rows: np.ndarray, team: Alone) -> int | None:
-    bad = _bad(engine, rows)
-    if bad.ndim == 2:  # an ensemble goes on while one member is well
+    """The first row at which the run has failed: an ensemble only where all its members have."""
+    bad = engine.bad_rows(rows)
+    if bad.ndim == 2:
         bad = bad.all(axis=0)
-        places = team.agree(
-            "failed", np.flatnonzero(bad).tolist(), lambda each: sorted(set.intersection(*map(set, each)))
-        )
+        common = lambda each: sorted(set.intersection(*map(set, each)))
+        places = team.agree("failed", np.flatnonzero(bad).tolist(), common)
         return places[0] if places else None
     return int(np.argmax(bad)) if bad.any() else None
 
 
-def _keep_good(
-    engine: Engine, carry: Carry, grid: Grid, n: int, steps: int, good_blocks: int, sink: Sink
-) -> tuple[Carry, int]:
-    """Replay the good blocks of a chunk, the same program and so the same numbers, and keep their rows and events."""
-    carry, buffer = engine.advance(carry, n, steps, good_blocks, engine.buffer())
-    n += steps * good_blocks
-    if good_blocks and n % grid.save_every == 0:
+def _keep_good(engine: Engine, start: Position, grid: Grid, steps: int, good_blocks: int, sink: Sink) -> Position:
+    """Repeat the good blocks of a chunk, by the same program and so with the same numbers; keep their rows and events."""
+    carry, buffer = engine.advance(start.carry, start.step, steps, good_blocks, engine.buffer())
+    end = Position(carry, start.step + steps * good_blocks)
+    if good_blocks and end.step % grid.save_every == 0:
         sink.append(engine.kept(buffer, good_blocks))
     events = engine.events(buffer)
     if events is not None and len(events):
         sink.note(events)
-    sink.checkpoint(carry, n)
-    return carry, n
+    sink.checkpoint(end.carry, end.step)
+    return end
 
 
-def _lost_after(engine: Engine, carry: Carry, n: int, steps: int, team: Alone) -> bool:
-    buffer = engine.advance(carry, n, steps, 1, engine.buffer())[1]
-    return team.agree("lost", _lost(engine, engine.kept(buffer, 1), buffer), all)
+def _lost_after(engine: Engine, start: Position, steps: int, team: Alone) -> bool:
+    """Whether no trajectory can recover after so many steps."""
+    buffer = engine.advance(start.carry, start.step, steps, 1, engine.buffer())[1]
+    return team.agree("lost", engine.lost(engine.kept(buffer, 1), buffer), all)
 
 
-def _find_failure(engine: Engine, origin: Carry, first: int, steps: int, team: Alone, lost: bool) -> Failure:
-    """The first of some steps after which the state is lost, or at least the energy is not finite: by bisection, since
-    neither recovers before the end of the chunk."""
-    after = lambda k: engine.advance(origin, first, k, 1, engine.buffer())
+def _find_failure(engine: Engine, origin: Position, steps: int, team: Alone, lost: bool) -> Failure:
+    """The first of some steps after which the state is lost (lost=True), or at least the energy is not finite. By
+    bisection: neither recovers before the end of the chunk."""
+    after = lambda k: engine.advance(origin.carry, origin.step, k, 1, engine.buffer())
     last_row = lambda k: engine.kept(after(k)[1], 1)
     good, bad = 0, steps
     while bad - good > 1:
         middle = (good + bad) // 2
-        failed = (
-            _lost_after(engine, origin, first, middle, team)
-            if lost
-            else _first_bad(engine, last_row(middle), team) is not None
-        )
+        if lost:
+            failed = _lost_after(engine, origin, middle, team)
+        else:
+            failed = _first_bad(engine, last_row(middle), team) is not None
         good, bad = (good, middle) if failed else (middle, bad)
-    row = last_row(bad)
-    status = (
-        statuses(engine.method, bare(engine.whole(after(bad)[0])))
-        if isinstance(engine, Reducing)
-        else engine.layout.unpack(row).get("status")
-    )
+    carry, buffer = after(bad)
+    row = engine.kept(buffer, 1)
+    status = engine.status_after(carry, row)
     code = 0 if status is None else int(np.nan_to_num(np.max(status, initial=0)))
     code = team.agree("status", code, max)
-    return Failure(first + bad, code, last_row(good)[..., 0, :], row[..., 0, :])
+    return Failure(origin.step + bad, code, last_row(good)[..., 0, :], row[..., 0, :])

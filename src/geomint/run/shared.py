@@ -8,17 +8,18 @@ on it counts. It decides on the next checkpoint only after that, so that one slo
 
 from __future__ import annotations
 
-import os
 import time
 import zlib
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from ..io import archive
-from ..io.archive import _CRC, _HEAD, Writer, _flat, _read_tables, _write
+from ..io.files import synchronise, write_at
+from ..io.layout import SLOT_CRC, SLOT_HEAD, archive_tables, flat
+from ..io.writer import Writer
 from ..methods import Carry
 from .processes import Alone, first
 
@@ -34,8 +35,8 @@ class SharedWriter(Writer):
         """held: the archive as the first process has opened it; `told` is what the others need to know of it.
         alike: all processes have the same rows, and the first of them writes them."""
         if held is None:
-            path, rows, sequence = archive.Path(told[0]), *told[1:]
-            meta, columns, slots, count, _ = _read_tables(path)
+            path, rows, sequence = Path(told[0]), *told[1:]
+            meta, columns, slots, count, _ = archive_tables(path)
             super().__init__(path, meta, columns, slots, count, rows, sequence, lock=False)
         else:
             self.__dict__.update(held.__dict__)
@@ -54,16 +55,16 @@ class SharedWriter(Writer):
         self.rows += len(t)
 
     def _write_rows(self, seen: dict[str, Any], t: np.ndarray) -> None:
-        for name, x in _flat(seen):
+        for name, x in flat(seen):
             column = self.columns[name]
             data = np.ascontiguousarray(x, column.dtype)
             at = column.offset + self.rows * column.row_bytes + self.start * (column.row_bytes // self.members)
             for row in data if data.size else ():
-                _write(self.file, row.tobytes(), at)
+                write_at(self.file, row.tobytes(), at)
                 at += column.row_bytes
         if self.team.index == 0:
             times = self.columns["t"]
-            _write(
+            write_at(
                 self.file, np.ascontiguousarray(t, times.dtype).tobytes(), times.offset + self.rows * times.row_bytes
             )
 
@@ -79,23 +80,23 @@ class SharedWriter(Writer):
             return
         self.sequence += 1
         slot = self.slot_offset + (self.sequence % 2) * self.slot_bytes
-        at, pieces = slot + _HEAD.size, []
+        at, pieces = slot + SLOT_HEAD.size, []
         with self.writing():
             for x in jax.tree.leaves(carry):
                 data = np.ascontiguousarray(x).tobytes()
                 of_member = np.asarray(x).dtype.itemsize * int(np.prod(np.shape(x)[1:]))
-                _write(self.file, data, at + self.start * of_member)
+                write_at(self.file, data, at + self.start * of_member)
                 at += self.members * of_member
                 pieces.append([zlib.crc32(data), len(data)])
-            os.fdatasync(self.file)
-        head = _HEAD.pack(self.sequence, step, self.rows)
+            synchronise(self.file)
+        head = SLOT_HEAD.pack(self.sequence, step, self.rows)
         checksum = self.team.agree("checkpoint written", pieces, lambda all_pieces: _checksum(head, all_pieces))
         if self.team.index == 0:
             with self.writing():
-                _write(self.file, head, slot)
-                _write(self.file, _CRC.pack(checksum), slot + self.slot_bytes - _CRC.size)
-                _write(self.file, np.int64(self.rows).tobytes(), self.count_offset)
-                os.fdatasync(self.file)
+                write_at(self.file, head, slot)
+                write_at(self.file, SLOT_CRC.pack(checksum), slot + self.slot_bytes - SLOT_CRC.size)
+                write_at(self.file, np.int64(self.rows).tobytes(), self.count_offset)
+                synchronise(self.file)
         self.team.agree("checkpoint counts", None, first)  # what follows may read it
         self.last = time.monotonic()
 

@@ -1,4 +1,4 @@
-"""Trajectory: what a run leaves, in memory or on disk, with the same names."""
+"""Trajectory: the result of a run, in memory or on disk, with the same names."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from jax.core import Tracer
 
 from ..engines import sound
 from ..engines.grid import Grid
+from ..engines.rows import statuses
 from ..errors import InputError
-from ..methods import Carry, Method
+from ..methods import Carry, Method, protocols
 from ..system.lagrangian import derive
 from ..system.system import Stated
 from .events import Events
-from .reducing import statuses
 from .summary import Reduced, Summary
 
 READABLE = 2**26  # energies that repr reads, half a gigabyte
+Values = np.ndarray | jax.Array
 
 
 @dataclasses.dataclass
@@ -41,35 +42,100 @@ class Trajectory:
     events            of event-driven methods
     member_range      (first, one past the last) of the members of an ensemble that are here
     failed_at         for each member of an ensemble the first saved index that is not good, or −1
-    reduced           of an ensemble with reduce=: the results by name, such as `reduced["energy"].mean`. The members' rows are not
-                      kept then, but for those that `kept` lists; `members_left` counts those that had not failed at each saved point
-    Whatever a method adds (multipliers, q_filtered, …) is an attribute too.
+    reduced           of an ensemble with reduce=: the results by name, such as `reduced["energy"].mean`. Only the rows of
+                      the members in `kept` are here then; `members_left` counts those that had not failed at each save
+    Whatever a method adds (multipliers, q_filtered, …) is an attribute too; dir(run) lists all of them. Arrays are numpy
+    arrays (memory maps for a run on disk), and JAX arrays inside jax.grad, jax.jit and jax.vmap.
     """
 
-    def __init__(self, system: Stated | None, method: Method, grid: Grid, t: Any, columns: dict[str, Any], *, members: bool = False,
-                 spread: str = "one", seed: Any = 0, compensated: bool = False, engine: str = "xla", checkpoint: Checkpoint | None = None,
-                 records: np.ndarray | None = None, path: Path | None = None, share: tuple[int, int, int] | None = None,
-                 summary: Summary | None = None):  # fmt: skip
-        """share: first member here, one past the last, and how many there are on all processes."""
+    system: Stated | None
+    method: Method
+    grid: Grid
+    t: Values
+    columns: dict[str, Any]  # everything saved, by name; groups such as momentum_maps are dictionaries
+    members: bool  # whether it is an ensemble
+    spread: str  # "one"; "states" or, where params differ too, "states and params" of the members
+    seed: Any
+    compensated: bool
+    engine: str
+    checkpoint: Checkpoint | None
+    records: np.ndarray | None  # single events (n, 3): time, level, kind
+    path: Path | None
+    share: tuple[int, int, int] | None  # first member here, one past the last, and the number on all processes
+    summary: Summary | None  # of a reduced ensemble
+
+    def __init__(
+        self,
+        system: Stated | None,
+        method: Method,
+        grid: Grid,
+        t: Any,
+        columns: dict[str, Any],
+        *,
+        members: bool = False,
+        spread: str = "one",
+        seed: Any = 0,
+        compensated: bool = False,
+        engine: str = "xla",
+        checkpoint: Checkpoint | None = None,
+        records: np.ndarray | None = None,
+        path: Path | None = None,
+        share: tuple[int, int, int] | None = None,
+        summary: Summary | None = None,
+    ):
         self.system, self.method, self.grid, self.t, self.columns = system, method, grid, t, columns
         self.members, self.spread, self.seed, self.compensated, self.engine = members, spread, seed, compensated, engine
         self.checkpoint, self.records, self.path, self.share, self.summary = checkpoint, records, path, share, summary
 
-    def __getattr__(self, name: str) -> Any:
+    # --- what was saved ---
+    @property
+    def q(self) -> Values:
+        """Positions."""
+        return self._column("q")
+
+    @property
+    def p(self) -> Values:
+        """Momenta."""
+        return self._column("p")
+
+    @property
+    def energy(self) -> Values:
+        """H(q, p)."""
+        return self._column("energy")
+
+    @property
+    def work(self) -> Values:
+        """The work of forces since the start, of methods that save it."""
+        return self._column("work")
+
+    @property
+    def velocity_residual(self) -> Values:
+        """G(q) M⁻¹p, of constrained systems."""
+        return self._column("velocity_residual")
+
+    def _column(self, name: str) -> Any:
         columns = self.__dict__.get("columns", {})
         if name in columns:
             return columns[name]
-        stated = getattr(type(self), name, None)
-        if isinstance(stated, property) and stated.fget is not None:
-            return stated.fget(self)  # it has raised an AttributeError, which led here: raise that one again
         if not columns and self.__dict__.get("summary") is not None:
             raise AttributeError(
-                f"this run has no {name!r}: its members were reduced while it ran, to run.reduced; ensemble(..., keep=[...]) keeps the rows of some."
+                f"this run has no {name!r}: its members were reduced while it ran, to run.reduced; "
+                "ensemble(..., keep=[...]) keeps the rows of some."
             )
-        known = ", ".join(sorted(columns))
-        raise AttributeError(f"this run has no {name!r}; saved are {known}.")
+        raise AttributeError(f"this run has no {name!r}; saved are {', '.join(sorted(columns))}.")
 
-    # --- of ensembles that were reduced ---
+    def __getattr__(self, name: str) -> Any:
+        stated = getattr(type(self), name, None)
+        if isinstance(stated, property) and stated.fget is not None:
+            return stated.fget(self)  # the property raised an AttributeError, which led here: raise that one again
+        return self._column(name)
+
+    def __dir__(self) -> list[str]:
+        """Without properties whose quantity was not saved."""
+        missing = {name for name in ("q", "p", "energy", "work", "velocity_residual") if name not in self.columns}
+        return sorted({*super().__dir__(), *self.columns} - missing)
+
+    # --- of reduced ensembles ---
     def _summary(self) -> Summary:
         if self.summary is None:
             raise InputError("nothing was reduced in this run; see gm.ensemble(..., reduce=...).")
@@ -92,8 +158,8 @@ class Trajectory:
 
     @property
     def status(self) -> Any:
-        """Of methods that can fail: 0 while all is well, else the key of a message in `run.method.failures`, (members, saved); of an
-        ensemble that was reduced, (members,) at the end."""
+        """Of methods that can fail: 0 without a failure, else the key of a message in `run.method.failures`; (saved,),
+        (members, saved), or for a reduced ensemble (members,) at the end."""
         if self.summary is None and "status" in self.columns:
             return self.columns["status"]
         if self.summary is None or self.checkpoint is None:
@@ -105,14 +171,14 @@ class Trajectory:
     @property
     def solver(self) -> str | None:
         """The linear solver that was used, where the method needs one."""
-        return self.method.linear_solver
+        return protocols.linear_solver(self.method)
 
     @property
     def dt(self) -> float:
         return self.grid.dt
 
     @property
-    def v(self) -> Any:
+    def v(self) -> Values:
         """M⁻¹p, or for a Lagrangian system the v of which p is the momentum."""
         system = self.system
         if system is None:
@@ -133,7 +199,7 @@ class Trajectory:
         return y if isinstance(self.q, jax.Array) else np.asarray(y)
 
     @property
-    def energy_error(self) -> Any:
+    def energy_error(self) -> Values:
         """H(t) − H(t0)."""
         return self.energy - (self.energy[:, :1] if self.members else self.energy[0])
 
@@ -147,17 +213,17 @@ class Trajectory:
         return self.columns.get("watched", {})
 
     @property
-    def constraint_residual(self) -> Any:
+    def constraint_residual(self) -> Values:
         """g(q), (saved, m); m = 0 for a free system."""
         return self.columns.get("constraint_residual", np.zeros((*self.energy.shape, 0)))
 
     @property
-    def multipliers(self) -> Any:
+    def multipliers(self) -> Values:
         """λ at the saved points, (saved, m); m = 0 for a free system."""
         return self.columns.get("multipliers", np.zeros((*self.energy.shape, 0)))
 
     @property
-    def constraint_forces(self) -> Any:
+    def constraint_forces(self) -> Values:
         """−G(q)ᵀλ at the saved points: the force with which the constraint acts, of the shape of q."""
         system = self.system
         if system is None:
@@ -171,7 +237,8 @@ class Trajectory:
         """Times, levels and kinds of the events of an event-driven method, and how many there were of each kind."""
         if not self.method.traits.event_driven:
             raise InputError(
-                f"{self.method.name} takes steps of equal length; events are those of event-driven methods, such as EnergyStepping."
+                f"{self.method.name} takes steps of equal length; events are those of event-driven methods, such as "
+                "EnergyStepping."
             )
         if self.checkpoint is None:
             raise InputError("the events need the system: load with gm.load(path, system=system).")
@@ -187,7 +254,8 @@ class Trajectory:
 
     @property
     def member_range(self) -> tuple[int, int]:
-        """The members of an ensemble that are here, (first, one past the last): all of them, unless several processes share it in memory."""
+        """The members of an ensemble that are here, (first, one past the last): all, unless several processes share an
+        ensemble in memory."""
         return self.share[:2] if self.share else (0, len(self.q if self.summary is None else self.failed_at))
 
     def __len__(self) -> int:
@@ -198,10 +266,11 @@ class Trajectory:
         kind = f"{count} trajectories" + ", reduced" * (self.summary is not None) if self.members else "trajectory"
         span = f"t = {float(self.t[0]):g} … {float(self.t[-1]):g}" if len(self.t) else "no points"
         where = f", on disk in {self.path}" if self.path else ""
-        return f"<geomint {kind}: {self.method.name}, dt = {self.grid.dt:g}, {span}, {len(self.t)} saved points{self._energy_told()}{where}>"
+        about = f"{self.method.name}, dt = {self.grid.dt:g}, {span}, {len(self.t)} saved points"
+        return f"<geomint {kind}: {about}{self._largest_energy_error()}{where}>"
 
-    def _energy_told(self) -> str:
-        """The largest energy error, for repr: read a few rows at a time, since the run may be larger than memory."""
+    def _largest_energy_error(self) -> str:
+        """The largest energy error, in words for repr. A few rows are read at a time: the run may not fit into memory."""
         energy = self.columns.get("energy")
         if energy is None or isinstance(energy, Tracer) or not 0 < np.size(energy) <= READABLE:
             return ""
@@ -218,7 +287,7 @@ class Trajectory:
 
     def save(self, path: str | Path) -> Path:
         """Write an archive that gm.load opens and gm.resume continues."""
-        from .resume import save
+        from .save import save
 
         return save(self, path)
 

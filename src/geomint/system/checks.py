@@ -231,7 +231,8 @@ def instance(x: Any, name: str, callee: str = "", *, kinds: type | tuple[type, .
         return x
     if isinstance(x, type) and issubclass(x, kinds):
         raise InputError(
-            f"{callee}{': ' * bool(callee)}{name} is the class {x.__name__}; write {x.__name__}(...) with its arguments."
+            f"{callee}{': ' * bool(callee)}{name} is the class {x.__name__}; write {x.__name__}(...) with its "
+            "arguments."
         )
     raise InputError(f"{callee}{': ' * bool(callee)}{name} must be {must}, not {type(x).__name__}{hint}.")
 

@@ -1,4 +1,5 @@
-"""Constraints ready to use: distances between particles, points on spheres, rotation matrices. Any other g(q) is a function.
+"""Constraints ready to use: distances between particles, points on spheres, rotation matrices. Any other g(q) is a
+function.
 
 They can be added up: ``Distances(...) & OnSphere(...)`` holds both.
 """
@@ -96,7 +97,8 @@ class Distances(Constraint):
         for i, j in ends:
             if i == j or (i < 0 and j < 0):
                 raise InputError(
-                    f"Distances: a pair joins two particles, or a particle and a fixed point; got {pairs[ends.index((i, j))]}."
+                    "Distances: a pair joins two particles, or a particle and a fixed point; got "
+                    f"{pairs[ends.index((i, j))]}."
                 )
         self.first, self.second = (tuple(side) for side in zip(*ends, strict=True))
         self.fixed = tuple(fixed)
@@ -130,7 +132,8 @@ class Distances(Constraint):
 
 
 class OnSphere(Constraint):
-    """Points on a sphere (a circle in the plane): g_i = |x_i − c|² − R², q of shape (particles, dimension), or one point.
+    """Points on a sphere (a circle in the plane): g_i = |x_i − c|² − R², q of shape (particles, dimension), or one
+    point.
 
     particles: which ones; all by default. Rattle then needs no iteration: each multiplier solves a quadratic equation.
     """
@@ -145,7 +148,8 @@ class OnSphere(Constraint):
             raise InputError(f"OnSphere(radius={shown(radius.tolist())}): radius must be positive.")
         if np.ndim(radius) > 1 or np.ndim(centre) > 2 or not np.size(centre):
             raise InputError(
-                "OnSphere(radius=..., centre=...): radius is one number or one for each particle, centre a point or one "
+                "OnSphere(radius=..., centre=...): radius is one number or one for each particle, centre a point "
+                "or one "
                 f"for each, not of shape {np.shape(radius)} and {np.shape(centre)}."
             )
         self.radius, self.centre = jnp.asarray(radius), jnp.asarray(centre)
@@ -165,7 +169,8 @@ WEIGHTS = np.where(UPPER[0] == UPPER[1], 1.0, np.sqrt(2.0))
 
 
 class Orthogonal(Constraint):
-    """Rotation matrices: QᵀQ = I for q of shape (3, 3) or (bodies, 3, 3); six equations each, the upper triangle by rows.
+    """Rotation matrices: QᵀQ = I for q of shape (3, 3) or (bodies, 3, 3); six equations each, the upper triangle by
+    rows.
 
     Entries off the diagonal are weighted by √2: then Σg² = |QᵀQ − I|², which no rotation changes (for gm.penalize).
     """
@@ -182,7 +187,8 @@ def _point(end: Any) -> tuple[float, ...]:
     point = as_array(end, "pairs", "Distances")
     if point.ndim != 1 or not point.size or isinstance(point, Tracer):
         raise InputError(
-            "Distances(pairs=...): an end in pairs is a particle's number, None for the origin, or the coordinates of a "
+            "Distances(pairs=...): an end in pairs is a particle's number, None for the origin, or the "
+            "coordinates of a "
             f"point, not {shown(end)}."
         )
     return tuple(map(float, point))
@@ -199,7 +205,8 @@ def _particles(particles: Any) -> tuple[int, ...]:
 def _lengths(lengths: Any, count: int) -> Array:
     lengths = as_array(lengths, "lengths", "Distances")
     if np.shape(lengths) not in ((), (1,), (count,)):
-        told = f"lengths must be one number or one for each of the {count} pairs, not an array of shape {np.shape(lengths)}"
+        shape = np.shape(lengths)
+        told = f"lengths must be one number or one for each of the {count} pairs, not an array of shape {shape}"
         raise InputError(f"Distances: {told}.")
     lengths = jnp.broadcast_to(lengths, (count,))
     if not isinstance(lengths, Tracer) and not np.all(np.asarray(lengths) > 0):

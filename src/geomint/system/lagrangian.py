@@ -36,9 +36,16 @@ class LagrangianSystem(Stated):
     lagrangian: Any
     force: Any
 
-    def __init__(self, lagrangian: Callable, constraint: Callable | None = None, force: Callable | None = None,
-                 symmetries: Sequence[Symmetry] | Symmetry = (), params: PyTree = None, watch: Mapping[str, Callable] | None = None,
-                 origin: str | None = None):  # fmt: skip
+    def __init__(
+        self,
+        lagrangian: Callable,
+        constraint: Callable | None = None,
+        force: Callable | None = None,
+        symmetries: Sequence[Symmetry] | Symmetry = (),
+        params: PyTree = None,
+        watch: Mapping[str, Callable] | None = None,
+        origin: str | None = None,
+    ):
         self.lagrangian = as_function("lagrangian", function(lagrangian, "lagrangian", of="(q, v)"))
         self.constraint = as_function("constraint", constraint)
         self.force = as_function("force", force)

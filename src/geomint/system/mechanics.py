@@ -40,11 +40,13 @@ def scalar(name: str, energy: Any, q: Array) -> Array:
     if energy.shape != ():
         hint = "return its sum" if energy.size > 1 else "return a scalar, as jnp.sum does"
         raise InputError(
-            f"{name}(q) must return one number, but for q of shape {q.shape} it returns an array of shape {energy.shape}; {hint}."
+            f"{name}(q) must return one number, but for q of shape {q.shape} it returns an array of shape "
+            f"{energy.shape}; {hint}."
         )
     if energy.dtype != q.dtype and jnp.issubdtype(energy.dtype, jnp.floating):
         raise InputError(
-            f"{name}(q) returns {energy.dtype} although q is {q.dtype}: something inside lowers the precision (a cast, or dtype=jnp.float32)."
+            f"{name}(q) returns {energy.dtype} although q is {q.dtype}: something inside lowers the precision (a "
+            "cast, or dtype=jnp.float32)."
         )
     return energy.astype(q.dtype)
 

@@ -1,7 +1,8 @@
 """Symmetries that a user states, and the momentum maps that Noether's theorem gives for them.
 
 A one-parameter group acting by δq = ξ(q) has the momentum map J(q, p) = ⟨p, ξ(q)⟩, constant along the motion whenever
-V and the kinetic energy are invariant: ∇V(q)·ξ(q) = 0, and ξ moves M along. The last axis of q is space; the axes before it count particles.
+V and the kinetic energy are invariant: ∇V(q)·ξ(q) = 0, and ξ moves M along. The last axis of q is space; the axes
+before it count particles.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def _space(q: Array) -> int:
 
 
 class Translation(Symmetry):
-    """δq = e for all particles: the total linear momentum. `direction` picks one vector; all axes of space without it."""
+    """δq = e for all particles: the total linear momentum. `direction` picks one vector; all axes of space without
+    it."""
 
     direction: tuple[float, ...] | None = eqx.field(static=True, default=None)
     degree: ClassVar[int] = 0
@@ -71,8 +73,8 @@ class Translation(Symmetry):
 class Rotation(Symmetry):
     """δq = Ω q for every particle: angular momentum.
 
-    `Rotation((i, j))` turns the plane of coordinates i and j (x_i p_j − x_j p_i); `Rotation(axis=(a, b, c))` turns about
-    an axis in space; `Rotation()` is the plane in two dimensions and all three axes in three.
+    `Rotation((i, j))` turns the plane of coordinates i and j (x_i p_j − x_j p_i); `Rotation(axis=(a, b, c))` turns
+    about an axis in space; `Rotation()` is the plane in two dimensions and all three axes in three.
     """
 
     plane: tuple[int, int] | None = eqx.field(static=True, default=None)
@@ -146,5 +148,6 @@ class Generator(Symmetry):
         if n == _space(q):
             return jnp.einsum("ij,...j->...i", self.matrix, q)[None]
         raise InputError(
-            f"Generator(A): A is {n}×{n}, but q has shape {q.shape}; A must be {q.size}×{q.size} or {_space(q)}×{_space(q)}."
+            f"Generator(A): A is {n}×{n}, but q has shape {q.shape}; A must be {q.size}×{q.size} or "
+            f"{_space(q)}×{_space(q)}."
         )

@@ -165,17 +165,19 @@ class System(Stated):
     """A mechanical system with energy H(q, p) = ½ pᵀM⁻¹p + V(q) + W(q), on the manifold g(q) = 0 where one is given.
 
     potential:   V(q) -> scalar, or V(q, params). q has any shape.
-    mass:        a number, an array that broadcasts to q, or a symmetric positive definite matrix (q.size, q.size). Where an array fits
-                 several axes of q, as (2,) does for two bodies in the plane, write mass[:, None] or mass[None, :].
+    mass:        a number, an array that broadcasts to q, or a symmetric positive definite matrix (q.size, q.size).
+                 Where an array fits several axes of q, as (2,) does for two bodies in the plane, write mass[:, None]
+                 or mass[None, :].
     constraint:  g(q) -> (m,), holonomic.
     fast:        W(q), the stiff part of the potential; the whole potential is V + W.
     symmetries:  their momentum maps are watched in every run.
     params:      a pytree handed to potential, fast and constraint as second argument; traced, so that a sweep
                  over it does not recompile and a gradient reaches it.
-    watch:       {name: f(q, p)}, further quantities kept at every saved point, as run.watched[name]; they need not be finite.
+    watch:       {name: f(q, p)}, further quantities kept at every saved point, as run.watched[name]; they need not be
+    finite.
     overrides:   derivatives by hand, {"gradient": ∇V, "fast_gradient": ∇W}; compared with automatic differentiation
-                 at q0 when a run starts (of an ensemble, at that of its first member). Inside jax.jit, jax.grad or jax.vmap
-                 there are no numbers to compare, and they are taken as they are.
+                 at q0 when a run starts (of an ensemble, at that of its first member). Inside jax.jit, jax.grad or
+                 jax.vmap there are no numbers to compare, and they are taken as they are.
     """
 
     potential: Any
@@ -299,8 +301,8 @@ def mass_is_matrix(mass_shape: tuple[int, ...], q_shape: tuple[int, ...]) -> boo
 
 
 def check_one_reading(mass: Any, q_shape: tuple[int, ...]) -> None:
-    """A mass must not fit q in two ways: [1, 3] for two bodies in the plane may be meant for the bodies or for the axes. Broadcasting takes
-    the last axes, in silence. Equal entries mean the same either way, and pass."""
+    """A mass must not fit q in two ways: [1, 3] for two bodies in the plane may be meant for the bodies or for the
+    axes. Broadcasting takes the last axes, in silence. Equal entries mean the same either way, and pass."""
     shape, k = tuple(mass.shape), mass.ndim
     fitting = [first for first in range(len(q_shape) - k + 1) if q_shape[first : first + k] == shape]
     if k == 0 or 1 in shape or len(fitting) < 2:
@@ -323,7 +325,8 @@ def check_one_reading(mass: Any, q_shape: tuple[int, ...]) -> None:
             else f"mass[{places}] for axes {first} to {first + k - 1}{meant}"
         )
     raise InputError(
-        f"mass of shape {shape} can be read in {len(fitting)} ways for q0 of shape {q_shape}; write {', or '.join(readings)}."
+        f"mass of shape {shape} can be read in {len(fitting)} ways for q0 of shape {q_shape}; write "
+        f"{', or '.join(readings)}."
     )
 
 
@@ -334,7 +337,8 @@ def check_mass(system: System, q_shape: tuple[int, ...]) -> None:
     check_one_reading(system.mass, tuple(q_shape))
     if mass_is_matrix(shape, q_shape) and shape != (n, n):
         raise InputError(
-            f"mass has shape {shape}, but q0 has shape {tuple(q_shape)}: give a number, an array that broadcasts to {tuple(q_shape)}, or a matrix ({n}, {n})."
+            f"mass has shape {shape}, but q0 has shape {tuple(q_shape)}: give a number, an array that broadcasts "
+            f"to {tuple(q_shape)}, or a matrix ({n}, {n})."
         )
     if len(shape) < 2 or shape[0] != shape[1] or isinstance(system.mass, Tracer):
         return

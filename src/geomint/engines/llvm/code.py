@@ -9,51 +9,23 @@ loops and branches; a mask says which of them a loop or a branch still concerns,
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import ctypes.util
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import llvmlite.binding as llvm
 from llvmlite import ir
 
 from ..scalar.fma_fusion import Remembering
 from ..scalar.values import NotCovered, constant
+from .compile import LIBRARY, has_fused
+from .control_flow import REAL, TRUTH, WHOLE, ControlFlow, element
 
 LONGEST = 15_000  # instructions, above which compiling takes longer than ten seconds
-REAL, WHOLE, TRUTH = ir.DoubleType(), ir.IntType(64), ir.IntType(1)
 COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 INTRINSIC = {"sqrt": "llvm.sqrt", "abs": "llvm.fabs", "floor": "llvm.floor", "ceil": "llvm.ceil"}
-LIBRARY = (
-    "exp",
-    "log",
-    "log1p",
-    "expm1",
-    "sin",
-    "cos",
-    "tan",
-    "asin",
-    "acos",
-    "atan",
-    "sinh",
-    "cosh",
-    "tanh",
-    "erf",
-    "erfc",
-    "cbrt",
-    "pow",
-    "atan2",
-    "fmod",
-)
 
 
-def _element(kind: Any) -> Any:
-    return kind.element if isinstance(kind, ir.VectorType) else kind
-
-
-class Machine(Remembering):
+class Machine(ControlFlow, Remembering):
     """The `Code` that writes instructions, for one member or for `lanes` of them at once."""
 
     longest = LONGEST
@@ -100,7 +72,7 @@ class Machine(Remembering):
     def written(self, operation: str, x: list[Any]) -> Any:
         x = self.alike(x)
         b, kind = self.builder, x[0].type
-        real = _element(kind) == REAL
+        real = element(kind) == REAL
         if operation == "select":
             return b.select(*x)
         if operation.startswith("to "):
@@ -109,7 +81,7 @@ class Machine(Remembering):
             if real:
                 return (b.fcmp_unordered if operation == "ne" else b.fcmp_ordered)(COMPARE[operation], *x)
             # A truth value is one bit, which read with a sign is −1.
-            return (b.icmp_unsigned if _element(kind) == TRUTH else b.icmp_signed)(COMPARE[operation], *x)
+            return (b.icmp_unsigned if element(kind) == TRUTH else b.icmp_signed)(COMPARE[operation], *x)
         if operation in ("and", "or", "xor"):
             return {"and": b.and_, "or": b.or_, "xor": b.xor}[operation](*x)
         if operation == "not":
@@ -122,7 +94,7 @@ class Machine(Remembering):
             return b.fadd(*x) if operation == "add" else b.fsub(*x)
         if not real and operation in ("div", "rem"):
             return self.whole_division(operation, *x)
-        rule = _REAL.get(operation) if real else _WHOLE.get(operation) if _element(kind) == WHOLE else None
+        rule = _REAL.get(operation) if real else _WHOLE.get(operation) if element(kind) == WHOLE else None
         if rule is not None:
             return rule(b, *x)
         if real and operation in INTRINSIC:
@@ -144,7 +116,7 @@ class Machine(Remembering):
         raise NotCovered(f"the operation {operation} on {kind}")
 
     def real(self, x: Any) -> bool:
-        return _element(x.type) == REAL
+        return element(x.type) == REAL
 
     def fused(self, form: str, x: Any, y: Any, z: Any) -> Any:
         x, y, z = self.alike([x, y, z])
@@ -171,16 +143,16 @@ class Machine(Remembering):
     def extreme(self, operation: str, x: Any, y: Any) -> Any:
         """The larger or smaller; not a number if one is none."""
         b, wins = self.builder, ">" if operation == "max" else "<"
-        if _element(x.type) == REAL:
+        if element(x.type) == REAL:
             first = b.or_(b.fcmp_ordered(wins, x, y), b.fcmp_unordered("uno", x, x))
-        elif _element(x.type) == TRUTH:
+        elif element(x.type) == TRUTH:
             return b.or_(x, y) if operation == "max" else b.and_(x, y)
         else:
             first = b.icmp_signed(wins, x, y)
         return b.select(first, x, y)
 
     def converted(self, x: Any, to: str) -> Any:
-        b, old = self.builder, _element(x.type)
+        b, old = self.builder, element(x.type)
         kind = self.kind_like(x.type, {"f": REAL, "i": WHOLE, "b": TRUTH}[to])
         if to == "f":
             return b.uitofp(x, kind) if old == TRUTH else b.sitofp(x, kind)
@@ -199,7 +171,7 @@ class Machine(Remembering):
 
     def intrinsic(self, name: str, x: Any, *more: Any, result: Any = None) -> Any:
         suffix = f"v{x.type.count}" if isinstance(x.type, ir.VectorType) else ""
-        name = f"{name}.{suffix}{'f64' if _element(x.type) == REAL else f'i{_element(x.type).width}'}"
+        name = f"{name}.{suffix}{'f64' if element(x.type) == REAL else f'i{element(x.type).width}'}"
         found = self.module.globals.get(name)
         return self.builder.call(
             found or ir.Function(self.module, ir.FunctionType(result or x.type, [x.type] * (1 + len(more))), name),
@@ -217,158 +189,6 @@ class Machine(Remembering):
             out = b.insert_element(out, b.call(function, [b.extract_element(y, WHOLE(k)) for y in x]), WHOLE(k))
         return out
 
-    # --- loops and branches -----------------------------------------------------------------------------------------
-    def while_(
-        self, begin: list[Any], test: Callable[[list[Any]], Any], body: Callable[[list[Any]], list[Any]]
-    ) -> list[Any]:
-        """A loop whose test is one truth value."""
-        b = self.builder
-        start, head = b.block, b.append_basic_block("loop")
-        operands = [self.instruction(x) for x in begin]
-        b.branch(head)
-        b.position_at_end(head)
-        moving = [b.phi(x.type) for x in operands]
-        for phi, x in zip(moving, operands, strict=True):
-            phi.add_incoming(x, start)
-        with self.scope():
-            goes_on = self.instruction(test(moving))
-            inner, after = b.append_basic_block("body"), b.append_basic_block("after")
-            b.cbranch(goes_on, inner, after)
-            b.position_at_end(inner)
-            with self.scope():
-                new = [self.alike([x, phi])[0] for phi, x in zip(moving, body(moving), strict=True)]
-                for phi, x in zip(moving, new, strict=True):
-                    phi.add_incoming(x, b.block)
-                b.branch(head)
-        b.position_at_end(after)
-        return list(moving)
-
-    def loop(
-        self, begin: list[Any], test: Callable[[list[Any]], Any], body: Callable[[list[Any]], list[Any]]
-    ) -> list[Any]:
-        if self.lanes == 1:
-            return self.while_(begin, test, body)
-        active: list[Any] = []
-
-        def any_lane(s: list[Any]) -> Any:
-            active[:] = [self.within(self.spread(test(s)))]
-            return self.any(active[0])
-
-        def masked(s: list[Any]) -> list[Any]:
-            mask = active[0]
-            with self.masked(mask):
-                new = body(s)
-            return [self.builder.select(mask, self.spread(x), old) for x, old in zip(new, s, strict=True)]
-
-        return self.while_([self.spread(x) for x in begin], any_lane, masked)
-
-    def repeat(self, count: Any, begin: list[Any], body: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
-        value = self.value
-        step = lambda s: [value("add", s[0], 1), *(self.spread(x) for x in body(s[0], s[1:]))]
-        return self.while_([0, *(self.spread(x) for x in begin)], lambda s: value("lt", s[0], count), step)[1:]
-
-    def branch(self, which: Any, cases: list[Callable[[], list[Any]]]) -> list[Any]:
-        if isinstance(which.type, ir.VectorType):
-            return self.parted(which, cases)
-        b = self.builder
-        blocks, after = [b.append_basic_block("case") for _ in cases], b.append_basic_block("after")
-        if which.type == TRUTH:
-            b.cbranch(which, blocks[1], blocks[0])
-        else:
-            choice = b.switch(which, blocks[-1])
-            for k, block in enumerate(blocks[:-1]):
-                choice.add_case(WHOLE(k), block)
-        ends = []
-        for block, case in zip(blocks, cases, strict=True):
-            b.position_at_end(block)
-            with self.scope():
-                values = [self.spread(x) for x in case()]
-            ends.append((values, b.block))
-            b.branch(after)
-        b.position_at_end(after)
-        return self.merged(ends)
-
-    def merged(self, ends: list[tuple[list[Any], Any]]) -> list[Any]:
-        out = []
-        for values in zip(*(values for values, _ in ends), strict=True):
-            phi = self.builder.phi(values[0].type)
-            for x, (_, block) in zip(values, ends, strict=True):
-                phi.add_incoming(x, block)
-            out.append(phi)
-        return out
-
-    def parted(self, which: Any, cases: list[Callable[[], list[Any]]]) -> list[Any]:
-        """Lanes that go different ways: each case for those that take it, if any does."""
-        value, last = self.value, len(cases) - 1
-        if _element(which.type) == TRUTH:
-            takes = [value("not", which), which]
-        else:
-            takes = [value("le" if k == 0 else "ge" if k == last else "eq", which, k) for k in range(len(cases))]
-        results: list[Any] = []
-        for mask, case in zip(takes, cases, strict=True):
-            mask = self.within(mask)
-            values = self.guarded(mask, case)
-            results = (
-                [self.builder.select(mask, x, old) for x, old in zip(values, results, strict=True)]
-                if results
-                else values
-            )
-        return results
-
-    def guarded(self, mask: Any, case: Callable[[], list[Any]]) -> list[Any]:
-        b = self.builder
-        start, inner, after = b.block, b.append_basic_block("case"), b.append_basic_block("after")
-        b.cbranch(self.any(mask), inner, after)
-        b.position_at_end(inner)
-        with self.scope(), self.masked(mask):
-            values = [self.spread(x) for x in case()]
-        end = b.block
-        b.branch(after)
-        b.position_at_end(after)
-        return self.merged([(values, end), ([self.number(x.type, 0) for x in values], start)])
-
-    def within(self, mask: Any) -> Any:
-        """Those of the lanes that the loops and branches around concern."""
-        return self.value("and", mask, self.masks[-1]) if self.masks else mask
-
-    @contextlib.contextmanager
-    def masked(self, mask: Any) -> Iterator[None]:
-        self.masks.append(mask)
-        try:
-            yield
-        finally:
-            self.masks.pop()
-
-    def any(self, mask: Any) -> Any:
-        return self.intrinsic("llvm.vector.reduce.or", mask, result=TRUTH)
-
-    # --- memory -----------------------------------------------------------------------------------------------------
-    def load(self, array: Any, place: Any, lanes: int = 1) -> Any:
-        """The number at that place, or those from there on, one for each lane."""
-        pointer = self.builder.gep(array, [self.instruction(place)])
-        if lanes == 1:
-            return self.builder.load(pointer)
-        kind = ir.VectorType(array.type.pointee, lanes)
-        return self.builder.load(self.builder.bitcast(pointer, kind.as_pointer()), align=8)
-
-    def store(self, x: Any, array: Any, place: Any) -> None:
-        x = self.instruction(x)
-        pointer = self.builder.gep(array, [self.instruction(place)])
-        if not isinstance(x.type, ir.VectorType):
-            self.builder.store(x, pointer)
-        else:
-            self.builder.store(x, self.builder.bitcast(pointer, x.type.as_pointer()), align=8)
-
-    def scatter(self, x: Any, array: Any, place: Any, apart: Any) -> None:
-        """Each lane's number at its own place, `apart` from the next."""
-        b, x = self.builder, self.spread(x)
-        for k in range(self.lanes):
-            number = x if self.lanes == 1 else b.extract_element(x, WHOLE(k))
-            b.store(
-                number,
-                b.gep(array, [self.instruction(self.value("add", place, self.value("mul", apart, k)) if k else place)]),
-            )
-
 
 _REAL: dict[str, Callable[..., Any]] = {
     "div": lambda b, x, y: b.fdiv(x, y),
@@ -380,47 +200,3 @@ _WHOLE: dict[str, Callable[..., Any]] = {
     "neg": lambda b, x: b.sub(Machine.number(x.type, 0), x), "shift_left": lambda b, x, y: b.shl(x, y), "shift_right_arithmetic": lambda b, x, y: b.ashr(x, y),
     "shift_right_logical": lambda b, x, y: b.lshr(x, y),
 }  # fmt: skip
-
-
-@functools.cache
-def _made_ready() -> None:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    library = ctypes.CDLL(ctypes.util.find_library("m") or None)
-    for name in LIBRARY:
-        llvm.add_symbol(name, ctypes.cast(getattr(library, name), ctypes.c_void_p).value)
-
-
-def _target() -> Any:
-    """This machine: one for each module, since the compiled module takes it along when it goes."""
-    _made_ready()
-    return llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3
-    )
-
-
-@functools.cache
-def has_fused() -> bool:
-    """Whether this machine multiplies and adds in one instruction."""
-    features = llvm.get_host_cpu_features()
-    return bool(features.get("fma") or features.get("neon"))
-
-
-@functools.cache
-def widest() -> int:
-    """How many doubles one instruction of this machine moves."""
-    features = llvm.get_host_cpu_features()
-    return 8 if features.get("avx512f") else 4 if features.get("avx") else 2
-
-
-def compile_module(module: ir.Module) -> Any:
-    """The module as machine code; keep what is returned as long as its functions are used."""
-    machine = _target()
-    module.triple, module.data_layout = llvm.get_default_triple(), str(machine.target_data)
-    parsed = llvm.parse_assembly(str(module))
-    tuning = llvm.create_pipeline_tuning_options(speed_level=2)
-    builder = llvm.create_pass_builder(machine, tuning)
-    builder.getModulePassManager().run(parsed, builder)
-    engine = llvm.create_mcjit_compiler(parsed, machine)
-    engine.finalize_object()
-    return engine

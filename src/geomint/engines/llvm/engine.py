@@ -19,18 +19,20 @@ import jax
 import numpy as np
 
 from ...methods import Carry
+from ...numerics import disk_cache
 from ..block import Kept, Log
-from ..scalar.program import KEPT, Loop, Numbers, Packed, Plan
+from ..scalar.program import KEPT, Loop, Numbers, Packed, StepProgram
+from ..scalar.program_key import Unhashable
 from ..scalar.straight import Straight
 from ..scalar.translate import operations, primitives
 from ..scalar.values import NotCovered, Values
 
 
 @dataclasses.dataclass
-class Program:
-    """The compiled loop of one plan."""
+class CompiledLoop:
+    """The machine code of a program's loop."""
 
-    plan: Plan
+    program: StepProgram
     run: Any
     engine: Any  # owns the code
     lanes: int
@@ -42,12 +44,12 @@ class _Writer:
     With W lanes a call moves the groups begin, …, end − 1 of W members each; number k of member m stands at k·stride + m.
     """
 
-    def __init__(self, plan: Plan, width: int, lanes: int):
+    def __init__(self, program: StepProgram, width: int, lanes: int):
         from llvmlite import ir
 
         from .code import REAL, WHOLE, Machine
 
-        self.plan, self.width, self.lanes = plan, width, lanes
+        self.program, self.width, self.lanes = program, width, lanes
         reals, wholes = REAL.as_pointer(), WHOLE.as_pointer()
         self.module = ir.Module("geomint")
         signature = ir.FunctionType(
@@ -73,9 +75,9 @@ class _Writer:
         return self.code.value("add", self.code.value("mul", self.stride, i), member)
 
     def write(self) -> None:
-        code, value, plan = self.code, self.code.value, self.plan
-        given = plan.given.arrays(self.loaded(self.given, plan.given))
-        shared = None if plan.own_params else plan.params.arrays(self.loaded(self.params, plan.params))
+        code, value, program = self.code, self.code.value, self.program
+        given = program.given.arrays(self.loaded(self.given, program.given))
+        shared = None if program.own_params else program.params.arrays(self.loaded(self.params, program.params))
 
         def group(g: Any, total: list[Any]) -> list[Any]:
             member = value("mul", value("add", self.begin, g), self.lanes)
@@ -91,12 +93,14 @@ class _Writer:
                 for k, x in enumerate(record):
                     code.store(x, self.log, value("add", at, k))
 
-            params = plan.params.arrays(self.loaded(self.params, plan.params, member)) if shared is None else shared
-            loop = Loop(code, plan, given, params, self.numbers, keep, None if plan.members else note)
-            *state, noted = loop.run(self.loaded(self.carry, plan.carry, member))
-            for x, (k, i, dtype) in zip(state, plan.carry.places(), strict=True):
+            params = (
+                program.params.arrays(self.loaded(self.params, program.params, member)) if shared is None else shared
+            )
+            loop = Loop(code, program, given, params, self.numbers, keep, None if program.members else note)
+            *state, noted = loop.run(self.loaded(self.carry, program.carry, member))
+            for x, (k, i, dtype) in zip(state, program.carry.places(), strict=True):
                 code.store(value("to i", x) if dtype.kind == "b" else x, self.carry[k], self.place(i, member))
-            return [noted] if not plan.members else total
+            return [noted] if not program.members else total
 
         # A counter of its own: the groups are not lanes but come one after another.
         step = lambda s: [value("add", s[0], 1), *group(s[0], s[1:])]
@@ -111,41 +115,73 @@ BROKEN_UP_BY = {"gather", "scatter", "scatter-add", "dot_general", "cholesky", "
 
 
 @functools.lru_cache(KEPT)
-def _pays(plan: Plan) -> bool:
+def _pays(program: StepProgram) -> bool:
     """Whether straight-line code is likely to be faster than XLA for one trajectory."""
-    return operations(plan.step) <= WIDE or bool(primitives(plan.step) & BROKEN_UP_BY)
+    return operations(program.step) <= WIDE or bool(primitives(program.step) & BROKEN_UP_BY)
 
 
-def compiled(plan: Plan, width: int, lanes: int = 1, where_it_pays: bool = False) -> Program:
-    """The program of a plan, from the cache or made now; NotCovered says why there is none."""
-    if where_it_pays and lanes == 1 and not _pays(plan):
+def compiled(program: StepProgram, width: int, lanes: int = 1, where_it_pays: bool = False) -> CompiledLoop:
+    """The compiled loop of a program, from memory, from disk or made now; NotCovered gives the reason if there is none."""
+    if where_it_pays and lanes == 1 and not _pays(program):
         raise NotCovered("a step of long arrays, which XLA does faster; engine='native' insists")
-    made = _program(plan, width, lanes)
+    made = _program(program, width, lanes)
     if isinstance(made, str):
         raise NotCovered(made)
     return made
 
 
 @functools.lru_cache(KEPT)
-def _program(plan: Plan, width: int, lanes: int) -> Program | str:
-    """The program, or why there is none: in words, since an exception keeps alive whatever it came through."""
+def _program(program: StepProgram, width: int, lanes: int) -> CompiledLoop | str:
+    """The compiled loop, or the reason why there is none. The reason is a text: an exception would keep its frames, and
+    all that they refer to, alive."""
+    from .compile import load_object
+
     try:
-        return _compile(plan, width, lanes)
-    except NotCovered as reason:
-        return str(reason)
+        name = _disk_key(program, width, lanes)
+        stored = None if name is None else disk_cache.read(name)
+        if stored is not None:
+            kind, content = stored[:1], stored[1:]
+            return content.decode() if kind == REASON else _callable(program, load_object(content), lanes)
+        try:
+            engine, code = _compile(program, width, lanes)
+        except NotCovered as reason:
+            if name is not None:
+                disk_cache.write(name, REASON + str(reason).encode())
+            return str(reason)
+        if name is not None:
+            disk_cache.write(name, CODE + code)
+        return _callable(program, engine, lanes)
     finally:
-        vars(plan).pop("step", None)  # has been read, and may be long
+        program.forget_jaxprs()
 
 
-def _compile(plan: Plan, width: int, lanes: int) -> Program:
-    from .code import compile_module
+CODE, REASON = b"c", b"r"  # first byte of a file: object code follows, or the reason why there is none
 
-    writer = _Writer(plan, width, lanes)
+
+def _disk_key(program: StepProgram, width: int, lanes: int) -> str | None:
+    """The name of the loop's file, or None where it can't be cached."""
+    from .compile import environment
+
+    if disk_cache.folder() is None:
+        return None
+    try:
+        return disk_cache.key(program.digest(), environment(), f"{width} {lanes}")
+    except Unhashable:
+        return None
+
+
+def _compile(program: StepProgram, width: int, lanes: int) -> tuple[Any, bytes]:
+    from .compile import compile_module
+
+    writer = _Writer(program, width, lanes)
     writer.write()
-    engine = compile_module(writer.module)
+    return compile_module(writer.module)
+
+
+def _callable(program: StepProgram, engine: Any, lanes: int) -> CompiledLoop:
     pointer, whole, real = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
     run = ctypes.CFUNCTYPE(whole, *[pointer] * 8, *[whole] * 8, real, real)(engine.get_function_address("run"))
-    return Program(plan, run, engine, lanes)
+    return CompiledLoop(program, run, engine, lanes)
 
 
 @functools.cache
@@ -174,14 +210,14 @@ class Native(Straight):
     name: ClassVar[str] = "native"
     where_it_pays: ClassVar[bool] = False
 
-    def made(self, carry: Carry) -> Program:
-        from .code import widest
+    def made(self, carry: Carry) -> CompiledLoop:
+        from .compile import widest
 
         if jax.dtypes.canonicalize_dtype(float) != np.float64:
             raise NotCovered("numbers of type float32")
         lanes = 1 if self.spread == "one" else LANES or widest()
         return compiled(
-            Plan(self.method, self.system, carry, self.spread), self.layout.width, lanes, self.where_it_pays
+            StepProgram(self.method, self.system, carry, self.spread), self.layout.width, lanes, self.where_it_pays
         )
 
     def buffer(self) -> Kept:
@@ -204,20 +240,20 @@ class Native(Straight):
         return -(-members // self.program.lanes) * self.program.lanes
 
     def run_program(self, carry: Carry, first: int, steps: int, blocks: int, buffer: Kept) -> tuple[Carry, Kept]:
-        program, plan = self.program, self.program.plan
+        loop, program = self.program, self.program.program
         members = 1 if self.spread == "one" else self.buffer_shape[0]
         padded = self._padded(members)
         records = np.zeros((1, 3)) if buffer.log is None else np.array(buffer.log.records)
-        given = plan.given.pack((self.method, self.system.with_params(None)))
-        params = plan.params.pack(self.system.params)
-        moving = [_filled_up(x, padded) for x in plan.carry.pack(carry)]
-        own = [_filled_up(x, padded) for x in params] if plan.own_params else params
+        given = program.given.pack((self.method, self.system.with_params(None)))
+        params = program.params.pack(self.system.params)
+        moving = [_filled_up(x, padded) for x in program.carry.pack(carry)]
+        own = [_filled_up(x, padded) for x in params] if program.own_params else params
         arrays = (*moving, *given, *own, buffer.rows, records)
         settings = (len(records), self.rows, padded)
 
         def go(begin: int, end: int) -> int:
             # From the arrays and not their addresses: as long as there is work to do, they are not freed.
-            return program.run(
+            return loop.run(
                 *(x.ctypes.data for x in arrays),
                 *settings,
                 begin,
@@ -229,9 +265,9 @@ class Native(Straight):
                 float(self.clock.dt),
             )
 
-        groups = padded // program.lanes
+        groups = padded // loop.lanes
         count = go(0, 1) if groups == 1 else _on_all_cores(go, groups)
-        carry = plan.carry.unpack(*(x[..., :members] if plan.members else x for x in moving))
+        carry = program.carry.unpack(*(x[..., :members] if program.members else x for x in moving))
         return carry, Kept(buffer.rows, None if buffer.log is None else Log(records, np.asarray(count)))
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.experimental.pallas import triton
 from jax.extend.core import Primitive
 
 _RECIPROCAL = """{
@@ -94,6 +93,8 @@ def fused(form: str, x: Any, y: Any, z: Any) -> Any:
 
 
 def _told(text: str, *x: Any) -> Any:
+    from jax.experimental.pallas import triton
+
     letter = "d" if x[0].dtype == jnp.float64 else "f"
     constraints = ",".join([f"={letter}", *letter * len(x)])
     return triton.elementwise_inline_asm(

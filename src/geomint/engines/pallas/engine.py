@@ -17,14 +17,12 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import pallas as pl
-from jax.experimental.pallas import triton
 
 from ...methods import Carry
 from ...numerics.compilation import jit
 from ..block import Kept
 from ..scalar.fma_fusion import Remembering
-from ..scalar.program import KEPT, Loop, Numbers, Packed, Plan
+from ..scalar.program import KEPT, Loop, Numbers, Packed, StepProgram
 from ..scalar.straight import Straight
 from ..scalar.values import NotCovered, constant
 from . import assembly
@@ -177,7 +175,7 @@ class Lanes(Remembering):
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """What is fixed when a kernel is compiled, besides its plan."""
+    """What is fixed when a kernel is compiled, besides its program."""
 
     width: int  # numbers of a row
     rows: int  # for which there is room
@@ -278,18 +276,20 @@ def _shared(refs: Any, packed: Packed) -> list[Any]:
 
 
 # --- the kernel -------------------------------------------------------------------------------------------------------
-def _kernel(plan: Plan, shape: Shape, moving: Columns, own: Columns, *refs: Any) -> None:
+def _kernel(program: StepProgram, shape: Shape, moving: Columns, own: Columns, *refs: Any) -> None:
     """One program of the grid: `lanes` members through all blocks."""
-    ends = np.cumsum([2, 2, 2 if not plan.own_params else len(own.sizes), len(moving.sizes), len(moving.sizes), 1])
+    from jax.experimental import pallas as pl  # .4 s to import, and needed on a GPU alone
+
+    ends = np.cumsum([2, 2, 2 if not program.own_params else len(own.sizes), len(moving.sizes), len(moving.sizes), 1])
     (counts, times), given, params, carry, out, (rows,) = (refs[a:b] for a, b in itertools.pairwise([0, *ends]))
     mine = pl.ds(pl.program_id(0) * shape.lanes, shape.lanes)
     code = Lanes(shape.lanes, moving.real, shape.interpret)
     keep = lambda i, row: _write(rows, [code.spread(x) for x in row], mine, i)
     numbers = Numbers(counts[0], counts[1], counts[2], times[0], times[1])
-    shared = plan.given.arrays(_shared(given, plan.given))
-    theirs = plan.params.arrays(own.read(params, mine) if plan.own_params else _shared(params, plan.params))
+    shared = program.given.arrays(_shared(given, program.given))
+    theirs = program.params.arrays(own.read(params, mine) if program.own_params else _shared(params, program.params))
     state = moving.read(carry, mine)
-    *state, _ = Loop(code, plan, shared, theirs, numbers, keep).run(state)
+    *state, _ = Loop(code, program, shared, theirs, numbers, keep).run(state)
     limit = next((registers for most, registers in REGISTERS.items() if code.count <= most), None)
     if limit is not None and len(state) <= SMALL and not shape.interpret:
         state[0] = assembly.limited(state[0], limit)
@@ -297,23 +297,27 @@ def _kernel(plan: Plan, shape: Shape, moving: Columns, own: Columns, *refs: Any)
 
 
 def _launch(
-    plan: Plan, shape: Shape, method: Any, system: Any, carry: Carry, counts: Any, times: Any
+    program: StepProgram, shape: Shape, method: Any, system: Any, carry: Carry, counts: Any, times: Any
 ) -> tuple[Carry, Any]:
     """The carry after the blocks, and their rows (members, rows, width)."""
+    from jax.experimental import pallas as pl
+
     real, whole = times.dtype, counts.dtype
-    moving, own = Columns(plan.carry, real, whole), Columns(plan.params, real, whole)
+    moving, own = Columns(program.carry, real, whole), Columns(program.params, real, whole)
     at_least_one = lambda packed, tree: [
         x if x.shape[0] else jnp.zeros(1, x.dtype) for x in packed.pack(tree, jnp, real, whole)
     ]
-    given = at_least_one(plan.given, (method, system.with_params(None)))
-    params = own.arrays(system.params, shape.padded) if plan.own_params else at_least_one(plan.params, system.params)
+    given = at_least_one(program.given, (method, system.with_params(None)))
+    params = (
+        own.arrays(system.params, shape.padded) if program.own_params else at_least_one(program.params, system.params)
+    )
     carries = moving.arrays(carry, shape.padded)
     tile = _tile(shape.width)
     rows = jax.ShapeDtypeStruct((shape.rows, -(-shape.width // tile), shape.padded, tile), real)
     out_shape = [*(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in carries), rows]
     more: dict[str, Any] = {"interpret": True} if shape.interpret else {"compiler_params": _settings(shape)}
     call = pl.pallas_call(
-        functools.partial(_kernel, plan, shape, moving, own),
+        functools.partial(_kernel, program, shape, moving, own),
         out_shape=out_shape,
         grid=(shape.padded // shape.lanes,),
         name="geomint",
@@ -324,17 +328,19 @@ def _launch(
 
 
 def _settings(shape: Shape) -> Any:
+    from jax.experimental.pallas import triton
+
     return triton.CompilerParams(num_warps=shape.warps, num_stages=1)
 
 
-def compiled(plan: Plan, shape: Shape) -> Any:
+def compiled(program: StepProgram, shape: Shape) -> Any:
     """The kernel of a plan as a function of (method, system, carry, counts, times)."""
-    return _program(plan, shape, jax.dtypes.canonicalize_dtype(float))
+    return _program(program, shape, jax.dtypes.canonicalize_dtype(float))
 
 
 @functools.lru_cache(KEPT)
-def _program(plan: Plan, shape: Shape, real: Any) -> Any:
-    return jit(functools.partial(_launch, plan, shape))
+def _program(program: StepProgram, shape: Shape, real: Any) -> Any:
+    return jit(functools.partial(_launch, program, shape))
 
 
 @functools.partial(jit, static_argnums=1)
@@ -358,7 +364,7 @@ class Kernel(Straight):
             raise NotCovered("a machine without a GPU")
         members = self.buffer_shape[0]
         shape = Shape(self.layout.width, self.rows, members, LANES, WARPS, INTERPRET)
-        program = compiled(Plan(self.method, self.system, carry, self.spread), shape)
+        program = compiled(StepProgram(self.method, self.system, carry, self.spread), shape)
         jax.block_until_ready(
             program(self.method, self.system, carry, *self.told(0, 0, 0))
         )  # compiles, or says why it can't

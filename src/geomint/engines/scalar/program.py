@@ -1,8 +1,8 @@
-"""The loop of the block as a program on single numbers, whatever carries it out: machine code, or the lanes of a kernel.
+"""The loop over blocks and steps as a program on single numbers, for engines that write it as machine code or a kernel.
 
-The step, what is seen at a save, and for event-driven methods the time and the event, are read on single numbers (`scalarize`) and put
-into the loop of the block. All that is traced in the reference engine is an argument here too: dt, t0, params, mass, the floats of a
-method. One program serves a sweep over them.
+`StepProgram` holds the jaxprs of a step and of a save. `Loop` translates them (translate.Reader) inside the loop over
+blocks, through a `Code` that writes instructions. All that is traced in the reference engine is an argument here too: dt,
+t0, params, mass, the floats of a method. One compiled loop serves a sweep over them.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ from ...numerics.compensated import value
 from ...system.lagrangian import derive
 from ...system.system import Stated
 from ..block import _pack, observe
-from .translate import Reader, arrays, operations
+from .program_key import jaxpr_digest
+from .translate import ScalarInterpreter, arrays, operations
 from .values import Code, NotCovered, Values, filled
 
-KEPT = 64  # programs; beyond, the one that has not been used for longest is forgotten
-FOLDED = 4  # so many times fewer operations may be left when what is known beforehand has been folded away
+KEPT = 64  # compiled loops in memory; beyond, the one used longest ago is dropped
+FOLDED = 4  # constant folding leaves at least this fraction (1/4) of the operations that are counted before it
 
 
 class Packed:
     """A tree of arrays as two flat ones, of floats and of integers (and truth values), and back.
 
-    With members, each has a row for each number and a column for each member: neighbours in memory are the same number of neighbours.
+    With members, each has a row for each number and a column for each member, so that a vector load reads the same
+    number of neighbouring members.
     """
 
     def __init__(self, tree: Any, members: bool = False):
@@ -70,7 +72,7 @@ class Packed:
         return jax.tree.unflatten(self.treedef, leaves)
 
     def places(self) -> list[tuple[int, int, np.dtype]]:
-        """For each number in turn: in which of the two arrays, where, and of what type."""
+        """For each number in turn: which of the two arrays holds it, at which index, and its type in the tree."""
         at, out = [0, 0], []
         for shape, dtype in self.shapes:
             k = int(dtype.kind != "f")
@@ -82,10 +84,12 @@ class Packed:
         return arrays(flat, [shape for shape, _ in self.shapes])
 
 
-class Plan:
-    """What a program is made for: the shapes and types of a carry, of a method and system, and of its params.
+class StepProgram:
+    """What one compiled loop computes, as jaxprs: a step, the row of a save, and for event-driven methods their events.
 
-    Plans alike are equal. None of the numbers is kept: a plan lives as long as its program, and params may be those of a million members.
+    Instances compare by the shapes, types and static parts of the carry, the method, the system and its params, so that
+    they serve as keys of the cache of compiled loops. None of the numbers is kept: an instance lives as long as its
+    compiled loop, and params may be those of a million members. The jaxprs are traced when they are first used.
     """
 
     def __init__(self, method: Method, system: Stated, carry: Carry, spread: str = "one"):
@@ -95,13 +99,9 @@ class Plan:
         self.params = Packed(system.params, self.own_params)
         self.event_driven = method.traits.event_driven
 
-    @functools.cached_property
-    def shape(self) -> tuple[int, ...]:
-        """That of q; found only when a program is made, since it takes as long as a hundred thousand steps."""
-        return self.program(lambda m, s, c: value(m.output(derive(s), c).q)).out_avals[0].shape
-
-    def program(self, function: Any, more: int = 0) -> Any:
-        """The jaxpr of function(method, system, carry, …), with so many floats behind, on the numbers of given, params and carry of a member."""
+    def traced(self, function: Any, floats: int = 0) -> Any:
+        """The jaxpr of function(method, system, carry, …) for one member, with that many floats as further arguments.
+        Its arguments are the leaves of given, params and carry."""
 
         def flat(given: Any, params: Any, carry: Any, *x: Any) -> Any:
             method, system = jax.tree.unflatten(self.given.treedef, given)
@@ -111,12 +111,55 @@ class Plan:
         shapes = [
             [jax.ShapeDtypeStruct(s, d) for s, d in packed.shapes] for packed in (self.given, self.params, self.carry)
         ]
-        return jax.make_jaxpr(flat)(*shapes, *[jax.ShapeDtypeStruct((), float)] * more)
+        return jax.make_jaxpr(flat)(*shapes, *[jax.ShapeDtypeStruct((), float)] * floats)
+
+    @functools.cached_property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of q."""
+        return self.traced(lambda m, s, c: value(m.output(derive(s), c).q)).out_avals[0].shape
 
     @functools.cached_property
     def step(self) -> Any:
-        """The jaxpr of a step."""
-        return self.program(lambda m, s, c, h: jax.tree.leaves(m.step(derive(s, self.shape), c, h)), 1)
+        """The jaxpr of a step: carry and dt to the new carry."""
+        return self.traced(lambda m, s, c, h: jax.tree.leaves(m.step(derive(s, self.shape), c, h)), 1)
+
+    @functools.cached_property
+    def row(self) -> Any:
+        """The jaxpr of a save: carry and time to the row that is kept."""
+        return self.traced(lambda m, s, c, t: _pack(observe(m, derive(s, self.shape), c, t), float), 1)
+
+    @functools.cached_property
+    def time(self) -> Any:
+        """The jaxpr of the time that an event-driven method has reached."""
+        return self.traced(lambda m, _, c: m.time(c))
+
+    @functools.cached_property
+    def event_count(self) -> Any:
+        """The jaxpr of the number of events so far."""
+        return self.traced(lambda m, _, c: m.events(c))
+
+    @functools.cached_property
+    def event(self) -> Any:
+        """The jaxpr of the last event, and of the number of events so far."""
+        return self.traced(lambda m, _, c: (m.event(c), m.events(c)))
+
+    @property
+    def jaxprs(self) -> list[Any]:
+        """All that the loop consists of."""
+        events = [self.time] if self.event_driven else []
+        logged = [self.event_count, self.event] if self.event_driven and not self.members else []
+        return [self.step, self.row, *events, *logged]
+
+    def digest(self) -> bytes:
+        """SHA-256 of all that the code of the loop is made from; `Unhashable` where that can't be told."""
+        packed = [(p.members, [(s, str(d)) for s, d in p.shapes]) for p in (self.carry, self.given, self.params)]
+        settings = repr((packed, self.own_params, self.members, self.event_driven))
+        return jaxpr_digest(self.jaxprs) + settings.encode()
+
+    def forget_jaxprs(self) -> None:
+        """Frees the jaxprs, which may be long, once the loop is compiled."""
+        for name in ("step", "row", "time", "event_count", "event"):
+            vars(self).pop(name, None)
 
     @functools.cached_property
     def key(self) -> Any:
@@ -128,7 +171,7 @@ class Plan:
         )
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Plan) and self.key == other.key
+        return isinstance(other, StepProgram) and self.key == other.key
 
     def __hash__(self) -> int:
         return hash(self.key)
@@ -136,7 +179,7 @@ class Plan:
 
 @dataclasses.dataclass
 class Numbers:
-    """What the block is told, as values of a code."""
+    """Arguments of a block, as values of a code."""
 
     first: Any
     steps: Any
@@ -146,54 +189,45 @@ class Numbers:
 
 
 class Loop:
-    """Writes the loop of a plan with a code.
+    """Writes the loop of a `StepProgram` with a code.
 
-    given, params:  the numbers of method and system, of the plan's shapes, as values
-    keep(i, row):   stores what is seen after block i
-    note(n, event): stores an event behind n others, where they are noted
+    given, params:  the numbers of method and system, in the shapes of the program, as values
+    keep(i, row):   stores the row of block i
+    note(n, event): stores an event as number n of the log; None where events are only counted
     """
 
-    def __init__(self, code: Code, plan: Plan, given: list[Values], params: list[Values], numbers: Numbers,
+    def __init__(self, code: Code, program: StepProgram, given: list[Values], params: list[Values], numbers: Numbers,
                  keep: Callable[[Any, Values], None], note: Callable[[Any, Values], None] | None = None):  # fmt: skip
-        self.code, self.plan, self.given, self.params, self.numbers, self.keep, self.note = (
-            code,
-            plan,
-            given,
-            params,
-            numbers,
-            keep,
-            note,
-        )
+        self.code, self.program, self.given, self.params = code, program, given, params
+        self.numbers, self.keep, self.note = numbers, keep, note
         for x in (numbers.dt, *(x for array in (*given, *params) for x in array.ravel())):
             code.given(x)
 
-    def read(self, state: list[Any], function: Any, *more: Any) -> list[Values]:
-        """function(method, system, carry, …) on values, with floats `more` behind."""
-        return self.carried_out(self.plan.program(function, len(more)), state, *more)
-
-    def carried_out(self, program: Any, state: list[Any], *more: Any) -> list[Values]:
-        if operations(program) > FOLDED * self.code.longest:
+    def read(self, jaxpr: Any, state: list[Any], *floats: Any) -> list[Values]:
+        """The results of one of the program's jaxprs at the carry `state`, with further arguments `floats`."""
+        if operations(jaxpr) > FOLDED * self.code.longest:
             raise NotCovered(f"more than {self.code.longest} operations a step")
-        return Reader(self.code).read(
-            program, [*self.given, *self.params, *self.plan.carry.arrays(state), *(filled((), [x]) for x in more)]
+        carry = self.program.carry.arrays(state)
+        return ScalarInterpreter(self.code).evaluate(
+            jaxpr, [*self.given, *self.params, *carry, *(filled((), [x]) for x in floats)]
         )
 
     def step(self, state: list[Any]) -> list[Any]:
-        new = self.carried_out(self.plan.step, state, self.numbers.dt)
+        new = self.read(self.program.step, state, self.numbers.dt)
         return [x for array in new for x in array.ravel()]
 
     def events(self, state: list[Any], until: Any) -> list[Any]:
-        """Steps until that time; behind the state stands the number of events noted."""
+        """Steps until that time. The last value of the state is the number of events logged."""
         value = self.code.value
 
         def test(s: list[Any]) -> Any:
-            return value("lt", self.read(s[:-1], lambda m, _, c: m.time(c))[0].item(), until)
+            return value("lt", self.read(self.program.time, s[:-1])[0].item(), until)
 
         def body(s: list[Any]) -> list[Any]:
             new, noted = self.step(s[:-1]), s[-1]
             if self.note is not None:
-                before = self.read(s[:-1], lambda m, _, c: m.events(c))[0].item()
-                record, count = self.read(new, lambda m, _, c: (m.event(c), m.events(c)))
+                before = self.read(self.program.event_count, s[:-1])[0].item()
+                record, count = self.read(self.program.event, new)
                 self.note(noted, record)
                 noted = value("add", noted, value("sub", count.item(), before))
             return [*new, noted]
@@ -201,20 +235,18 @@ class Loop:
         return self.code.loop(state, test, body)
 
     def run(self, state: list[Any]) -> list[Any]:
-        """All blocks, from a carry on; the carry at the end, and behind it the number of events noted."""
+        """All blocks from the carry `state` on; the carry at the end, then the number of events logged."""
         value, n = self.code.value, self.numbers
 
         def block(i: Any, s: list[Any]) -> list[Any]:
             state, noted = s[:-1], s[-1]
             step = value("add", n.first, value("mul", value("add", i, 1), n.steps))
             until = value("add", n.t0, value("mul", value("to f", step), n.dt))
-            if self.plan.event_driven:
+            if self.program.event_driven:
                 *state, noted = self.events([*state, noted], until)
             else:
                 state = self.code.repeat(n.steps, state, lambda _, s: self.step(s))
-            (row,) = self.read(
-                state, lambda m, s, c, t: _pack(observe(m, derive(s, self.plan.shape), c, t), float), until
-            )
+            (row,) = self.read(self.program.row, state, until)
             self.keep(i, row)
             return [*state, noted]
 

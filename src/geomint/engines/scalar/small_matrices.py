@@ -12,7 +12,7 @@ from .values import Code, NotCovered, Values, add, constant, divide, filled, mul
 
 
 class SmallMatrices:
-    """Rules of a `Reader`."""
+    """Rules of a `ScalarInterpreter`."""
 
     code: Code
 
@@ -58,7 +58,7 @@ class SmallMatrices:
         return [out, pivots, order]
 
     def rule_ffi_call(self, equation: Any, *operands: Values) -> Values:
-        """What `linalg.native` does by a call: here it is written out with the rest."""
+        """What `linalg.cpu_kernels` does by a call: here it is written out with the rest."""
         rule = {
             "geomint_eliminate": self._eliminated,
             "geomint_substitute": self._substituted,

@@ -6,7 +6,7 @@ import abc
 import dataclasses
 from typing import Any, ClassVar
 
-from ...methods import Carry, State
+from ...methods import Carry, State, protocols
 from ..block import Kept, Observed
 from ..xla import Xla
 from .values import NotCovered
@@ -21,7 +21,7 @@ class Straight(Xla):
     program: Any = None
 
     def begin(self, state: State) -> tuple[Carry, Observed]:
-        plain, self.method = self.method, self.method.for_straight_code(self.spread != "one")
+        plain, self.method = self.method, protocols.for_scalar_code(self.method, self.spread != "one")
         carry, seen = super().begin(state)
         if self.attempt(carry):
             return carry, seen

@@ -1,7 +1,7 @@
 """Cholesky factorisations of many small matrices at once, and of block-tridiagonal ones.
 
-Entries are kept as separate vectors over the batch, so that XLA sees plain element-wise arithmetic: one fused loop over the
-batch, no calls and no threads. LAPACK on small matrices costs microseconds a call, most of it overhead.
+Entries are kept as separate vectors over the batch, so that XLA gets element-wise arithmetic and fuses it into one loop
+over the batch, without calls and threads. LAPACK on small matrices costs microseconds a call, most of it overhead.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array
 
-UNROLLED = 6  # size up to which the arithmetic is written out
+UNROLLED = 6  # rows up to which the loops are unrolled
 
 
 def factor_solve(matrix: Array, right: Array) -> tuple[Array, Array]:
-    """X with A X = B for a batch of symmetric positive definite A (N, b, b), B (N, b, k); and the smallest pivot of all.
+    """X with A X = B for a batch of symmetric positive definite A (N, b, b), B (N, b, k); and the smallest pivot.
 
-    Only the lower triangle of A is read. A pivot that is not positive says that A is not positive definite.
+    Only the lower triangle of A is read. A pivot that is not positive means that A is not positive definite.
     """
     b = matrix.shape[-1]
     if b <= UNROLLED:
@@ -33,7 +33,7 @@ def _triangular(factor: Array, right: Array, lower: bool = True) -> Array:
 
 
 def _unrolled(matrix: Array, right: Array) -> tuple[Array, Array]:
-    """LDLᵀ written out: no square roots, and the pivots at hand."""
+    """Unrolled LDLᵀ: needs no square roots, and gives the pivots."""
     b = matrix.shape[-1]
     a = [[matrix[..., i, j] for j in range(i + 1)] for i in range(b)]
     low: list[list[Array]] = [[] for _ in range(b)]
@@ -64,9 +64,9 @@ def _unrolled(matrix: Array, right: Array) -> tuple[Array, Array]:
 def block_tridiagonal_solve(diagonal: Array, lower: Array, right: Array) -> tuple[Array, Array]:
     """K x = r for K block tridiagonal and positive definite, by cyclic reduction; and the smallest pivot.
 
-    diagonal (N, b, b) holds K_ii, lower (N, b, b) K_{i+1,i} with a last block of zeros, right (N, b); N is a power of two.
-    Every odd block is eliminated at once, which leaves a system of half the length: log₂ N rounds of batched arithmetic
-    instead of N steps one after another.
+    diagonal (N, b, b) holds K_ii, lower (N, b, b) K_{i+1,i} with a last block of zeros, right (N, b); N is a power of
+    two. All odd blocks are eliminated at once, which leaves a system of half the length: log₂ N rounds of batched
+    arithmetic instead of N sequential steps.
     """
     n, b = right.shape
     if n == 1:
@@ -88,10 +88,10 @@ def block_tridiagonal_solve(diagonal: Array, lower: Array, right: Array) -> tupl
 
 
 def small_product(x: Array, y: Array) -> Array:
-    """Batched matrix product as sums of element-wise products: no call to a matrix library for 2×2 blocks."""
+    """Batched matrix product by element-wise products and a sum, without a call to a matrix library."""
     return jnp.sum(x[..., :, :, None] * y[..., None, :, :], axis=-2)
 
 
 def small_apply(x: Array, y: Array) -> Array:
-    """Batched matrix times vector, likewise."""
+    """Batched product of matrix and vector by element-wise products and a sum."""
     return jnp.sum(x * y[..., None, :], axis=-1)

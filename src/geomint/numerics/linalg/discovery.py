@@ -1,4 +1,4 @@
-"""The structure of an operator that a method will solve with, looked at once before the run and remembered."""
+"""The solver for an operator of a system: its sparsity is probed once before the run, and the plan is cached."""
 
 from __future__ import annotations
 
@@ -12,32 +12,29 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
+from ..cache import BoundedCache
 from ..compilation import jit
 from . import Plan, find
 from .structure import TINY
 
 # product(system, x, v) = K(x) v on flat v, a function of the module (it is part of a key).
 Product = Callable[[Any, Array, Array], Array]
-_plans: dict[Any, Plan] = {}
+_plans: BoundedCache[Plan] = BoundedCache(64)
 
 
 def plan_for(product: Product, starts: Sequence[tuple[Any, Any]], n: int, kind: str, tiny: int = TINY) -> Plan:
-    """The plan for K(x), of n unknowns, near the starts (system, q)."""
-    key = (product, kind, n, *(start_key(system, q) for system, q in starts))
-    if key not in _plans:
-        while len(_plans) >= 64:
-            _plans.pop(next(iter(_plans)))
-        _plans[key] = _find(product, starts, n, kind, tiny)
-    return _plans[key]
+    """The plan for K(x), of n unknowns, near the starts (system, q); `tiny` as for `structure.find`."""
+    key = (product, kind, n, tiny, *(start_key(system, q) for system, q in starts))
+    return _plans.get_or_make(key, lambda: _find(product, starts, n, kind, tiny))
 
 
-BATCH = 1024  # members looked at in one go
+BATCH = 1024  # members examined in one call
 
 
 @functools.partial(jit, static_argnums=(0, 1))
 def over_members(look: Callable[[Any, Array], Array], own_params: bool, system: Any, q: Array) -> Array:
-    """look(system, q) for every member of an ensemble, whose params lead with the member axis where they have their
-    own."""
+    """look(system, q) for every member of an ensemble. With `own_params`, the first axis of the params is that of the
+    members."""
     if not own_params:
         return jax.lax.map(lambda x: look(system, x), q, batch_size=BATCH)
     with_own = lambda member: look(system.with_params(member[0]), member[1])
@@ -65,9 +62,11 @@ def not_covered(product: Product, plan: Plan | None, system: Any, q: Any, own_pa
 
 
 def start_key(system: Any, q: Any) -> Any:
-    """What a pattern may depend on: the program, the numbers in it, the point."""
-    numbers = tuple(None if isinstance(x, Tracer) else np.asarray(x).tobytes() for x in (*jax.tree.leaves(system), q))
-    return jax.tree.structure(system), numbers, np.shape(q)
+    """A cache key of all that a pattern may depend on: the functions of the system, its numbers, and the point. Of
+    traced numbers only shape and type are known, and only these are used (see `concrete`)."""
+    known = lambda x: None if isinstance(x, Tracer) else np.asarray(x).tobytes()
+    numbers = tuple((np.shape(x), jnp.result_type(x), known(x)) for x in (*jax.tree.leaves(system), q))
+    return jax.tree.structure(system), numbers
 
 
 @functools.partial(jit, static_argnums=0)
@@ -78,13 +77,13 @@ def _probe(product: Product, system: Any, points: Array, vectors: Array) -> Arra
 
 
 def concrete(system: Any, q: Any, random: np.random.Generator) -> tuple[Any, np.ndarray]:
-    """The start with numbers in place of what is traced (a gradient is being taken)."""
+    """The start with random numbers in place of traced ones (a gradient is being taken)."""
     known = lambda x: random.uniform(0.5, 1.5, np.shape(x)) if isinstance(x, Tracer) else x
     return jax.tree.map(known, system), random.normal(size=np.shape(q)) if isinstance(q, Tracer) else np.asarray(q)
 
 
 def _find(product: Product, starts: Sequence[tuple[Any, Any]], n: int, kind: str, tiny: int) -> Plan:
-    """K is probed at three points near each start, lest an entry vanish by chance."""
+    """The plan for K. It is probed at three points near each start, because an entry may vanish by chance at one."""
     random = np.random.default_rng(7)
     places = []
     for start in starts:

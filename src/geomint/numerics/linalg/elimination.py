@@ -1,7 +1,8 @@
-"""Elimination without pivoting, factored once and solved often: many small matrices at once, and block-tridiagonal ones.
+"""Elimination without pivoting, for matrices that are factored once and used in many solves.
 
-The matrices here are close to symmetric positive definite ones (the Jacobians of constraint solvers), for which no pivoting
-is needed. As in `cholesky`, entries are kept as separate vectors over the batch: plain element-wise arithmetic.
+The matrices here are close to symmetric positive definite ones (the Jacobians of constraint solvers), for which no
+pivoting is needed. They come as a batch of small matrices, or as one block-tridiagonal matrix. As in `cholesky`,
+entries are kept as separate vectors over the batch: element-wise arithmetic.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..hints import rough_reciprocal
-from . import machine_code as native
+from . import cpu_kernels
 from .cholesky import UNROLLED, small_apply, small_product
 
 
 class Factored(eqx.Module):
-    """A matrix made ready for solves; arrays through and through, so that a run may carry it."""
+    """A matrix prepared for solves; all its fields are arrays, so that the state of a run may contain it."""
 
     @abc.abstractmethod
     def solve(self, right: Array) -> Array:
@@ -28,7 +29,7 @@ class Factored(eqx.Module):
 
 
 def invert(matrix: Array) -> Array:
-    """The inverses of a batch of small matrices (N, b, b): Gauss–Jordan written out, or a library's."""
+    """The inverses of a batch of small matrices (N, b, b): unrolled Gauss–Jordan up to UNROLLED, else LAPACK."""
     b = matrix.shape[-1]
     if b > UNROLLED:
         return jnp.linalg.inv(matrix)
@@ -57,7 +58,7 @@ class Blocks(Factored):
 
 
 class Triangles(Factored):
-    """The same by L and U, for b up to UNROLLED: fewer operations than with the inverse, but one after another."""
+    """The same by L and U, for b up to UNROLLED: fewer operations than with the inverse, but sequential ones."""
 
     factors: Array  # L below the diagonal, 1/U on it, U above
 
@@ -95,9 +96,9 @@ def _later(x: Array) -> Array:
     return jnp.concatenate([x[1:], jnp.zeros_like(x[:1])])
 
 
-class Reduction(Factored):
-    """K x = r for K block tridiagonal, by cyclic reduction: every odd block is eliminated at once, which leaves a system of half
-    the length; log₂ N rounds of batched arithmetic instead of N steps one after another."""
+class CyclicReduction(Factored):
+    """K x = r for K block tridiagonal, by cyclic reduction: all odd blocks are eliminated at once, which leaves a
+    system of half the length; log₂ N rounds of batched arithmetic instead of N sequential steps."""
 
     inverse: Array  # of the odd blocks
     to_below: Array  # K_{j−1,j}
@@ -108,7 +109,8 @@ class Reduction(Factored):
 
     @classmethod
     def of(cls, diagonal: Array, lower: Array, upper: Array) -> Factored:
-        """diagonal (N, b, b) holds K_ii, lower K_{i+1,i} and upper K_{i,i+1}, each with a last block of zeros; N is a power of two."""
+        """diagonal (N, b, b) holds K_ii, lower K_{i+1,i} and upper K_{i,i+1}, each with a last block of zeros; N is a
+        power of two."""
         if len(diagonal) == 1:
             return Blocks.of(diagonal)
         to_below, to_above = upper[0::2], lower[1::2]
@@ -128,7 +130,7 @@ class Reduction(Factored):
 
 
 class Tridiagonal(Factored):
-    """K x = r for K with rows (lower_i, through_i, upper_i), by machine code; differentiated as a linear solve."""
+    """K x = r for K with rows (lower_i, through_i, upper_i), by `cpu_kernels`; differentiated as a linear solve."""
 
     lower: Array
     through: Array
@@ -137,13 +139,15 @@ class Tridiagonal(Factored):
 
     @classmethod
     def of(cls, lower: Array, through: Array, upper: Array) -> Tridiagonal:
-        return cls(lower, through, upper, native.eliminate(*map(jax.lax.stop_gradient, (lower, through, upper))))
+        return cls(lower, through, upper, cpu_kernels.eliminate(*map(jax.lax.stop_gradient, (lower, through, upper))))
 
     def solve(self, right: Array) -> Array:
         product = lambda x: _earlier(x) * self.lower + self.through * x + _later(x) * self.upper
 
         def transposed(_: Any, r: Array) -> Array:
             rows = _earlier(self.upper), self.through, _later(self.lower)
-            return native.substitute(native.eliminate(*map(jax.lax.stop_gradient, rows)), r)
+            return cpu_kernels.substitute(cpu_kernels.eliminate(*map(jax.lax.stop_gradient, rows)), r)
 
-        return jax.lax.custom_linear_solve(product, right, lambda _, r: native.substitute(self.factors, r), transposed)
+        return jax.lax.custom_linear_solve(
+            product, right, lambda _, r: cpu_kernels.substitute(self.factors, r), transposed
+        )

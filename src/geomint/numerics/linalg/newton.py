@@ -18,13 +18,20 @@ from .rank import least_squares
 
 Residual = Callable[[Array], Array]
 LinearSolve = Callable[[Residual, Array], Array]
-Measured = Callable[[Array, Array], Array]
+Measured = Callable[[Array, Array], Array]  # (x, change) -> the part of a change that must vanish
 LIMIT = 50  # iterations; Newton needs 3 to 5, a contracting fixed point of rate ½ needs 50 to reach round-off
 
 
 class Solution(NamedTuple):
     root: Array
     converged: Array
+
+
+class _Iterate(NamedTuple):
+    x: Array
+    size: Array  # of the last correction
+    before: Array  # the size of the correction before it
+    count: Array | int
 
 
 def _round_off(x: Array, scale: Array) -> Array:
@@ -36,45 +43,49 @@ def _whole(x: Array, change: Array) -> Array:
 
 
 def _iterate(correction: Residual, start: Array, scale: Array, measured: Measured = _whole) -> tuple[Array, Array]:
-    """x ← x − correction(x) until |correction| is at round-off of `scale` or of x, or stalls near it: x and the last |correction|."""
+    """x ← x − correction(x) until |correction| is at round-off of `scale` or of x, or stops shrinking near it.
 
-    def unfinished(s):
-        x, size, before, count = s
-        tiny = _round_off(x, scale) if measured is _whole else jnp.finfo(x.dtype).eps * scale
-        stalled = (size >= 0.5 * before) & (size <= 1e4 * tiny)
-        return (size > tiny) & ~stalled & (count < LIMIT)  # NaN compares false and ends it
+    Returns x and the last |correction|.
+    """
 
-    def advance(s):
-        x, size, _, count = s
-        change = correction(x)
-        return x - change, jnp.max(jnp.abs(measured(x, change))), size, count + 1
+    def unfinished(s: _Iterate) -> Array:
+        tiny = _round_off(s.x, scale) if measured is _whole else jnp.finfo(s.x.dtype).eps * scale
+        stalled = (s.size >= 0.5 * s.before) & (s.size <= 1e4 * tiny)
+        return (s.size > tiny) & ~stalled & (s.count < LIMIT)  # a NaN compares false and ends the loop
 
-    first = (start, jnp.asarray(jnp.inf, start.dtype), jnp.asarray(jnp.inf, start.dtype), 0)
-    x, size, *_ = jax.lax.while_loop(unfinished, advance, first)
-    return x, size
+    def advance(s: _Iterate) -> _Iterate:
+        change = correction(s.x)
+        return _Iterate(s.x - change, jnp.max(jnp.abs(measured(s.x, change))), s.size, s.count + 1)
+
+    infinite = (jnp.asarray(jnp.inf, start.dtype), jnp.asarray(jnp.inf, start.dtype))
+    end = jax.lax.while_loop(unfinished, advance, _Iterate(start, *infinite, 0))
+    return end.x, end.size
 
 
 def _root(
     residual: Residual, start: Array, scale: Array, solve: Callable, tangent_solve: Callable, whole: bool = True
 ) -> Solution:
+    """The root that `solve` finds, differentiated by `tangent_solve`. With `whole`, it is also accurate to the rounding
+    of its own size."""
     root, size = jax.lax.custom_root(residual, start, solve, tangent_solve, has_aux=True)
     tiny = _round_off(root, scale) if whole else jnp.finfo(root.dtype).eps * scale
     return Solution(root, size <= 1e4 * tiny)
 
 
 def dense_solve(linear: Residual, right: Array) -> Array:
-    """linear(x) = right by its matrix."""
+    """The solution of linear(x) = right, by its dense matrix."""
     n = right.size
     matrix = jax.jacfwd(linear)(jnp.zeros_like(right)).reshape(n, n)
     return jnp.linalg.solve(matrix, right.ravel()).reshape(right.shape)
 
 
 def least_squares_solve(linear: Residual, right: Array) -> Array:
-    """linear(x) = right by its matrix, whose rows may depend on each other; differentiated as a linear solve."""
+    """The solution of linear(x) = right by its dense matrix, whose rows may be dependent; differentiated as a linear
+    solve."""
 
     def solve(apply: Residual, r: Array) -> Array:
         columns = jax.vmap(apply)(jnp.eye(r.size, dtype=r.dtype))
-        lengths = jnp.max(jnp.abs(columns), axis=0)  # rows of the matrix in units of their own
+        lengths = jnp.max(jnp.abs(columns), axis=0)  # each row of the matrix is scaled by its own size
         scale = jnp.where(lengths > 0, 1 / jnp.where(lengths > 0, lengths, 1.0), 0.0)
         return least_squares(columns * scale, r * scale, 1e-10)
 
@@ -86,8 +97,8 @@ def newton(
 ) -> Solution:
     """residual(x) = 0 by Newton's method with the exact Jacobian; `scale` is the size of x's unit.
 
-    linear_solve(A, b) returns x with A(x) = b; a dense matrix by default, a structured solve where one is known.
-    measured(x, change) is what of a change has to vanish, where not all of x is determined equally well.
+    linear_solve(A, b) returns x with A(x) = b, by default with a dense matrix. measured(x, change) is the part of a
+    change that has to vanish, where not all of x is determined equally well.
     """
 
     def solve(f: Residual, x: Array) -> tuple[Array, Array]:
@@ -100,11 +111,11 @@ def newton(
 def newton_within(
     residual: Residual, start: Array, safe: Array, scale: Array, linear_solve: LinearSolve = dense_solve
 ) -> Solution:
-    """As `newton`, for a residual that is finite in a part of space only: a step that leaves it is halved until it
-    does not. `safe` is a point inside, in whose direction a start outside is moved. Where nothing leaves, the
-    iterations are those of `newton`."""
+    """As `newton`, for a residual that is finite in a part of space only: a step that leaves this part is halved until
+    it does not. `safe` is a point inside; a start outside is moved towards it. Where no step leaves, the iterations are
+    those of `newton`."""
 
-    class At(NamedTuple):
+    class Guarded(NamedTuple):
         x: Array
         inside: Array  # the last point where the residual was finite
         step: Array  # from there to x
@@ -113,22 +124,24 @@ def newton_within(
         count: Array
 
     def solve(f: Residual, x: Array) -> tuple[Array, Array]:
-        def unfinished(s: At) -> Array:
+        def unfinished(s: Guarded) -> Array:
             tiny = _round_off(s.x, scale)
             stalled = (s.size >= 0.5 * s.before) & (s.size <= 1e4 * tiny)
             return (s.size > tiny) & ~stalled & (s.count < 2 * LIMIT)
 
-        def advance(s: At) -> At:
+        def advance(s: Guarded) -> Guarded:
             change = linear_solve(lambda d: jax.jvp(f, (s.x,), (d,))[1], f(s.x))
             finite = jnp.all(jnp.isfinite(change))
             step = jnp.where(finite, -change, 0.5 * s.step)
             inside = jnp.where(finite, s.x, s.inside)
-            # A halved step says nothing about convergence.
+            # The size of a halved step is no measure of convergence.
             size, before = jnp.where(finite, jnp.max(jnp.abs(change)), jnp.inf), jnp.where(finite, s.size, jnp.inf)
-            return At(inside + step, inside, step, size, before, s.count + 1)
+            return Guarded(inside + step, inside, step, size, before, s.count + 1)
 
         infinite = jnp.asarray(jnp.inf, x.dtype)
-        end = jax.lax.while_loop(unfinished, advance, At(x, safe, x - safe, infinite, infinite, jnp.zeros((), int)))
+        end = jax.lax.while_loop(
+            unfinished, advance, Guarded(x, safe, x - safe, infinite, infinite, jnp.zeros((), int))
+        )
         return end.x, end.size
 
     return _root(residual, start, scale, solve, linear_solve)
@@ -139,32 +152,32 @@ def inverse(function: Residual, right: Array, start: Array) -> Solution:
 
     A step is halved until the next correction with the same matrix is shorter than the step's own, which also keeps x
     where the function is finite (Deuflhard, Newton Methods for Nonlinear Problems, section 3.3: the natural
-    monotonicity test, the same in all units). Converged is a correction at the rounding of x, or at what the rounding
-    of `right` makes of it.
+    monotonicity test, the same in all units). It has converged when the correction is at the rounding of x, or at the
+    change of x that the rounding of `right` causes.
     """
     n, shape = right.size, right.shape
 
-    class At(NamedTuple):
+    class Damped(NamedTuple):
         x: Array
         matrix: Array  # of the derivative at x
         change: Array  # the whole correction there
-        share: Array  # of it that is tried next
+        share: Array  # the fraction of it that is tried next
         count: Array
 
     def solve(f: Residual, x: Array) -> tuple[Array, Array]:
-        def at(x: Array, share: Array, count: Array) -> At:
+        def at(x: Array, share: Array, count: Array) -> Damped:
             matrix = jax.jacfwd(f)(x).reshape(n, n)
-            return At(x, matrix, jnp.linalg.solve(matrix, f(x).ravel()).reshape(shape), share, count)
+            return Damped(x, matrix, jnp.linalg.solve(matrix, f(x).ravel()).reshape(shape), share, count)
 
-        def tiny(s: At) -> Array:
-            # What the rounding of `right` makes of x, with the matrix at hand.
-            felt = jnp.max(jnp.abs(jnp.linalg.solve(s.matrix, right.ravel())))
-            return jnp.finfo(x.dtype).eps * jnp.maximum(felt, jnp.max(jnp.abs(s.x)))
+        def tiny(s: Damped) -> Array:
+            # The change of x that the rounding of `right` causes, by the present matrix.
+            effect = jnp.max(jnp.abs(jnp.linalg.solve(s.matrix, right.ravel())))
+            return jnp.finfo(x.dtype).eps * jnp.maximum(effect, jnp.max(jnp.abs(s.x)))
 
-        def unfinished(s: At) -> Array:
+        def unfinished(s: Damped) -> Array:
             return (jnp.max(jnp.abs(s.change)) > tiny(s)) & (s.share > 1e-12) & (s.count < 4 * LIMIT)
 
-        def advance(s: At) -> At:
+        def advance(s: Damped) -> Damped:
             tried = at(s.x - s.share * s.change, jnp.minimum(1.0, 2 * s.share), s.count + 1)
             same = jnp.linalg.solve(s.matrix, f(tried.x).ravel())
             length = lambda d: jnp.sqrt(jnp.sum(d**2))
@@ -191,7 +204,7 @@ def fixed_point(residual: Residual, start: Array, scale: Array) -> Solution:
         return _iterate(lambda x: linear(x) - right, right, size)[0]
 
     def tangent(linear: Residual, right: Array) -> Array:
-        # JAX transposes this, so that the solves may depend on `right` through their argument alone.
+        # JAX transposes this function: the solves may depend on `right` only through their argument.
         return jax.lax.custom_linear_solve(linear, right, solve=by_iteration, transpose_solve=by_iteration)
 
     return _root(residual, start, scale, solve, tangent)

@@ -1,9 +1,9 @@
-"""Orthonormal bases of rows that may depend on each other: Gram–Schmidt with pivoting, in any inner product.
+"""Orthonormal bases of rows that may be linearly dependent: Gram–Schmidt with pivoting, in any inner product.
 
-A singular value decomposition would do the same; this is one short loop of products, which every engine can execute, and
-which costs less for the few rows of a mechanism. Each row is scaled to length 1 first, so that the rank does not depend on
-the units in which a row is stated. Every new direction is orthogonalised twice against those before it, which keeps the
-basis orthonormal to round-off (Giraud, Langou, Rozložník, Comput. Math. Appl. 50 (2005) 1069).
+A singular value decomposition would give the same; this is one short loop of products, which every engine can execute,
+and which costs less for the few rows of a mechanism. Each row is scaled to length 1 first, so that the rank does not
+depend on the units of a row. Every new direction is orthogonalised twice against those before it, which keeps the basis
+orthonormal to round-off (Giraud, Langou, Rozložník, Comput. Math. Appl. 50 (2005) 1069).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Span(NamedTuple):
 
 class _Progress(NamedTuple):
     count: Array
-    rest: Array  # what the directions found so far leave of the rows
+    rest: Array  # the rows without their components along the directions found so far
     made_of: Array  # rest = made_of @ rows
     span: Span
 
@@ -36,18 +36,19 @@ def identity(x: Array) -> Array:
 
 
 def cutoff(dtype: Any, share: float) -> float:
-    """eps^share: lengths below it, of rows of length 1, count as zero; the share of the digits that rounding may take."""
+    """eps^share: shorter remainders of rows of length 1 count as zero. `share` is the fraction of the digits that must
+    be lost to rounding for that."""
     return float(jnp.finfo(dtype).eps) ** share
 
 
 def length(squared: Array) -> Array:
-    """The root, with the derivative 0 at 0: rows of zeros are part of every basis."""
+    """The square root, with derivative 0 at 0, because every basis is padded with rows of zeros."""
     positive = squared > 0
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, squared, 1.0)), 0.0)
 
 
 def span(rows: Array, cutoff: float, dual: Callable[[Array], Array] = identity) -> Span:
-    """The span of the rows in the inner product ⟨a, b⟩ = a·dual(b); what is shorter than `cutoff` counts as zero."""
+    """The span of the rows in the inner product ⟨a, b⟩ = a·dual(b); remainders shorter than `cutoff` count as zero."""
     m, dtype = len(rows), rows.dtype
     duals = jax.vmap(dual)
     squared = lambda x: jnp.sum(x * duals(x), axis=1)
@@ -79,12 +80,12 @@ def span(rows: Array, cutoff: float, dual: Callable[[Array], Array] = identity) 
 
 
 def least_squares(columns: Array, right: Array, cutoff: float) -> Array:
-    """x with Σ_k x_k columns_k as close to `right` as can be; zero for columns that depend on the others."""
+    """x that minimises |Σ_k x_k columns_k − right|; zero for columns that depend on the others."""
     found = span(columns, cutoff)
     return jnp.sum(found.combination * jnp.sum(found.basis * right, axis=1)[:, None], axis=0)
 
 
 def smallest_solution(rows: Array, right: Array) -> Array:
-    """The shortest x with rows @ x = right, for independent rows (rows of zeros, with a zero on the right, do not count)."""
+    """The shortest x with rows @ x = right, for independent rows; rows 0 = 0 are ignored."""
     found = span(rows, cutoff(rows.dtype, 0.83))
     return jnp.sum(found.basis * jnp.sum(found.combination * right, axis=1)[:, None], axis=0)

@@ -1,8 +1,8 @@
 """Which entries of a symmetric operator can be nonzero, found from a few of its products with vectors.
 
-A group test: columns are probed in groups that halve from level to level. Two groups whose products can't meet in any
-row, by what the coarser level showed, share one product; random entries keep sums from cancelling. A band of width w in
-n unknowns takes about w log n products, not n.
+This is group testing: columns are probed in groups whose size halves from level to level. Two groups that have no row
+in common on the coarser level share one product; random entries keep sums from cancelling. A band of width w in n
+unknowns takes about w log n products, not n.
 
 The operator is probed at several points near the start, so that an entry that vanishes by chance at one of them (a
 straight chain, a symmetric molecule) is still found.
@@ -14,12 +14,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 Pattern = Any  # a scipy.sparse.csr_matrix of booleans
 Products = Callable[[np.ndarray], np.ndarray]  # (k, n) vectors -> (k, n), where nonzero at any of the probed points
 
-SMALL = 64  # unknowns up to which every column is probed by itself
+SMALL = 64  # unknowns up to which every column is probed separately
 TOO_MANY = 400  # products a level may take before the operator counts as unstructured
 
 
@@ -44,7 +43,9 @@ def column_colours(pattern: Pattern) -> np.ndarray:
 
 
 def pattern(products: Products, n: int) -> Pattern | None:
-    """The (symmetric) pattern of the operator, or None where it shows no structure worth finding."""
+    """The (symmetric) pattern of the operator, or None where it is not sparse."""
+    from scipy import sparse
+
     if n <= SMALL:
         found = products(np.eye(n)) != 0
         return sparse.csr_matrix(found | found.T | np.eye(n, dtype=bool))
@@ -61,7 +62,7 @@ def pattern(products: Products, n: int) -> Pattern | None:
             return None
         group = np.arange(n) // size
         touched = _touched(products, values, group, colours, groups)
-        # A row group that a colour touches belongs to the one group of that colour that may reach it.
+        # Where a colour has nonzeros in a row group, they come from the only group of that colour that may have some.
         rows, columns = split.nonzero()
         keep = touched[colours[columns], rows]
         known = sparse.csr_matrix((np.ones(keep.sum(), bool), (rows[keep], columns[keep])), shape=(groups, groups))
@@ -70,7 +71,7 @@ def pattern(products: Products, n: int) -> Pattern | None:
 
 
 def _touched(products: Products, values: np.ndarray, group: np.ndarray, colours: np.ndarray, groups: int) -> np.ndarray:
-    """(colour, row group): whether the product with all columns of that colour reaches the group."""
+    """(colour, row group): whether the product with all columns of that colour has nonzeros in the group."""
     result = np.zeros((colours.max() + 1, groups), bool)
     at_once = max(1, int(2e7 // len(values)))
     for begin in range(0, len(result), at_once):

@@ -1,4 +1,4 @@
-"""Structure is found, not demanded: from products of a symmetric operator with vectors to the solver that fits it.
+"""The solver that fits the structure of a symmetric operator, found from its products with vectors.
 
     independent blocks (molecules)        → batched small Cholesky
     a band after reordering (chains, rings) → block-tridiagonal cyclic reduction, O(n)
@@ -6,8 +6,9 @@
     large and unstructured                → matrix-free conjugate gradients
     dependent rows (on request)           → least squares by a pseudo-inverse
 
-`solve` is for symmetric positive definite operators, once; `factor` for operators close to one, solved often.
-The matrix is assembled from one product per colour (columns that share no row are probed together), never from n.
+`Plan.solve` solves once with a symmetric positive definite operator; `Plan.factor` prepares an operator that is close
+to one for many solves. The matrix is assembled from one product per colour (columns that share no row are multiplied
+together), not from n products.
 """
 
 from __future__ import annotations
@@ -23,21 +24,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.sparse.linalg import bicgstab
 from jaxtyping import Array
-from scipy import sparse
-from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from ...errors import InputError, nearest
-from . import machine_code as native
+from . import cpu_kernels
 from .cholesky import UNROLLED, block_tridiagonal_solve, factor_solve
-from .conjugate import conjugate_gradients
-from .elimination import Blocks, Factored, Reduction, Triangles, Tridiagonal
+from .conjugate_gradients import conjugate_gradients
+from .elimination import Blocks, CyclicReduction, Factored, Triangles, Tridiagonal
 from .sparsity import Pattern, Products, column_colours, pattern
 
 KINDS = ("auto", "blocks", "banded", "dense", "matrix-free", "least-squares")
 DENSE_LIMIT = 400  # unknowns up to which a matrix without structure is formed
-TINY = 32  # unknowns up to which a dense matrix beats every structure but independent blocks
-RANK = 1e-11  # singular values below this part of the largest count as zero
-BLOCK_LIMIT = 24  # rows of a block up to which blocks and bands pay
+TINY = 32  # unknowns up to which a dense matrix is faster than every structure but independent blocks
+RANK = 1e-11  # singular values smaller than this fraction of the largest count as zero
+BLOCK_LIMIT = 24  # rows of a block up to which blocks and bands are faster than a dense matrix
 
 Apply = Callable[[Array], Array]
 
@@ -49,7 +48,7 @@ class Solved(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Plan:
-    """How K x = r is solved. Two plans with the same contents are equal and hash alike, so that nothing recompiles."""
+    """How K x = r is solved. Plans with equal contents are equal and hash alike, so that nothing is recompiled."""
 
     kind: str
     n: int
@@ -58,9 +57,8 @@ class Plan:
     order: np.ndarray | None = None  # (count, size): which unknown stands in which row of which block; n for padding
     diagonal: np.ndarray | None = None  # (count, size, size): mask of the entries K_ii that exist
     lower: np.ndarray | None = None  # likewise K_{i+1,i}, for bands
-    fewest: bool = (
-        False  # operations, rather than the shortest chain of them, matter: other systems are solved at the same time
-    )
+    # Prefer the fewest operations to the shortest chain of dependent ones: other systems are solved at the same time.
+    fewest: bool = False
 
     def __post_init__(self):
         digest = hashlib.sha256(f"{self.kind} {self.n} {self.fewest}".encode())
@@ -76,7 +74,7 @@ class Plan:
 
     @property
     def assembled(self) -> bool:
-        """Whether a pattern found at the start is relied on (then a changed pattern must be noticed)."""
+        """Whether the solver uses the pattern found at the start (then a changed pattern must be detected)."""
         return self.kind in ("blocks", "banded")
 
     def solve(self, apply: Apply, right: Array) -> Solved:
@@ -98,24 +96,24 @@ class Plan:
         return Solved(self._flat(x), pivot)
 
     def factor(self, apply: Apply, dtype: Any, rough: bool = False) -> Factored:
-        """K made ready for many solves, where apply(v) = K v and K need not be symmetric, only close to positive definite. If rough, ten digits
-        will do."""
+        """K prepared for many solves, where apply(v) = K v and K need not be symmetric, only close to positive
+        definite. With `rough`, reciprocals are accurate to ten digits only."""
         if self.kind == "matrix-free":
             return _Iterated(jax.tree_util.Partial(apply))
         if self.kind == "least-squares":
             return _Planned(self, Blocks(jnp.linalg.pinv(self._matrix(apply, dtype).T, rtol=RANK)[None]))
         if self.kind == "dense":
             return _Planned(self, self._blocks(self._matrix(apply, dtype).T[None], rough))
-        if self.kind == "banded" and self._tridiagonal and native.available():
+        if self.kind == "banded" and self._tridiagonal and cpu_kernels.available():
             return Tridiagonal.of(*self._rows(apply, dtype))
         products, diagonal = self._assembled(apply, dtype)
         if self.kind == "blocks":
             return _Planned(self, self._blocks(diagonal, rough))
-        return _Planned(self, Reduction.of(diagonal, self._lower(products), self._upper(products)))
+        return _Planned(self, CyclicReduction.of(diagonal, self._lower(products), self._upper(products)))
 
     def product(self, apply: Apply, v: Array) -> Array:
-        """K v by the entries that the plan knows of, for blocks and bands. It differs from apply(v) where K has
-        others."""
+        """K v from the entries in the pattern of the plan, for blocks and bands. It differs from apply(v) where K has
+        other entries."""
         products, diagonal = self._assembled(apply, v.dtype)
         x = self._in_blocks(v)
         y = jnp.einsum("kij,kj->ki", diagonal, x)
@@ -145,11 +143,11 @@ class Plan:
     @property
     def _tridiagonal(self) -> bool:
         assert self.order is not None
-        return self.order.shape[1] == 1 and self._in_turn
+        return self.order.shape[1] == 1 and self._natural_order
 
     def _rows(self, apply: Apply, dtype: Any) -> tuple[Array, Array, Array]:
-        """A tridiagonal K by its three diagonals, each as long as K. The entries are picked out of the products by masked
-        sums, which the compiler fuses, as it does not a gather."""
+        """The three diagonals of a tridiagonal K, each padded to n entries. The entries are selected from the products
+        by masked sums, which XLA fuses, unlike a gather."""
         assert self.colours is not None
         assert self.lower is not None
         seeds = self.colours[None, :] == np.arange(self.colours.max() + 1)[:, None]
@@ -178,27 +176,27 @@ class Plan:
     def _in_blocks(self, right: Array) -> Array:
         if self.order is None:
             return right[None]
-        if self._in_turn:
+        if self._natural_order:
             return jnp.pad(right, (0, self.order.size - self.n)).reshape(self.order.shape)
         return jnp.concatenate([right, jnp.zeros(1, right.dtype)])[self.order]
 
     def _flat(self, x: Array) -> Array:
         if self.order is None:
             return x[0]
-        if self._in_turn:
+        if self._natural_order:
             return x.ravel()[: self.n]
         place = np.empty(self.n + 1, int)
         place[self.order.ravel()] = np.arange(self.order.size)
         return x.ravel()[place[: self.n]]
 
     @property
-    def _in_turn(self) -> bool:
-        """Whether the unknowns stand in their natural order: then padding replaces a gather, which costs more."""
+    def _natural_order(self) -> bool:
+        """Whether the unknowns are in their natural order: then padding replaces a gather, which costs more."""
         assert self.order is not None
         return bool(np.array_equal(self.order.ravel()[: self.n], np.arange(self.n)))
 
     def _gather(self, products: Array, rows: np.ndarray, columns: np.ndarray, mask: np.ndarray | None) -> Array:
-        """The entries K[rows, columns] from the coloured products: column j of K stands in the product of its colour."""
+        """The entries K[rows, columns] from the coloured products: column j of K is in the product of its colour."""
         assert self.colours is not None
         assert mask is not None
         colour = np.concatenate([self.colours, [0]])[columns]
@@ -218,7 +216,7 @@ class _Planned(Factored):
 
 
 class _Iterated(Factored):
-    """No factors at all. Inexact: what calls this iterates until its own residual vanishes."""
+    """No factors; an inexact iterative solve. The caller iterates until its own residual vanishes."""
 
     apply: Any
 
@@ -238,7 +236,7 @@ def _matrix_free(apply: Apply, right: Array) -> Solved:
 
 
 def _least_squares(apply: Apply, right: Array) -> Solved:
-    """The smallest x that solves K x = right as well as can be, for a symmetric K that may be singular."""
+    """The smallest x that minimises |K x − right|, for a symmetric K that may be singular."""
 
     def solve(operator: Apply, r: Array) -> Array:
         matrix = jax.vmap(operator)(jnp.eye(r.size, dtype=r.dtype))
@@ -247,40 +245,42 @@ def _least_squares(apply: Apply, right: Array) -> Solved:
     return Solved(jax.lax.custom_linear_solve(apply, right, solve, symmetric=True), jnp.ones((), right.dtype))
 
 
-def dense(n: int) -> Plan:
+def dense_plan(n: int) -> Plan:
     return Plan("dense", n, f"dense Cholesky of {n} unknowns")
 
 
-def matrix_free(n: int) -> Plan:
+def matrix_free_plan(n: int) -> Plan:
     return Plan("matrix-free", n, f"matrix-free conjugate gradients on {n} unknowns")
 
 
-def least_squares(n: int) -> Plan:
-    """For operators with dependent rows; conjugate gradients find the smallest solution by themselves."""
+def least_squares_plan(n: int) -> Plan:
+    """For operators with dependent rows. Above DENSE_LIMIT conjugate gradients: they converge to the smallest
+    solution."""
     return (
         Plan("least-squares", n, f"least squares by the pseudo-inverse of {n} unknowns")
         if n <= DENSE_LIMIT
-        else matrix_free(n)
+        else matrix_free_plan(n)
     )
 
 
 def fallback(n: int) -> Plan:
-    """Without a look at the operator."""
-    return dense(n) if n <= DENSE_LIMIT else matrix_free(n)
+    """The plan for an operator of unknown structure."""
+    return dense_plan(n) if n <= DENSE_LIMIT else matrix_free_plan(n)
 
 
 def find(products: Products, n: int, kind: str = "auto", tiny: int = TINY) -> Plan:
-    """The plan for an operator known by its products; `kind` overrides the choice. Up to `tiny` unknowns a dense matrix is
-    preferred to a band."""
+    """The plan for an operator given by its products; `kind` overrides the choice. Up to `tiny` unknowns a dense matrix
+    is preferred to a band."""
     if kind not in KINDS:
         raise InputError(f"solver={kind!r}: there is no such solver." + nearest(kind, KINDS))
     if kind in ("dense", "matrix-free", "least-squares"):
-        return {"dense": dense, "matrix-free": matrix_free, "least-squares": least_squares}[kind](n)
+        makers = {"dense": dense_plan, "matrix-free": matrix_free_plan, "least-squares": least_squares_plan}
+        return makers[kind](n)
     found = pattern(products, n) if n > 1 else None
     if found is not None:
-        plan = _blocks(found, n) if kind in ("auto", "blocks") else None
+        plan = _block_plan(found, n) if kind in ("auto", "blocks") else None
         if plan is None and kind in ("auto", "banded"):
-            plan = _banded(found, n, tiny if kind == "auto" else 0)
+            plan = _band_plan(found, n, tiny if kind == "auto" else 0)
         if plan is not None:
             return plan
     if kind != "auto":
@@ -290,6 +290,8 @@ def find(products: Products, n: int, kind: str = "auto", tiny: int = TINY) -> Pl
 
 def _masks(found: Pattern, order: np.ndarray, rows: np.ndarray, n: int) -> np.ndarray:
     """(count, size, size): whether entry (rows[k, a], order[k, b]) is in the pattern."""
+    from scipy import sparse
+
     padded: Pattern = sparse.csr_matrix(
         (found.data, found.indices, np.append(found.indptr, found.indptr[-1])), shape=(n + 1, n)
     ).astype(bool)
@@ -298,7 +300,9 @@ def _masks(found: Pattern, order: np.ndarray, rows: np.ndarray, n: int) -> np.nd
     return np.asarray(padded[a.ravel(), b.ravel()]).reshape(a.shape)
 
 
-def _blocks(found: Pattern, n: int) -> Plan | None:
+def _block_plan(found: Pattern, n: int) -> Plan | None:
+    from scipy.sparse.csgraph import connected_components
+
     count, label = connected_components(found, directed=False)
     sizes = np.bincount(label)
     size = int(sizes.max())
@@ -309,11 +313,13 @@ def _blocks(found: Pattern, n: int) -> Plan | None:
     within = np.concatenate([np.arange(s) for s in sizes])
     order[label[members], within] = members
     colours = column_colours(found)
-    return Plan("blocks", n, f"batched Cholesky of {count} independent blocks of up to {size} unknowns, {colours.max() + 1} products",
-                colours, order, _masks(found, order, order, n))  # fmt: skip
+    what = f"batched Cholesky of {count} independent blocks of up to {size} unknowns, {colours.max() + 1} products"
+    return Plan("blocks", n, what, colours, order, _masks(found, order, order, n))
 
 
-def _banded(found: Pattern, n: int, tiny: int) -> Plan | None:
+def _band_plan(found: Pattern, n: int, tiny: int) -> Plan | None:
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
     natural = np.arange(n)
     reordered = reverse_cuthill_mckee(found, symmetric_mode=True)
     best = min(((_block_size(found, p), p) for p in (natural, reordered)), key=lambda pair: pair[0])
@@ -332,8 +338,8 @@ def _banded(found: Pattern, n: int, tiny: int) -> Plan | None:
         if size == 1
         else f"cyclic reduction of {-(-n // size)} blocks of {size}"
     )
-    return Plan("banded", n, f"{what} unknowns{' in a band' if size > 1 else ''}, {colours.max() + 1} products",
-                colours, order, _masks(found, order, order, n), _masks(found, order, below, n))  # fmt: skip
+    what = f"{what} unknowns{' in a band' if size > 1 else ''}, {colours.max() + 1} products"
+    return Plan("banded", n, what, colours, order, _masks(found, order, order, n), _masks(found, order, below, n))
 
 
 def _block_size(found: Pattern, permutation: np.ndarray) -> int:

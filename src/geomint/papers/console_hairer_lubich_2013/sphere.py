@@ -1,5 +1,5 @@
-"""Two bodies on a sphere by Console, Hairer and Lubich's method of order 8 and by compositions of Rattle: Fig. 3 and the paper's
-comparison of efforts."""
+"""Two bodies on a sphere, by the method of order 8 and by compositions of Rattle: Fig. 3 and the comparison of
+costs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...methods import Composition, Method, Rattle, SymmetricMultistep, Verlet
 from ...models import Model
 from ...run import Trajectory
 from ..base import Check, Outcome, experiment
-from .experiments import EIGHT, PAPER
+from .coefficients import EIGHT, PAPER
 from .systems import largest, moved
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # --- two bodies on the sphere -----------------------------------------------------------------------------------------
 TARGET = 8e-6  # the error of the energy at which the paper counts forces
-PRINTED = 226_666  # what it counts for the composition
+PRINTED = 226_666  # the number of forces it gives for the composition
 
 
 class Form(NamedTuple):
@@ -42,7 +42,7 @@ FORMS = {
 
 
 class Effort:
-    """The largest |ΔE| of a method over steps, and what a run to T = 2000 costs."""
+    """The largest |ΔE| of a method for several steps, and the number of forces of a run to T = 2000."""
 
     def __init__(self, model: Model, method: Method, steps: np.ndarray, t_end: float):
         self.steps, each = steps, method.traits.forces or 0
@@ -53,7 +53,8 @@ class Effort:
 
     @property
     def chosen(self) -> int:
-        """The longest step of those tried that reaches the target; the most accurate where none does."""
+        """The index of the longest step whose error is below the target; of the most accurate one where there is
+        none."""
         reached = np.flatnonzero(self.errors <= TARGET)
         return int(reached[-1]) if len(reached) else int(np.argmin(self.errors))
 
@@ -70,10 +71,11 @@ def angular_error(run: Trajectory) -> np.ndarray:
     "Fig. 3, example 2",
 )
 def sphere(quick: bool) -> Outcome:
-    """Order 8. At the paper's h = .0125 the multistep method costs one force a step, the composition of Rattle 17. Each is
-    given the longest step that reaches the error; no error is a smooth function of h. The gain depends on whether Rattle
-    starts with a kick or with a drift, which needs two constraint solves for a force. At h = .02 what Fig. 3 shows is
-    parasitic: roots of ρ and σ only .0006 apart excite each other. The h⁸ of the theorem is seen below h = .005."""
+    """Order 8. At the paper's h = .0125 the multistep method costs one force a step, the composition of Rattle 17.
+    Each method is given the longest step that reaches the error; the error is not a smooth function of h. The gain
+    depends on whether Rattle starts with a kick or with a drift, which needs two constraint solves for each force.
+    At h = .02 the error in Fig. 3 is parasitic: roots of ρ and σ that are only .0006 apart excite each other. The
+    h⁸ of the theorem is seen below h = .005."""
     model, t_end = models.sphere_bodies(), 200.0 if quick else 2000.0
     multistep = SymmetricMultistep(a=EIGHT)
     ours = np.array([0.0125]) if quick else np.arange(0.01, 0.01526, 0.00025)
@@ -89,9 +91,7 @@ def sphere(quick: bool) -> Outcome:
         200.0,
     )
     fig3 = moved(model, multistep, 0.02, 200.0 if quick else 20_000.0, 1 if quick else 5)
-    turned = angular_error(fig3)[:, 0]
     early = fig3 if quick else moved(model, multistep, 0.02, 200.0)  # every step
-    quarter = len(turned) // 4
     at = int(np.argmin(abs(ours - 0.0125)))
     checks = [
         Check(
@@ -107,6 +107,20 @@ def sphere(quick: bool) -> Outcome:
         Check(
             "r = 8: order of the angular momentum's error, the same", rate(small.steps, small.turning), 7.85, 8.4, "8"
         ),
+    ]
+    checks += parasitic_checks(fig3, early, small)
+    if not quick:
+        checks += neighbouring_steps(model, few, forms["kick"])
+    checks += [check for form, many in forms.items() for check in composition_checks(form, few, many)]
+    return Outcome(checks, draw_sphere(fig3, early, few, forms, small))
+
+
+def parasitic_checks(whole: Trajectory, early: Trajectory, small: Effort) -> list[Check]:
+    """The error of the angular momentum at h = .02: it does not drift, and lies at the frequencies of parasitic
+    roots."""
+    turned = angular_error(whole)[:, 0]
+    quarter = len(turned) // 4
+    checks = [
         Check(
             "r = 8, h = 0.02: largest error of L₁, last quarter over first",
             largest(turned[-quarter:]) / largest(turned[:quarter]),
@@ -127,14 +141,11 @@ def sphere(quick: bool) -> Outcome:
     checks.append(
         Check.near("r = 8: error of the angular momentum at h = 0.02 over h⁸ times that at 0.003", grown, 65.0, 0.15)
     )
-    if not quick:
-        checks += neighbouring_steps(model, few, forms["kick"])
-    checks += [check for form, many in forms.items() for check in composition_checks(form, few, many)]
-    return Outcome(checks, draw_sphere(fig3, early, few, forms, small))
+    return checks
 
 
 def composition_checks(form: str, few: Effort, many: Effort) -> list[Check]:
-    """The composition of Rattle in one form beside the multistep method."""
+    """The composition of Rattle in one form, compared with the multistep method."""
     printed = int(np.argmin(abs(many.steps - 0.15)))
     name = f"composition of 17 Rattle steps, {form} form"
     form_of, at_shorter = FORMS[form], int(np.argmin(abs(many.steps - FORMS[form].shorter)))
@@ -182,7 +193,7 @@ CALM = (-0.5, -0.45, 0.7)  # order 8 with a larger gap between the roots of ρ a
 
 
 def neighbouring_steps(model: Model, few: Effort, many: Effort) -> list[Check]:
-    """Errors at steps 2 % apart: parasitic roots close to each other make some steps worse than their neighbours."""
+    """Errors at steps 2 % apart: nearly equal parasitic roots make some steps much worse than their neighbours."""
     at = lambda x, h: x.errors[int(np.argmin(abs(x.steps - h)))]
     method = SymmetricMultistep(a=CALM)
     calm = Effort(model, method, np.array([0.0125, 0.01275]), 200.0)
@@ -206,8 +217,8 @@ def neighbouring_steps(model: Model, few: Effort, many: Effort) -> list[Check]:
 
 
 def fast_share(x: np.ndarray) -> float:
-    """The part of the power spectrum above .3 radians a step: the parasitic roots of ρ start at arccos .8 = .64, the motion
-    itself is far below."""
+    """The part of the power spectrum above .3 radians a step: the parasitic roots of ρ start at arccos .8 = .64, the
+    motion itself is far below."""
     power = np.abs(np.fft.rfft((x - x.mean()) * np.hanning(len(x)))) ** 2
     return float(power[np.linspace(0, np.pi, len(power)) > 0.3].sum() / power.sum())
 

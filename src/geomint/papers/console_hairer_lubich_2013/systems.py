@@ -1,5 +1,4 @@
-"""The systems of Console, Hairer and Lubich's paper in motion: the triple pendulum and the heavy top. The two bodies on a
-sphere are in `console_hairer_lubich_2013_sphere`."""
+"""The triple pendulum and the heavy top (examples 1 and 3). The two bodies on a sphere are in `sphere`."""
 
 from __future__ import annotations
 
@@ -15,14 +14,14 @@ from ...methods import Method, SymmetricMultistep
 from ...models import Model
 from ...run import Trajectory, ensemble, simulate
 from ..base import Check, Information, Outcome, experiment
-from .experiments import EIGHT, FOUR, PAPER, A, B
+from .coefficients import EIGHT, FOUR, PAPER, A, B
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 def moved(model: Model, method: Method, dt: float, t_end: float, save_every: int = 1) -> Trajectory:
-    """The model's run to t_end, or a few steps less or more where steps do not fit."""
+    """A run of the model to t_end, or to the nearest time that fits the step."""
     blocks = round(t_end / dt / save_every)
     return simulate(
         model.system, model.q0, model.v0, method=method, dt=dt, t_end=blocks * save_every * dt, save_every=save_every
@@ -35,9 +34,9 @@ def largest(x: np.ndarray) -> float:
 
 # --- triple pendulum --------------------------------------------------------------------------------------------------
 class Exploding:
-    """Method (B) from eight starts that differ in the last digits, until each run stops. Rounding errors grow here, so the
-    steps at which the runs stop and the |ΔE| they reach differ: medians and shares over the starts are looked at. `error`
-    is |ΔE| by steps from the model's own start."""
+    """Method (B) from eight starts that differ in the last digits, until each run stops. Rounding errors grow here,
+    so that the step at which a run stops and the |ΔE| that it reaches are random: medians and shares over the
+    starts are checked. `error` is |ΔE| after each step from the model's own start."""
 
     def __init__(self, model: Model, dt: float):
         self.dt = dt
@@ -62,8 +61,9 @@ class Exploding:
 
 
 def growth(error: np.ndarray) -> float:
-    """The factor a step by which |ΔE|/n grows, while |ΔE| is above round-off and not yet large. The division by the number
-    n of the step takes out the speed of the pendulum, which starts from rest: ΔE is speed times error of the momentum."""
+    """The factor by which |ΔE|/n grows in a step, while |ΔE| is above round-off and not yet large. ΔE is speed
+    times error of the momentum, and the pendulum starts from rest: division by the step number n removes the growth
+    of its speed."""
     n = np.arange(len(error))
     used = (error > 1e-11) & (error < 1e-2) & (n > 20)
     return float(np.exp(np.polyfit(n[used], np.log(error[used] / n[used]), 1)[0])) if used.sum() > 2 else np.nan
@@ -76,9 +76,9 @@ def growth(error: np.ndarray) -> float:
     "Fig. 2",
 )
 def triple_pendulum(quick: bool) -> Outcome:
-    """Chaotic motion from rest. The multipliers of (B) grow by 1.3146 a step from round-off: after ln(1e16)/ln(1.3146) or
-    some 130 steps of any length no point on the constraint is found. By then |ΔE| is anything from .03 to 1e4, depending on
-    the last digits of the start."""
+    """Chaotic motion from rest. The multipliers of (B) grow from round-off by a factor of 1.3146 in each step:
+    after ln(1e16)/ln(1.3146), about 130 steps of any length, the constraint can't be solved any more. |ΔE| is then
+    between .03 and 1e4, depending on the last digits of the start."""
     model = models.triple_pendulum()
     good = {dt: moved(model, SymmetricMultistep(a=A), dt, 30.0) for dt in (0.01, 0.005)}
     bad = [Exploding(model, dt) for dt in ((0.01, 0.005) if quick else (0.01, 0.005, 0.0025))]
@@ -133,12 +133,12 @@ def triple_pendulum(quick: bool) -> Outcome:
 
 
 def long_time_errors(model: Model, t_end: float, members: int = 16, together: int = 4) -> np.ndarray:
-    """The largest |ΔE| of (A) at h = .01 until `t_end`, looked at every half unit of time, from the model's start and from
-    others shifted by 1e-13 at random: the motion is chaotic, and a single run shows one of several outcomes."""
+    """The largest |ΔE| of (A) at h = .01 until `t_end`, sampled every half unit of time, from the model's start and
+    from starts shifted by 1e-13 at random. The motion is chaotic: a single run shows one of several outcomes."""
     shifts = 1e-13 * np.random.default_rng(2).normal(size=(members, *model.q0.shape))
     starts = [project(model.system, model.q0 + (k > 0) * shift, model.v0) for k, shift in enumerate(shifts)]
     found = []
-    for k in range(0, members, together):  # a few at a time, which bounds the memory
+    for k in range(0, members, together):  # a few at a time, to bound the memory
         q, v = (np.stack(x) for x in zip(*starts[k : k + together], strict=True))
         run = ensemble(model.system, q, v, method=SymmetricMultistep(a=A), dt=0.01, t_end=t_end, save_every=50)
         found += list(np.max(np.abs(run.energy_error), axis=1))
@@ -146,7 +146,8 @@ def long_time_errors(model: Model, t_end: float, members: int = 16, together: in
 
 
 def long_time_checks(model: Model) -> list[Check]:
-    """The paper reports no drift for t ≤ 200,000. Most starts leave the calm part of phase space before, some do not."""
+    """The paper reports no drift for t ≤ 200,000. Most starts leave the regular part of phase space before that,
+    some do not."""
     errors = long_time_errors(model, 200_000.0)
     wild = errors > 1e-5
     name = "(A), h = 0.01, t ≤ 200,000, 16 starts shifted by 1e-13:"
@@ -247,8 +248,8 @@ class Top:
     "example 3",
 )
 def heavy_top(quick: bool) -> Outcome:
-    """I = (.6, .8, 1), D = (.6, .4, .2), body momentum (1.8, .4, −.9). The constraint QᵀQ = I is solved in quaternions; the
-    general solver must give the same motion."""
+    """I = (.6, .8, 1), D = (.6, .4, .2), body momentum (1.8, .4, −.9). The constraint QᵀQ = I is solved in
+    quaternions; the general solver must give the same motion."""
     model = models.heavy_top()
     cases = [(8, "auto")] if quick else [(r, solver) for r in ENERGY for solver in SOLVERS]
     tops = [Top(model, r, solver, (0.02, 0.01) if quick else (0.02, 0.01, 0.005)) for r, solver in cases]

@@ -1,9 +1,10 @@
-"""What solves g(q) = 0 in the slides' two examples: chains, by Newton's method and by the classical sweep, and spheres, in
-closed form.
+"""How g(q) = 0 is solved in the slides' two examples: chains, by Newton's method and by the classical sweep, and
+spheres, in closed form.
 
-On a straight chain the matrix G M⁻¹Gᵀ is a discrete Laplacian, so that the sweep is its Gauss–Seidel iteration: the error
-falls by cos²(π/2n) a sweep, a digit takes (4 ln 10/π²) n² = 0.933 n² sweeps, and with the best over-relaxation
-ω = 2/(1 + sin(π/2n)) about (ln 10/π) n = 0.733 n. At right angles links do not feel each other, and a few sweeps do.
+On a straight chain the matrix G M⁻¹Gᵀ is a discrete Laplacian, so that the sweep is a Gauss–Seidel iteration for it:
+the error falls by cos²(π/2n) in each sweep, a digit takes (4 ln 10/π²) n² = 0.933 n² sweeps, and with the best
+over-relaxation ω = 2/(1 + sin(π/2n)) about (ln 10/π) n = 0.733 n. Where links are at right angles G M⁻¹Gᵀ is diagonal,
+and two sweeps suffice.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ import numba
 import numpy as np
 
 from ... import models
-from ...manifold import Manifold
+from ...manifold import ConstraintSolver
 from ...methods import Rattle
 from ...numerics.compilation import jit
 from ...run import simulate
 from ...system.lagrangian import derive
 from ..base import Check, Information, Outcome, experiment
-from .experiments import EPS, PAPER
+from .problems import EPS, PAPER
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,8 +38,9 @@ chain: Any = functools.cache(models.chain)
 # --- chains -----------------------------------------------------------------------------------------------------------
 @numba.njit
 def count_sweeps(q: Any, free: Any, relaxation: float, tolerance: float, most: int) -> int:
-    """Cycles of the slides' iteration, ΔΛ_i = g_i(Q)/(G_i(Q) G_i(q)ᵀ), Q ← Q − G_i(q)ᵀΔΛ_i, until |g_i| ≤ tolerance for all
-    links; 0 if they are too few. Written by hand: one link after another, the first at the origin."""
+    """Cycles of the slides' iteration, ΔΛ_i = g_i(Q)/(G_i(Q) G_i(q)ᵀ), Q ← Q − G_i(q)ᵀΔΛ_i, until |g_i| ≤ tolerance
+    for all links; 0 if `most` cycles do not suffice. Written for numba: one link after another, the first at the
+    origin."""
     Q = free.copy()
     for cycle in range(1, most + 1):
         worst = 0.0
@@ -78,8 +80,8 @@ def best_relaxation(n: int) -> float:
 
 
 @jit
-def first_place(manifold: Manifold, system: Any, q: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Where a solver of geomint takes the same first step, and how many rounds it needs."""
+def first_place(manifold: ConstraintSolver, system: Any, q: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The position after the same first step by a solver of geomint, and the number of its iterations."""
     mech = derive(system, q.shape)
     p = 0.5 * STEP * mech.force(q)
     placed = manifold.place(
@@ -90,7 +92,7 @@ def first_place(manifold: Manifold, system: Any, q: jax.Array) -> tuple[jax.Arra
 
 def place(n: int, solver: str, relaxation: float = 1.0) -> tuple[np.ndarray, int]:
     system, q = chain(n).system, jnp.asarray(chain(n).q0, float)
-    manifold = Rattle(solver=solver, relaxation=relaxation).prepare([(system, q)]).manifold
+    manifold = Rattle(solver=solver, relaxation=relaxation).prepare([(system, q)]).constraint_solver
     there, rounds = first_place(manifold, system, q)
     return np.asarray(there), int(rounds)
 
@@ -106,7 +108,7 @@ class Cost(NamedTuple):
 
 def cost(n: int) -> Cost:
     model, times, run = chain(n), [], None
-    steps = max(1000, 60_000 // n // 20 * 20)  # long enough that starting up does not count
+    steps = max(1000, 60_000 // n // 20 * 20)  # long enough that the start-up time is negligible
     for _ in range(4):  # the first one compiles
         began = time.perf_counter()
         run = simulate(
@@ -133,8 +135,8 @@ SWEEPS = {
     "slides on the chain and on SHAKE iteration",
 )
 def chain_of_links(quick: bool) -> Outcome:
-    """Sweeps are counted in the first step from a straight chain at rest, by the slides' rule: until all residuals are below a
-    tolerance. Times are not checked."""
+    """Sweeps are counted in the first step from a straight chain at rest, by the slides' rule: until all residuals
+    are below a tolerance. Times are not checked."""
     lengths = (10, 300) if quick else (3, 10, 30, 100, 300, 1000)
     costs = [cost(n) for n in lengths]
     swept = (3, 10, 30, 100) if quick else (3, 10, 30, 100, 300)
@@ -144,35 +146,12 @@ def chain_of_links(quick: bool) -> Outcome:
         {n: sweeps(straight(n), best_relaxation(n)) for n in far},
         {n: sweeps(zigzag(n)) for n in far},
     )
-    digit = {n: (plain[n] - sweeps(straight(n), tolerance=1e-8)) / 2 for n in (30, 100)}
-    relaxed = (best[100] - sweeps(straight(100), best_relaxation(100), 1e-8)) / 2
     roots = {
         n: float(np.max(np.abs(place(n, "sweep", best_relaxation(n))[0] - place(n, "newton")[0])))
         for n in ((10,) if quick else (10, 30, 100))
     }
-    checks = [
-        Check.near(f"sweeps for a digit over n², {n} links", x / n**2, 0.933, 0.005, "4 ln 10/π² = 0.933")
-        for n, x in digit.items()
-    ]
+    checks = sweep_checks(plain, best, bent)
     checks += [
-        Check.near(f"sweeps of a straight chain of {n} links, |g| ≤ 5e-10", plain[n], SWEEPS[n][0], 0.01)
-        for n in plain
-        if n in SWEEPS
-    ]
-    checks += [
-        Check.near(f"the same at the best relaxation, {n} links", best[n], SWEEPS[n][1], 0.03)
-        for n in best
-        if n in SWEEPS
-    ]
-    checks += [
-        Check(
-            "sweeps for a digit over n, 100 links, best relaxation",
-            relaxed / 100,
-            0.72,
-            0.82,
-            "0.785, a little above ln 10/π = 0.733",
-        ),
-        Check("most sweeps of a chain with right angles", max(bent.values()), 2, 2, "2, of any length"),
         Check("most rounds of Newton's method in the first step", max(x.rounds for x in costs), 2, 4, "3", rtol=None),
         Check(
             "largest |g| over ε L max |q|", max(x.residual for x in costs), None, 10, "2 … 4: at round-off", rtol=None
@@ -202,6 +181,37 @@ def chain_of_links(quick: bool) -> Outcome:
     return Outcome(checks, draw_chain(costs, plain, best, bent, each), information)
 
 
+def sweep_checks(plain: dict[int, int], best: dict[int, int], bent: dict[int, int]) -> list[Check]:
+    """The numbers of sweeps by chain length: straight, straight at the best relaxation, and with right angles."""
+    digit = {n: (plain[n] - sweeps(straight(n), tolerance=1e-8)) / 2 for n in (30, 100)}
+    relaxed = (best[100] - sweeps(straight(100), best_relaxation(100), 1e-8)) / 2
+    checks = [
+        Check.near(f"sweeps for a digit over n², {n} links", x / n**2, 0.933, 0.005, "4 ln 10/π² = 0.933")
+        for n, x in digit.items()
+    ]
+    checks += [
+        Check.near(f"sweeps of a straight chain of {n} links, |g| ≤ 5e-10", plain[n], SWEEPS[n][0], 0.01)
+        for n in plain
+        if n in SWEEPS
+    ]
+    checks += [
+        Check.near(f"the same at the best relaxation, {n} links", best[n], SWEEPS[n][1], 0.03)
+        for n in best
+        if n in SWEEPS
+    ]
+    checks += [
+        Check(
+            "sweeps for a digit over n, 100 links, best relaxation",
+            relaxed / 100,
+            0.72,
+            0.82,
+            "0.785, a little above ln 10/π = 0.733",
+        ),
+        Check("most sweeps of a chain with right angles", max(bent.values()), 2, 2, "2, of any length"),
+    ]
+    return checks
+
+
 def relaxation_near(found: dict[float, int], value: float) -> float:
     return min(found, key=lambda r: abs(r - value))
 
@@ -213,7 +223,7 @@ def draw_chain(
     bent: dict[int, int],
     each: dict[int, dict[float, int]],
 ) -> Figure:
-    """Time a step, sweeps by length, sweeps by relaxation, what is left of g."""
+    """Time of a step, sweeps by length, sweeps by relaxation, and the residual of g."""
     from ...plots.figures import new_figure
 
     figure = new_figure(11.0, 8.0)
@@ -280,7 +290,8 @@ class Particles:
 
 
 def by_hand(q: np.ndarray, p: np.ndarray, system: Any) -> float:
-    """How far each next position is from X − a q with X = q + hp + ½h²f, a = c/(b + √(b² − c)), b = q·X, c = |X|² − 1."""
+    """How far each next position is from X − a q with X = q + hp + ½h²f, a = c/(b + √(b² − c)), b = q·X, c = |X|² −
+    1."""
     force = np.asarray(jax.vmap(derive(system, q.shape[1:]).force)(jnp.asarray(q)))
     free = q + STEP * p + 0.5 * STEP**2 * force
     b, c = np.sum(q * free, axis=-1), np.sum(free**2, axis=-1) - 1
@@ -298,8 +309,8 @@ ENERGY = {2: (1.9e-5, 2.4e-5, "2.1e-5"), 7: (4e-6, 2e-5, "6e-6 … 1.1e-5; chaot
     "slides on particles on the unit sphere",
 )
 def sphere_particles(quick: bool) -> Outcome:
-    """Charges that repel each other; the closed form beside Newton's method, and beside the formula written out in NumPy. The
-    ratio of times is not checked."""
+    """Charges that repel each other: the closed form compared with Newton's method and with the formula written out
+    in NumPy. The ratio of times is not checked."""
     both = [Particles(n, 40.0 if quick else 400.0) for n in (2, 7)]
     checks = []
     for x in both:
@@ -331,7 +342,7 @@ def sphere_particles(quick: bool) -> Outcome:
 
 
 def draw_spheres(both: list[Particles]) -> Figure:
-    """The paths, what is kept, and how the two solvers differ."""
+    """The paths, the conserved quantities, and the difference of the two solvers."""
     from ...plots.figures import envelope, new_figure
 
     figure = new_figure(13.0, 7.0)

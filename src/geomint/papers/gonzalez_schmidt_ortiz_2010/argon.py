@@ -1,9 +1,10 @@
-"""The frozen argon cluster of Gonzalez, Schmidt and Ortiz, section 5.1: seven atoms in the plane for 100 nanoseconds.
+"""The frozen argon cluster of section 5.1: seven atoms in the plane for 100 nanoseconds.
 
-Lengths are in nanometres, times in nanoseconds, energies in ε, the depth of the Lennard-Jones well; E₀ = |E| = 10.519254 ε.
+Lengths are in nanometres, times in nanoseconds, energies in ε, the depth of the Lennard-Jones well; E₀ = |E| =
+10.519254 ε.
 
-The motion is chaotic: two runs that differ by rounding have nothing in common after some tens of picoseconds. What is expected here are invariants
-and statistics, never a trajectory.
+The motion is chaotic: two runs that differ by rounding are unrelated after some tens of picoseconds. Invariants and
+statistics are checked, never a trajectory.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ...methods import EnergyStepping, Verlet
 from ...run import Trajectory, simulate
 from ...system.lagrangian import derive
 from ..base import Check, Information, Outcome, experiment
-from .experiments import PAPER, terraced
+from .terraces import PAPER, terraced
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,13 +61,14 @@ def height(parts: float) -> float:
 
 @functools.cache
 def long_run(parts: int, ns: float) -> Trajectory:
-    """Looked at 2000 times."""
+    """Energy-stepping at the height E₀/parts, sampled 2000 times."""
     return terraced(cluster().system, cluster().q0, cluster().v0, height(parts), ns, 2000)
 
 
 @functools.cache
 def nanoseconds(parts: int) -> list[Trajectory]:
-    """A nanosecond from each of nine starts turned against each other: the same but for rounding, and soon unrelated."""
+    """A nanosecond from each of nine rotated copies of the start. The motions are equal but for rounding, and soon
+    unrelated."""
     turns = [np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]) for angle in range(1, 9)]
     return [
         long_run(parts, 1.0),
@@ -75,7 +77,7 @@ def nanoseconds(parts: int) -> list[Trajectory]:
 
 
 def verlet(step: float, ns: float, save_every: int = 1) -> Trajectory:
-    """Velocity Verlet, the step in femtoseconds, up to the last look before the time is over."""
+    """Velocity Verlet with a step in femtoseconds, up to the last saved point before the end."""
     dt = step * FEMTOSECOND
     steps = int(ns / dt) // save_every * save_every
     return simulate(
@@ -91,15 +93,15 @@ def verlet(step: float, ns: float, save_every: int = 1) -> Trajectory:
 
 # --- energy -----------------------------------------------------------------------------------------------------------
 def mean_steps(parts: int, quick: bool) -> np.ndarray:
-    """In fs, over each nanosecond: of the run of 100 ns, or of nine starts when it has to be quick. A nanosecond in a trap is far from the
-    others, which is why the median is looked at."""
+    """Mean steps in fs over single nanoseconds: of the run of 100 ns, or of nine starts in the quick form. A
+    nanosecond in which the cluster is trapped is an outlier, so that the median is checked."""
     if not quick:
         return 1e6 / np.histogram(long_run(parts, 100.0).events.times, bins=100, range=(0.0, 100.0))[0]
     return np.array([1e6 / len(run.events) for run in nanoseconds(parts)])
 
 
 def kept(parts: int, ns: float) -> list[Check]:
-    """What energy-stepping keeps to rounding, and what it lets go by a terrace."""
+    """What energy-stepping conserves to rounding, and T + V, which varies by one terrace."""
     run, name = long_run(parts, ns), f"E₀/{parts}, {ns:g} ns"
     turning = run.momentum_maps["rotation"].ravel()
     return [
@@ -138,12 +140,13 @@ def kept(parts: int, ns: float) -> list[Check]:
 @experiment(
     PAPER,
     "argon-energy",
-    "Argon for 100 ns: energy-stepping keeps the energy at steps at which Verlet loses it, and atoms",
+    "Argon for 100 ns: energy-stepping conserves the energy at steps at which Verlet does not, and ejects atoms",
     "Figure 6",
 )
 def argon_energy(quick: bool) -> Outcome:
-    """Energy-stepping with three heights beside Verlet with the mean steps the paper found for them. At 124.88 fs Verlet throws atoms out of the cluster:
-    the energy is off by a few ε and then stays, since nothing happens any more."""
+    """Energy-stepping with three heights, and Verlet with the mean steps that the paper found for them. At 124.88
+    fs Verlet ejects atoms from the cluster: the energy changes by a few ε and then stays, since the atoms no longer
+    interact."""
     ns = 1.0 if quick else 100.0
     checks, information = (
         [Check("E/ε at the start", start_energy() / epsilon(), -10.519264, -10.519244, "−10.519254", rtol=1e-5)],
@@ -176,9 +179,21 @@ def argon_energy(quick: bool) -> Outcome:
                 )
             )
         checks += kept(parts, ns)
+    errors, early_error = verlet_errors()
+    checks += errors
+    information.append(early_error)
+    shown = {
+        step: verlet(step, 1.0 if step > 100 else ns, 1 if quick or step > 100 else 100)
+        for step in PAPER_STEPS.values()
+    }
+    return Outcome(checks, draw_energy({parts: long_run(parts, ns) for parts in PARTS}, shown), information)
+
+
+def verlet_errors() -> tuple[list[Check], Information]:
+    """The largest errors of the energy over a nanosecond of Verlet; and over the first 0.1 ns of its longest step."""
     error = {step: np.abs(verlet(step, 1.0).energy_error) / epsilon() for step in PAPER_STEPS.values()}
     early = np.arange(len(error[124.88])) * 124.88 * FEMTOSECOND < 0.1
-    checks += [
+    checks = [
         Check(
             "Verlet, 56.98 fs, 1 ns: largest error of the energy over ε",
             error[56.98].max(),
@@ -204,16 +219,10 @@ def argon_energy(quick: bool) -> Outcome:
             rtol=None,
         ),
     ]
-    information.append(
-        Information(
-            "Verlet, 124.88 fs, 0.1 ns: largest error of the energy over ε", error[124.88][early].max(), "chaotic"
-        )
+    early_error = Information(
+        "Verlet, 124.88 fs, 0.1 ns: largest error of the energy over ε", error[124.88][early].max(), "chaotic"
     )
-    shown = {
-        step: verlet(step, 1.0 if step > 100 else ns, 1 if quick or step > 100 else 100)
-        for step in PAPER_STEPS.values()
-    }
-    return Outcome(checks, draw_energy({parts: long_run(parts, ns) for parts in PARTS}, shown), information)
+    return checks, early_error
 
 
 def draw_energy(stepping: dict[int, Trajectory], shown: dict[float, Trajectory]) -> Figure:
@@ -251,7 +260,7 @@ def draw_energy(stepping: dict[int, Trajectory], shown: dict[float, Trajectory])
 
 # --- trajectories -----------------------------------------------------------------------------------------------------
 class Window(NamedTuple):
-    """A whole run, seldom looked at, and its last 50 ps, looked at every 10 fs."""
+    """A whole run, sampled seldom, and its last 50 ps, sampled every 10 fs."""
 
     whole: Trajectory
     end: Trajectory
@@ -268,7 +277,8 @@ class Window(NamedTuple):
 
 
 def windows(ns: float) -> dict[str, Window]:
-    """The reference, Verlet at 10 fs, and energy-stepping with three heights. The last 50 ps go on from a look of the run."""
+    """The reference, Verlet at 10 fs, and energy-stepping with three heights. The last 50 ps start from a saved
+    point of the run."""
     looks, dt = 2000, 10 * FEMTOSECOND
     reference = simulate(
         cluster().system,
@@ -291,8 +301,8 @@ def windows(ns: float) -> dict[str, Window]:
 
 
 def symplecticity(events: int = 20) -> float:
-    """max |JᵀΩJ − Ω| over max |J|², J the derivative of (q, p) after so many events at E₀/100. Momenta are in nanometres a picosecond: then the
-    blocks of J are of comparable size, and none of them hides the others."""
+    """max |JᵀΩJ − Ω| over max |J|², with J the derivative of (q, p) after so many events at E₀/100. Momenta are in
+    nanometres per picosecond: the blocks of J then have comparable sizes, and none hides the others."""
     q, p = jnp.asarray(cluster().q0), jnp.asarray(cluster().v0)
     times = long_run(100, 1.0).events.times
     jacobian = np.asarray(
@@ -311,7 +321,8 @@ def symplecticity(events: int = 20) -> float:
 
 
 def reversal(events: int = 100) -> tuple[float, int]:
-    """How far from the start it is after so many events there and as many back, and how many there were back."""
+    """The distance from the start after so many events forwards and as many backwards, and the number of events
+    backwards."""
     times = long_run(100, 1.0).events.times
     half = float(0.5 * (times[events - 1] + times[events]))
     there = terraced(cluster().system, cluster().q0, cluster().v0, height(100), half)
@@ -326,8 +337,9 @@ def reversal(events: int = 100) -> tuple[float, int]:
     "Figure 7",
 )
 def argon_trajectories(quick: bool) -> Outcome:
-    """The last 50 ps of each run. Which atom is where is chance; that all seven still are together, about the point where they were, is not.
-    Short pieces are exact: symplectic, and back at the start when turned round."""
+    """The last 50 ps of each run. The positions of single atoms are random; that all seven are still together,
+    about the point where they started, is not. Short pieces are exact: symplectic, and back at the start after
+    reversal."""
     found = windows(1.0 if quick else 100.0)
     size = next(iter(found.values())).radius.mean()
     apart, again = reversal()
@@ -357,7 +369,7 @@ def argon_trajectories(quick: bool) -> Outcome:
                 rtol=None,
             )
         )
-        if not quick and name != next(iter(found)):  # in 1 ns the cluster sees too few of its shapes for a mean
+        if not quick and name != next(iter(found)):  # in 1 ns the cluster visits too few of its shapes for a mean
             checks.append(
                 Check(
                     f"{name}: mean radius of the cluster over the reference's",

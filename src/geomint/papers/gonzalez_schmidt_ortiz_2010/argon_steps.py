@@ -1,9 +1,9 @@
 """How fast energy-stepping converges on the argon cluster, how long its steps are, and how they end.
 
-The motion is chaotic: two runs that differ by rounding have nothing in common after some tens of picoseconds. The paper's rate of convergence rests on
-(68), the difference of two norms of whole runs over 1 ns. That number need not go to zero with h in any way that shows a rate: it compares
-long-time averages of two unrelated runs, and what is left is their scatter. Here it is the norm of the difference, over 1 ps, where runs still
-follow each other, and a median over 24 starts.
+The motion is chaotic: two runs that differ by rounding are unrelated after some tens of picoseconds. The paper's rate
+of convergence rests on (68), the difference of two norms of whole runs over 1 ns. It compares long-time averages of
+two unrelated runs, whose scatter does not tend to zero with h. Here the error is the norm of the difference over 1 ps,
+where runs still agree, and a median over 24 starts.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...methods import Composition, Verlet
-from ...methods.energy_stepping import REFLECTED, STRETCH
+from ...methods.flight import REFLECTED, STRETCH
 from ...run import simulate
 from ...system.lagrangian import derive
 from ..base import Check, Information, Outcome, experiment
 from .argon import COLORS, FEMTOSECOND, PARTS, PICOSECOND, cluster, height, long_run, nanoseconds, verlet
-from .experiments import PAPER, rate, terraced
+from .terraces import PAPER, rate, terraced
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 # --- convergence ------------------------------------------------------------------------------------------------------
 def norm(q: Any, v: Any, unit: float = PICOSECOND) -> float:
-    """(67) up to a factor. In nanometres and nanoseconds, the units of the paper's table I, velocities drown the positions."""
+    """The norm (67), up to a factor. In nanometres and nanoseconds, the units of the paper's table I, the
+    velocities dominate the positions."""
     return float(np.sqrt(np.sum(np.square(q)) + np.sum(np.square(np.asarray(v) * unit))))
 
 
@@ -66,7 +67,8 @@ class Convergence:
 
 
 def norm_differences(parts: np.ndarray) -> tuple[np.ndarray, float]:
-    """(68) over 1 ns in nanoseconds, looked at every 10 fs, for each height; and for Verlet at 5 fs, which should be next to nothing."""
+    """(68) over 1 ns in nanoseconds, sampled every 10 fs, for each height; and for Verlet at 5 fs, where it should
+    be nearly zero."""
     long = lambda run: norm(run.q, run.v, 1.0)
     reference = long(verlet(10, 1.0))
     found = [
@@ -83,8 +85,8 @@ def norm_differences(parts: np.ndarray) -> tuple[np.ndarray, float]:
     "Figure 8",
 )
 def argon_convergence(quick: bool) -> Outcome:
-    """The true error in the norm (67), median over 24 starts. The paper's (68) is drawn beside it: over 1 ns it is a difference of
-    averages of unrelated runs, and does not even order the heights."""
+    """The true error in the norm (67), median over 24 starts. The paper's (68) is drawn beside it: over 1 ns it is a
+    difference of averages of unrelated runs, and does not even order the heights."""
     x = Convergence(100 * 8 ** np.arange(3) if quick else 50 * 2 ** np.arange(11))
     checks = [
         Check("rate of the error over 1 ps", rate(x.heights, np.median(x.errors, axis=1)), 0.48, 0.6, "about ½"),
@@ -126,16 +128,17 @@ def draw_convergence(x: Convergence, differences: tuple[np.ndarray, np.ndarray, 
     return figure
 
 
-# --- steps and traps --------------------------------------------------------------------------------------------------
-# Medians over nanoseconds of the share of events that reflect and of the share of the time in traps. Means would be those of
-# a few long traps. Medians of nine nanoseconds scatter by a half.
+# --- steps and traps
+# -------------------------------------------------------------------------------------------------- Medians over
+# nanoseconds of the share of events that reflect and of the share of the time in traps. Means would be those of a few
+# long traps. Medians of nine nanoseconds scatter by a half.
 REFLECTIONS = {100: (0.19, 0.3, "0.24"), 60: (0.33, 0.48, "0.40"), 30: (0.64, 0.83, "0.73")}
 TRAPPED = {100: (0.005, 0.16, "0.08"), 60: (0.03, 0.25, "0.09"), 30: (0.1, 0.55, "0.27")}
 
 
 def approach(parts: int, picoseconds: float) -> tuple[np.ndarray, np.ndarray]:
-    """|n·q̇|/√h just before each event, n = ∇V/|∇V|, and whether the event is a reflection. Flights are straight, so a look within a flight
-    gives the position at its end; the few flights without one are left out."""
+    """|n·q̇|/√h just before each event, n = ∇V/|∇V|, and whether the event is a reflection. Flights are straight,
+    so that a saved point within a flight gives the position at its end; the few flights without one are left out."""
     looks = round(10 * picoseconds * parts)  # about fifty in a flight
     run = terraced(cluster().system, cluster().q0, cluster().v0, height(parts), picoseconds * PICOSECOND, looks)
     times, before = run.events.times, np.searchsorted(run.t, run.events.times) - 1
@@ -148,8 +151,8 @@ def approach(parts: int, picoseconds: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def transversality(quick: bool) -> list[Check]:
-    """Definition 4.1 asks that the smallest |n·q̇|/√h over the events tends to infinity with h → 0. A reflection has (n·q̇)² ≤ 2h for unit
-    masses, so that one reflection for each h is enough against it."""
+    """Definition 4.1 requires that the smallest |n·q̇|/√h over the events tends to infinity as h → 0. A reflection
+    has (n·q̇)² ≤ 2h for unit masses, so that one reflection for each h contradicts it."""
     found = {parts: approach(parts, 2.0) for parts in ((100, 800) if quick else (100, 800, 6400))}
     largest = max(float(speed[reflected].max(initial=0.0)) for speed, reflected in found.values())
     checks = [
@@ -186,8 +189,8 @@ class Flights:
 
 
 class Statistics(Flights):
-    """Of a run; and of single nanoseconds, of which one may be trapped from end to end: those of the run where it has a hundred, otherwise of
-    runs that begin in other directions."""
+    """Of a run; and of single nanoseconds, of which one may be trapped from end to end: those of the run where it has
+    a hundred, otherwise of runs that begin in other directions."""
 
     def __init__(self, parts: int, quick: bool):
         self.parts, self.run = parts, long_run(parts, 1.0 if quick else 100.0)
@@ -264,9 +267,10 @@ class Statistics(Flights):
     "Sections 2, 4.2 and 5.1",
 )
 def step_statistics(quick: bool) -> Outcome:
-    """In a trap the cluster moves along an edge: V rises to it, too slowly to climb, is reflected, falls by a part of h, and rises again, hundreds
-    to hundreds of thousands of times. Energy and momenta are kept there as everywhere; the motion is not that of the smooth V. The paper calls
-    traps exceedingly unlikely and its trajectories transversal; a quarter to three quarters of the events reflect."""
+    """In a trap the cluster moves along an edge: V rises to the edge, too slowly to pass it, is reflected, falls by
+    a part of h, and rises again, hundreds to hundreds of thousands of times. Energy and momenta are conserved there
+    as everywhere; the motion is not that of the smooth V. The paper calls traps exceedingly unlikely and its
+    trajectories transversal; a quarter to three quarters of the events are reflections."""
     found = [Statistics(parts, quick) for parts in PARTS]
     checks = [check for x in found for check in x.checks()] + transversality(quick)
     checks.append(
@@ -283,7 +287,7 @@ def step_statistics(quick: bool) -> Outcome:
 
 
 def draw_statistics(found: list[Statistics]) -> Figure:
-    """Flight times, kinds of events, rows of reflections, and a look into a trap."""
+    """Flight times, kinds of events, sequences of reflections, and V in a trap."""
     from ...plots.figures import new_figure
 
     figure = new_figure(12.0, 8.0)
@@ -349,7 +353,7 @@ def draw_kinds(axes: Axes, found: list[Statistics]) -> None:
 
 
 def draw_trap(axes: Axes, x: Statistics) -> None:
-    """V over 4 ps from a look of the run within its longest stretch."""
+    """V over 4 ps, from a saved point of the run within its longest trap."""
     if not len(x.trapped):
         return
     begin, end = x.run.events.times[x.trapped[np.argmax(x.trapped[:, 1] - x.trapped[:, 0])] - [0, 1]]

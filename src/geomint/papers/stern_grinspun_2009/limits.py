@@ -1,4 +1,4 @@
-"""Where IMEX reaches its limits: long times at large steps, and a fast part that is not quadratic."""
+"""The limits of IMEX: long times at large steps, and a fast part that is not quadratic."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ... import models
 from ...methods import IMEX
 from ...run import ensemble
 from ..base import Check, Information, Outcome, experiment
-from .experiments import OMEGA, PAPER, stiff_springs
+from .fpu_chain import OMEGA, PAPER, stiff_springs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 # --- long times -------------------------------------------------------------------------------------------------------
 class ShiftedStarts:
-    """I of IMEX to t = 4000 from starts shifted by 1e-13 at random, the first not shifted. At large steps the motion is
-    chaotic, so that only the distribution over the starts says anything."""
+    """I of IMEX to t = 4000 from starts shifted by 1e-13 at random, the first not shifted. At large steps the
+    motion is chaotic, so that only the distribution over the starts is meaningful."""
 
     def __init__(self, dt: float, members: int, save_every: int):
         chain, self.dt = stiff_springs(), dt
@@ -52,13 +52,13 @@ class ShiftedStarts:
 @experiment(
     PAPER,
     "fpu-long",
-    "FPU chain to t = 4000: the invariant stays at h = 0.1, and is lost at h = 0.3",
+    "FPU chain to t = 4000: the invariant is conserved at h = 0.1, and not at h = 0.3",
     "FPU: IMEX for T = 4000",
 )
 def fpu_long(quick: bool) -> Outcome:
-    """The time scale ω², for many starts that differ by 1e-13. At h = .1 all of them keep I. At h = .3 the motion is chaotic:
-    the mean of I at the end is anything from .4 to 8, and nearly no start keeps it. Both are cheap, so the quick run is the
-    whole."""
+    """The time scale ω², for many starts that differ by 1e-13. At h = .1 all of them conserve I. At h = .3 the
+    motion is chaotic: the mean of I at the end is between .4 and 8, and nearly no start conserves it. Both are
+    cheap, so that the quick run is the full one."""
     small, large = ShiftedStarts(0.1, 32, 4), ShiftedStarts(0.3, 128, 3)
     finite = large.late[np.isfinite(large.late)]
     low, middle, high = np.quantile(finite, [0.1, 0.5, 0.9])
@@ -96,7 +96,7 @@ def fpu_long(quick: bool) -> Outcome:
 
 
 def draw_long(small: ShiftedStarts, large: ShiftedStarts) -> Figure:
-    """I of the first start over time at both steps, and the distribution over starts of what is left of it."""
+    """I of the first start over time at both steps, and the distribution of its late mean over the starts."""
     from ...plots.figures import envelope, new_figure
 
     figure = new_figure(13.0, 5.2)
@@ -142,9 +142,9 @@ def stiff_energy_errors(h: float, products: np.ndarray, t_end: float = 20.0) -> 
     """The largest |ΔH| of IMEX on the stiff double pendulum up to `t_end`, for each h²ω; infinite where a run stops."""
     pendulum, ones = models.stiff_double_pendulum(), np.ones(len(products))
     place = lambda x: x * ones[:, None, None]
-    run = ensemble(
-        pendulum.system, place(pendulum.q0), place(pendulum.v0), params={"omega": products / h**2, "gravity": ones}, method=IMEX(), dt=h, t_end=t_end
-    )  # fmt: skip
+    params = {"omega": products / h**2, "gravity": ones}
+    starts = place(pendulum.q0), place(pendulum.v0)
+    run = ensemble(pendulum.system, *starts, params=params, method=IMEX(), dt=h, t_end=t_end)
     errors = np.max(np.abs(run.energy_error), axis=1)
     return np.where(np.isfinite(errors), errors, np.inf)
 
@@ -156,8 +156,9 @@ def stiff_energy_errors(h: float, products: np.ndarray, t_end: float = 20.0) -> 
     "beyond the slides",
 )
 def stiff_pendulum(quick: bool) -> Outcome:
-    """Two masses on stiff springs, whose directions turn. The largest error of the energy is .048 (h²ω)² at every step: the
-    step is limited although the method is implicit in W. At hω = 250 the energy explodes while Newton's method converges."""
+    """Two masses on stiff springs, whose directions turn. The largest error of the energy is .048 (h²ω)² for every
+    h: the step is limited although the method is implicit in W. At hω = 250 the energy grows without bound although
+    Newton's method converges."""
     from ...plots.figures import new_figure
 
     products = np.array([0.5, 1.0, 2.0, 3.0, 5.0])

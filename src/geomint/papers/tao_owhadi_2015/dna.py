@@ -1,4 +1,5 @@
-"""The DNA model of Tao and Owhadi's section 4.4: when the strand opens, what a large step damps, and when the run blows up."""
+"""The DNA model of Tao and Owhadi's section 4.4: when the strand opens, what a large step damps, and when the run
+blows up."""
 
 from __future__ import annotations
 
@@ -17,20 +18,21 @@ from ...numerics.compilation import jit
 from ...run import simulate
 from ...system.lagrangian import derive
 from ..base import Check, Information, Outcome, experiment
-from .experiments import PAPER
+from .structure import PAPER
 from .systems import kept_energy, positions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# --- DNA ----------------------------------------------------------------------------------------------------------------
+# --- DNA --------------------------------------------------------------------------------------------------------------
 REST = float(np.arccos(0.7))  # the closed strand; its mirror is 2π − REST
 SOFT = ZhangSkeel(beta=0.3)
 
 
 class Opening:
-    """A run of the DNA model from the noise of a seed; `stopped` is the time at which it blew up, infinite where it did not."""
+    """A run of the DNA model from the noise of a seed; `stopped` is the time at which it blew up, infinite where it
+    did not."""
 
     def __init__(self, system: Any, seed: int, method: Method, dt: float, t_end: float, save_every: int = 1):
         model = models.dna(seed=seed)
@@ -61,7 +63,8 @@ class Opening:
 
     @property
     def transition(self) -> float:
-        """The first time at which the mean angle passes π, half-way between the two rests; between saved points by a straight line."""
+        """The first time at which the mean angle passes π, half-way between the two equilibria, by linear
+        interpolation between saved points."""
         after = int(np.argmax(self.angle > np.pi))
         if self.angle[after] <= np.pi:
             return np.nan
@@ -92,8 +95,8 @@ def verlet_limit() -> float:
 
 
 def stiffness_on_the_hump(steps: np.ndarray) -> np.ndarray:
-    """h²λ, λ the largest eigenvalue of Hess Ṽ with one angle at 0, on top of the Morse hump, and the others at rest: Verlet on
-    Ṽ is stable while it is below 4."""
+    """h²λ, λ the largest eigenvalue of Hess Ṽ with one angle at 0, on top of the Morse hump, and the others at rest:
+    Verlet on Ṽ is stable while it is below 4."""
     ring, x = derive(models.dna(6).system, (6,)), jnp.full(6, REST).at[0].set(0.0)
     hessian = jit(jax.vmap(lambda h: -jax.jacfwd(lambda y: SOFT.filter(ring, y, h).force)(x)))
     return steps**2 * np.linalg.eigvalsh(np.asarray(hessian(jnp.asarray(steps))))[:, -1]
@@ -109,10 +112,10 @@ OPENINGS = ((93.06, 1.106), (89.25, 1.129), (92.78, 1.112))  # by seed: when Ver
     "Fig. 8",
 )
 def dna(quick: bool) -> Outcome:
-    """N = 200. At h = 1.8 the strand opens 11 to 13 % later than with Verlet. The step damps the fast modes, as the paper
-    says: their kinetic energy is a tenth of Verlet's, and T + V is to be read at q, where it is .45 against 2.0. At the
-    paper's h = 2 the run blows up; at h = 1.8 it does so later, since an angle on the Morse hump makes Hess Ṽ stiffer than h
-    allows, from h = 1.22 on."""
+    """N = 200. At h = 1.8 the strand opens 11 to 13 % later than with Verlet. The step damps the fast modes, as the
+    paper says: their kinetic energy is a tenth of Verlet's, and T + V is to be read at q, where it is .45 against
+    2.0. At the paper's h = 2 the run blows up; at h = 1.8 it does so later, since an angle on the Morse hump makes
+    Hess Ṽ stiffer than h allows, from h = 1.22 on."""
     system, t_end = models.dna().system, 500.0 if quick else 10_000.0
     every = 1 if quick else 5
     verlet = [

@@ -1,9 +1,8 @@
-"""The systems of Tao and Owhadi's paper in motion: the penalised double pendulum and the chain. DNA is in
-`tao_owhadi_2015_dna`.
+"""The penalised double pendulum (Figs. 1 and 2) and the chain (Fig. 3).
 
-Observables are read at q = x + c a(x), `run.q_filtered`: there the penalised constraints hold to order ω⁻². RATTLE, whose
-positions are those of the paper's SHAKE, moves the constrained systems themselves; the benchmark is the constrained motion,
-by an unrelated method to about 1e-11.
+Observables are evaluated at q = x + c a(x), `run.q_filtered`, where the penalised constraints hold to order ω⁻².
+RATTLE, whose positions are those of the paper's SHAKE, integrates the constrained systems themselves. The reference is
+the constrained motion, by an independent method to about 1e-11.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from ...models import Model
 from ...run import Trajectory, simulate
 from ...system.lagrangian import derive
 from ..base import Check, Outcome, experiment
-from .experiments import BETA, OMEGA, PAPER, pendulum
+from .structure import BETA, OMEGA, PAPER, pendulum
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,18 +40,19 @@ def constrained_motion(model: Model, times: np.ndarray) -> Point:
 
 
 def positions(run: Trajectory) -> np.ndarray:
-    """Where the run is looked at: the filtered positions, if the method has them."""
+    """The positions at which observables are evaluated: the filtered ones, if the method has them."""
     return np.asarray(run.columns.get("q_filtered", run.q))
 
 
 def kept_energy(run: Trajectory) -> np.ndarray:
-    """T + Ṽ, which filtered methods keep, or T + V where the method has no Ṽ."""
+    """T + Ṽ, which filtered methods conserve, or T + V where the method has no Ṽ."""
     return np.asarray(run.columns.get("filtered_energy", run.energy))
 
 
 # --- double pendulum --------------------------------------------------------------------------------------------------
 class Row:
-    """A row of Fig. 1: the errors of (x₂, y₂) and of the energy, every .1 until t = 50. Constrained methods need no springs."""
+    """A row of Fig. 1: the errors of (x₂, y₂) and of the energy, every .1 until t = 50. Constrained methods need no
+    springs."""
 
     def __init__(self, label: str, method: Method, dt: float, exact: np.ndarray):
         self.label, model = label, pendulum()
@@ -65,7 +65,7 @@ class Row:
 
 
 class Stiff:
-    """Z&S at h = .01 for one ω: ω²|g| where it is read right and where it is not, and the multipliers of the first ten units of time."""
+    """Z&S at h = .01 for one ω: ω²|g| at the filtered and at the plain positions, and the multipliers up to t = 10."""
 
     def __init__(self, omega: float):
         model = pendulum()
@@ -83,8 +83,8 @@ class Stiff:
 
 
 def sensitivity(sign: float) -> float:
-    """The largest difference of a coordinate up to t = 40 that a turn of the first rod by 1e-8 makes with the potential ±V;
-    RATTLE at h = .01."""
+    """The largest change of a coordinate up to t = 40 after a rotation of the first rod by 1e-8, with the potential
+    ±V; RATTLE at h = .01."""
     model = pendulum()
     system = dataclasses.replace(model.system, potential=lambda q: sign * model.system.potential(q))
     starts = (model.q0, model.q0 + 1e-8 * np.array([-model.q0[0, 1], model.q0[0, 0]]))  # both masses move by as much
@@ -95,9 +95,13 @@ def sensitivity(sign: float) -> float:
 
 # Largest error of x₂, y₂ and of the energy up to t = 50.
 PENDULUM = {
-    "RATTLE": (0.0220, 0.0019), "Verlet, h = 0.005": (0.0234, 6.6e-6), "Newmark": (0.1028, 0.0073), "Newmark, one Newton step": (0.561, 0.363),
-    "Z&S": (0.0942, 0.0267), "Z&Ss": (0.1479, 0.017),
-}  # fmt: skip
+    "RATTLE": (0.0220, 0.0019),
+    "Verlet, h = 0.005": (0.0234, 6.6e-6),
+    "Newmark": (0.1028, 0.0073),
+    "Newmark, one Newton step": (0.561, 0.363),
+    "Z&S": (0.0942, 0.0267),
+    "Z&Ss": (0.1479, 0.017),
+}
 
 
 @experiment(
@@ -107,8 +111,8 @@ PENDULUM = {
     "Figs. 1, 2a, 2b",
 )
 def double_pendulum(quick: bool) -> Outcome:
-    """ω = 20, h = .1: Z&S is as good as Newmark solved to the end, and Newmark with one Newton step damps the motion to
-    rest. RATTLE, without springs, is better than all of them."""
+    """ω = 20, h = .1: Z&S is as accurate as fully solved Newmark; Newmark with one Newton step damps the motion to
+    rest. RATTLE, without springs, is more accurate than all of them."""
     exact = constrained_motion(pendulum(), 0.01 * np.arange(5001))
     methods: dict[str, tuple[Method, float]] = {
         "RATTLE": (Rattle(), 0.1),
@@ -125,6 +129,14 @@ def double_pendulum(quick: bool) -> Outcome:
     }
     mech = derive(pendulum().system, pendulum().q0.shape)
     multipliers = np.asarray(jax.vmap(mech.multipliers)(exact.q[:1001], exact.p[:1001]))  # unit masses: p = v
+    checks = row_checks(rows, multipliers) + stiff_checks(stiff, multipliers)
+    if not quick:
+        checks += sensitivity_checks()
+    return Outcome(checks, draw_pendulum(list(rows.values()), list(stiff.values()), multipliers))
+
+
+def row_checks(rows: dict[str, Row], multipliers: np.ndarray) -> list[Check]:
+    """The errors of the methods of Fig. 1, and what RATTLE and Z&S conserve."""
     ours = rows["Z&S"].run
     checks = [
         Check.near(f"{label}: largest error of x₂, y₂", rows[label].largest, value, 0.05)
@@ -154,32 +166,41 @@ def double_pendulum(quick: bool) -> Outcome:
             0.005,
             "−3.36: damped from −3",
         ),
+    ]
+    return checks
+
+
+def stiff_checks(stiff: dict[float, Stiff], multipliers: np.ndarray) -> list[Check]:
+    """Constraints and multipliers of Z&S with springs of rising stiffness (Figs. 2a and 2b)."""
+    return [
         Check.near("smallest max ω²|g(q)|, ω = 20 … 500", min(x.at_q for x in stiff.values()), 1.84, 0.03),
         Check.near("largest max ω²|g(q)|, ω = 20 … 500", max(x.at_q for x in stiff.values()), 2.42, 0.03),
         Check.near("max ω²|g(x)| at ω = 500", stiff[500.0].at_x, 30.7, 0.05, "30.7: it grows"),
         Check.near("multipliers, ω = 20: rms error", stiff[20.0].rms(multipliers), 0.0341, 0.05),
         Check.near("multipliers, ω = 500: rms error", stiff[500.0].rms(multipliers), 0.00475, 0.05),
     ]
-    if not quick:
-        checks += [
-            Check(
-                "as printed, V = −Σy: what becomes of a turn by 1e-8 by t = 40",
-                sensitivity(-1.0),
-                1e-2,
-                4.0,
-                "0.14: chaotic",
-                rtol=None,
-            ),
-            Check(
-                "with V = +Σy: what becomes of a turn by 1e-8 by t = 40",
-                sensitivity(1.0),
-                2e-8,
-                2e-7,
-                "7e-8: it hardly grows",
-                rtol=0.2,
-            ),
-        ]
-    return Outcome(checks, draw_pendulum(list(rows.values()), list(stiff.values()), multipliers))
+
+
+def sensitivity_checks() -> list[Check]:
+    """The sign of the potential decides whether the motion is chaotic."""
+    return [
+        Check(
+            "as printed, V = −Σy: what becomes of a turn by 1e-8 by t = 40",
+            sensitivity(-1.0),
+            1e-2,
+            4.0,
+            "0.14: chaotic",
+            rtol=None,
+        ),
+        Check(
+            "with V = +Σy: what becomes of a turn by 1e-8 by t = 40",
+            sensitivity(1.0),
+            2e-8,
+            2e-7,
+            "7e-8: it hardly grows",
+            rtol=0.2,
+        ),
+    ]
 
 
 def draw_pendulum(rows: list[Row], stiff: list[Stiff], multipliers: np.ndarray) -> Figure:
@@ -216,7 +237,8 @@ def draw_pendulum(rows: list[Row], stiff: list[Stiff], multipliers: np.ndarray) 
     draw_constraints(figure.add_subplot(panels[0]), stiff)
     draw_multipliers(figure.add_subplot(panels[1]), stiff[0], multipliers)
     figure.suptitle(
-        f"Double pendulum, h = 0.1 against the constrained motion; springs of ω = {OMEGA:g} except under RATTLE, β = {BETA:g}",
+        "Double pendulum, h = 0.1 against the constrained motion; "
+        f"springs of ω = {OMEGA:g} except under RATTLE, β = {BETA:g}",
         fontsize=11,
     )
     return figure
@@ -251,31 +273,45 @@ def draw_multipliers(axes: Axes, stiff: Stiff, exact: np.ndarray) -> None:
     axes.grid(alpha=0.25)
 
 
-# --- chain --------------------------------------------------------------------------------------------------------------
+# --- chain ------------------------------------------------------------------------------------------------------------
 DEVIATIONS = {10: 0.0150, 50: 0.0338, 100: 0.0656}  # of Z&S by t
+RATTLE_STEPS = (0.05, 0.025, 0.01)
 RATTLE_DEVIATIONS = {10: 0.28, 50: 1.29, 100: 3.19}  # of RATTLE by t, over h²
 
 
 @experiment(PAPER, "chain", "Ten pendula in a chain: Z&S on springs beside the constrained motion", "Fig. 3")
 def chain(quick: bool) -> Outcome:
-    """n = 10, ω = 20, β = .4, h = .05. The band of the Hessian is found, and a step costs O(n)."""
-    from ...plots.figures import new_figure
-
+    """n = 10, ω = 20, β = .4, h = .05. The Hessian is found to be banded, so that a step costs O(n)."""
     model: Any = models.chain(10)
     dt, t_end = 0.05, 50.0 if quick else 100.0
     exact = constrained_motion(model, dt * np.arange(round(t_end / dt) + 1))
     run = simulate(penalize(model.system, OMEGA), model.q0, model.v0, method=ZhangSkeel(beta=BETA), dt=dt, t_end=t_end)
     rattle = {
         h: simulate(model.system, model.q0, model.v0, method=Rattle(), dt=h, t_end=t_end, save_every=round(dt / h)).q
-        for h in (0.05, 0.025, 0.01)
+        for h in RATTLE_STEPS
     }
     largest = lambda q, other: np.max(np.abs(q - other), axis=(1, 2))
     apart = {"Z&S, h = 0.05": largest(positions(run), exact.q)} | {
         f"RATTLE, h = {h:g}": largest(q, exact.q) for h, q in rattle.items()
     }
     beside = largest(positions(run), rattle[0.01])
+    checks = chain_checks(apart, beside, dt, (10, 50) if quick else (10, 50, 100))
+    kept = kept_energy(run)[: round(50 / dt) + 1]
+    checks.append(
+        Check.near(
+            "Z&S: largest error of T + Ṽ, t ≤ 50",
+            np.max(np.abs(kept - kept[0])),
+            0.00225,
+            0.06,
+            "0.00225; Z&Ss has 0.0098",
+        )
+    )
+    return Outcome(checks, draw_chain(run, exact.q, apart))
+
+
+def chain_checks(apart: dict[str, np.ndarray], beside: np.ndarray, dt: float, times: tuple[int, ...]) -> list[Check]:
+    """The largest deviations until each of the times."""
     until = lambda y, t: y[: round(t / dt) + 1].max()
-    times = (10, 50) if quick else (10, 50, 100)
     checks = [
         Check.near(
             f"Z&S against RATTLE (h = 0.01): largest deviation of a coordinate, t ≤ {t}",
@@ -291,7 +327,7 @@ def chain(quick: bool) -> Outcome:
         )
         for t in times
     ]
-    for h in rattle:
+    for h in RATTLE_STEPS:
         checks += [
             Check.near(
                 f"RATTLE, h = {h:g}, against the constrained motion, t ≤ {t}",
@@ -302,16 +338,14 @@ def chain(quick: bool) -> Outcome:
             )
             for t in times
         ]
-    kept = kept_energy(run)[: round(50 / dt) + 1]
-    checks.append(
-        Check.near(
-            "Z&S: largest error of T + Ṽ, t ≤ 50",
-            np.max(np.abs(kept - kept[0])),
-            0.00225,
-            0.06,
-            "0.00225; Z&Ss has 0.0098",
-        )
-    )
+    return checks
+
+
+def draw_chain(run: Trajectory, exact: np.ndarray, apart: dict[str, np.ndarray]) -> Figure:
+    """The coordinates of some links, the deviations from the exact motion, and the shape at four times."""
+    from ...plots.figures import new_figure
+
+    dt, t_end = run.dt, float(run.t[-1])
     figure = new_figure(12.0, 6.0)
     grid = figure.add_gridspec(2, 2, height_ratios=(1.6, 1), width_ratios=(2.6, 1))
     coordinates, deviation, shape = (
@@ -320,7 +354,7 @@ def chain(quick: bool) -> Outcome:
         figure.add_subplot(grid[:, 1]),
     )
     for k, link in enumerate((0, 2, 4, 6, 9)):
-        coordinates.plot(run.t, exact.q[:, link, 0], color="k", lw=0.8, label="constrained" if k == 0 else None)
+        coordinates.plot(run.t, exact[:, link, 0], color="k", lw=0.8, label="constrained" if k == 0 else None)
         coordinates.plot(
             run.t[::10], positions(run)[::10, link, 0], ".", ms=3.5, color=f"C{k}", label=f"pendulum {link + 1}"
         )
@@ -340,4 +374,4 @@ def chain(quick: bool) -> Outcome:
     shape.legend(frameon=False, fontsize=8, loc="upper left")
     for axes in (coordinates, deviation, shape):
         axes.grid(alpha=0.25)
-    return Outcome(checks, figure)
+    return figure

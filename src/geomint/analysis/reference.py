@@ -1,0 +1,164 @@
+"""The exact motion, by methods that share no code with the one that is measured.
+
+`independent_reference` integrates q̈ = a(q, q̇, t) with scipy; `reference` adds a composition of order 8, compensated,
+which is more accurate, and compares the two.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..errors import MeasurementError, RunStopped
+from ..manifold.dependence import DEPENDENT
+from ..methods import Composition, Rattle, Verlet
+from ..numerics.cache import BoundedCache
+from ..numerics.compilation import jit
+from ..numerics.linalg.discovery import start_key
+from ..run import simulate
+from ..run.instability import unwatched
+from ..system.lagrangian import derive
+from ..system.system import Stated, System, mass_is_matrix
+
+EVALUATIONS = 400_000  # of the force, for an independent reference: about ten seconds
+
+
+class Point(NamedTuple):
+    """A point of phase space, where a property is measured."""
+
+    q: Any
+    p: Any
+
+
+def relative_difference(a: Point, b: Point) -> float:
+    """The largest difference, relative to the size of q and of p."""
+    relative = [np.max(np.abs(x - y)) / max(1e-300, np.max(np.abs(y))) for x, y in zip(a, b, strict=True)]
+    return float(max(relative))
+
+
+@jit
+def _field(system: Stated, q: Array, v: Array, t: Array) -> Array:
+    return derive(system, q.shape).acceleration(q, v, t)
+
+
+@jit
+def _constrained_parts(system: System, q: Array, v: Array) -> tuple[Array, Array, Array]:
+    """M⁻¹f, G and g''(v, v)."""
+    mech = derive(system, q.shape)
+    return mech.velocity(mech.force(q)).ravel(), mech.constraint_jacobian(q), mech.constraint_curvature(q, v)
+
+
+class Acceleration:
+    """q̈ = a(q, q̇, t) of the exact motion, in numpy.
+
+    Of a constrained system: the a with G a + g''(v, v) = 0 that is nearest to M⁻¹f in the metric of the mass (Gauss's
+    principle), by least squares with gradients scaled to length 1, so that redundant constraints are allowed.
+    """
+
+    def __init__(self, system: Stated, shape: tuple[int, ...]):
+        self.system, self.shape = system, shape
+        if self.constrained:
+            mass = np.asarray(system.mass)
+            matrix = mass_is_matrix(mass.shape, shape)
+            self.root = np.linalg.inv(np.linalg.cholesky(mass)).T if matrix else None  # M⁻¹ = root·rootᵀ
+            self.scale = None if matrix else 1 / np.sqrt(np.broadcast_to(mass, shape)).ravel()
+
+    @property
+    def constrained(self) -> bool:
+        return isinstance(self.system, System) and self.system.constraint is not None
+
+    def __call__(self, q: np.ndarray, v: np.ndarray, t: float) -> np.ndarray:
+        q, v = q.reshape(self.shape), v.reshape(self.shape)
+        if not self.constrained:
+            return np.ravel(_field(self.system, q, v, t))
+        free, jacobian, curvature = (np.asarray(x) for x in _constrained_parts(self.system, q, v))
+        rows = jacobian @ self.root if self.scale is None else jacobian * self.scale
+        if not (np.all(np.isfinite(rows)) and np.all(np.isfinite(free)) and np.all(np.isfinite(curvature))):
+            return np.full(q.size, np.nan)
+        lengths = np.linalg.norm(rows, axis=1)
+        lengths = np.where(lengths > 0, lengths, 1.0)
+        right = -(curvature + jacobian @ free) / lengths
+        change = np.linalg.lstsq(rows / lengths[:, None], right, rcond=DEPENDENT)[0]
+        return free + (self.root @ change if self.scale is None else self.scale * change)
+
+
+def rests(system: Stated, at: Point) -> bool:
+    """Whether (q, p) is an equilibrium: p = 0, and the acceleration is zero up to rounding of q and of the force."""
+    if np.any(at.p):
+        return False
+    q, acceleration = np.asarray(at.q, float), Acceleration(system, at.q.shape)
+    eps, still = np.finfo(float).eps, np.zeros(q.size)
+    signs = np.random.default_rng(3).choice([-1.0, 1.0], q.shape)
+    here, beside = (acceleration(x, still, 0.0) for x in (q, q * (1 + 4 * eps * signs)))
+    rounding = np.max(np.abs(beside - here))
+    if acceleration.constrained:  # the part of the force normal to the constraint cancels
+        rounding += eps * np.max(np.abs(_constrained_parts(system, q, 0 * q)[0]))
+    return bool(np.max(np.abs(here)) <= 16 * rounding)
+
+
+_SHORTER = ": the exact motion must be known for some steps; take a smaller dt, or another start."
+NOT_FINITE = 600  # consecutive non-finite evaluations before giving up; by then the step has shrunk by 1e-30
+
+
+def independent_reference(system: Stated, at: Point, times: np.ndarray) -> Point:
+    """The exact motion to about 1e-12, by Dormand–Prince 8(5,3) on the underlying equation q̈ = a(q, q̇)."""
+    from scipy.integrate import solve_ivp
+
+    shape, size = at.q.shape, at.q.size
+    mech, acceleration, spent, bad = derive(system, shape), Acceleration(system, shape), itertools.count(), [0]
+
+    def right(t, y):
+        if next(spent) > EVALUATIONS:
+            raise MeasurementError(
+                f"the motion up to t = {times[-1]:g} needs more than {EVALUATIONS} evaluations of the force{_SHORTER}"
+            )
+        a = acceleration(y[:size], y[size:], t)
+        bad[0] = 0 if np.all(np.isfinite(a)) else bad[0] + 1
+        if bad[0] > NOT_FINITE:
+            raise MeasurementError(f"the acceleration is not finite at t = {t:g} (a singularity?){_SHORTER}")
+        return np.concatenate([y[size:], a])
+
+    start = np.concatenate([np.ravel(at.q), np.ravel(mech.velocity_at(jnp.asarray(at.q), jnp.asarray(at.p)))])
+    solved = solve_ivp(right, (0, times[-1]), start, method="DOP853", t_eval=times, rtol=3e-14, atol=1e-15)
+    y = solved.y.T
+    if len(y) < len(times) or not np.all(np.isfinite(y)):
+        raise MeasurementError(f"the exact motion was not found up to t = {times[-1]:g} (a singularity?){_SHORTER}")
+    q, v = y[:, :size].reshape(-1, *shape), y[:, size:].reshape(-1, *shape)
+    return Point(q, np.asarray(jax.vmap(mech.momentum_at)(jnp.asarray(q), jnp.asarray(v))))
+
+
+def reference(system: Stated, at: Point, times: np.ndarray, dt: float) -> tuple[Point, float]:
+    """The motion at equidistant times, and its accuracy.
+
+    Systems of constant mass: a composition of order 8 with compensated sums, accurate to some units of round-off, and
+    compared with the independent reference. All others: the independent reference.
+    """
+    key = (start_key(system, at.q), np.asarray(at.p).tobytes(), times.tobytes(), dt)
+    return _references.get_or_make(key, lambda: _reference(system, at, times, dt))
+
+
+_references: BoundedCache[tuple[Point, float]] = BoundedCache(16)
+
+
+@unwatched()
+def _reference(system: Stated, at: Point, times: np.ndarray, dt: float) -> tuple[Point, float]:
+    independent = independent_reference(system, at, times)
+    if not isinstance(system, System):
+        return independent, 1e-11
+    base = Verlet() if system.constraint is None else Rattle()
+    n = int(np.ceil(times[0] / dt)) * 40
+    settings: dict[str, Any] = {"dt": times[0] / n, "t_end": times[-1], "save_every": n, "compensated": True}
+    try:
+        fine = simulate(system, at.q, p0=at.p, method=Composition(base, order=8), **settings)
+    except RunStopped as stopped:
+        raise MeasurementError(f"the reference of order 8 stopped ({stopped.reason}){_SHORTER}") from stopped
+    close = Point(fine.q[1:], fine.p[1:])
+    apart = relative_difference(close, independent)
+    if not apart <= 1e-9:
+        raise MeasurementError(f"two independent references differ by {apart:.1e} up to t = {times[-1]:g}{_SHORTER}")
+    return close, 1e-14

@@ -1,0 +1,88 @@
+"""What a run asks an engine about the rows that it has saved.
+
+`StateRows` answers for rows that are states of trajectories. The engine of reduced ensembles (run/reducing_engine.py),
+whose rows are statistics over members, overrides the answers, so that the host loop asks no engine for its type.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..methods import Carry, Method, protocols
+from ..system.system import Stated
+from .block import Layout, Observed, sound
+
+
+def statuses(method: Method, carry: Carry) -> Any:
+    """The status of each member; None where a method can't fail."""
+    return jax.vmap(lambda each: protocols.status(method, each))(carry)
+
+
+class StateRows:
+    """Rows (saves, width) of one trajectory, or (members, saves, width)."""
+
+    method: Method
+    system: Stated
+    spread: str
+    layout: Layout
+
+    @property
+    def rows_per_member(self) -> bool:
+        """Whether rows have a leading member axis."""
+        return self.spread != "one"
+
+    def states_in(self, rows: np.ndarray) -> Observed | None:
+        """The saved quantities of each trajectory; None where rows are not those of trajectories."""
+        return self.layout.unpack(rows)
+
+    def first_row(self, seen: Observed) -> Observed:
+        """The row of the initial state, from what `begin` returned."""
+        return seen
+
+    def bad_rows(self, rows: np.ndarray) -> np.ndarray:
+        """Which rows are not `sound`, (saves,) or (members, saves)."""
+        seen = self.layout.unpack(rows)
+        if np.isfinite(rows).all() and not np.any(seen.get("status", 0)):  # ten times faster than row by row
+            return np.zeros(rows.shape[:-1], bool)
+        return ~sound(seen, rows.ndim - 1)
+
+    def lost(self, rows: np.ndarray, buffer: Any) -> bool:
+        """Whether no trajectory can recover, judged by the first row: q or p not finite, or a status. An energy that is
+        not finite may recover."""
+        return not np.any(sound(self.layout.unpack(rows[..., 0, :]), rows.ndim - 2, energy=False))
+
+    def status_after(self, carry: Any, row: np.ndarray) -> Any:
+        """The status of each trajectory in its last row; None where the method can't fail."""
+        return self.layout.unpack(row).get("status")
+
+    # --- what is kept of a run ---
+    @property
+    def own_system(self) -> Stated:
+        """The system with the params of this process's members."""
+        return self.system
+
+    @property
+    def share(self) -> tuple[int, int, int] | None:
+        """Of an ensemble: the first member of this process, one past the last, and the number of all members."""
+        return None
+
+    @property
+    def archive_entries(self) -> dict[str, Any]:
+        """Further entries of the JSON of an archive."""
+        return {}
+
+    @property
+    def fixed_arrays(self) -> dict[str, np.ndarray]:
+        """What an archive has besides rows and checkpoints, by the path of the dataset."""
+        return {}
+
+    def method_carry(self, carry: Carry) -> Carry:
+        """The method's own carry, without what the engine adds to it."""
+        return carry
+
+    def results(self, columns: Observed, carry: Carry) -> tuple[Observed, Any]:
+        """What a run in memory returns: the columns, and a summary where members were reduced."""
+        return columns, None

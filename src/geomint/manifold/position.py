@@ -1,0 +1,94 @@
+"""The position equation of a drift on the manifold:
+
+    g(Q) = 0,   Q = q + h M⁻¹(p − w),   w = G(q)ᵀμ,
+
+for the impulse μ of the constraint, and its root as a function that JAX differentiates by the implicit function
+theorem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from ..numerics.linalg import Plan
+
+
+class Placed(NamedTuple):
+    """A root of the position equation, as methods see it."""
+
+    impulse: Array  # μ
+    pull: Any  # w = G(q)ᵀμ, of the shape of q; at a singular position it is known although μ is not
+    converged: Any
+    rounds: Any  # iterations or sweeps it took
+
+
+class Root(NamedTuple):
+    """What an iteration finds."""
+
+    x: Array
+    pull: Any  # where it has a part that is not G(q)ᵀμ, otherwise None
+    converged: Any
+    rounds: Any
+
+
+class Drift:
+    """g(Q) = 0 with Q = q + h M⁻¹(p − w), w = G(q)ᵀμ: a drift of length h from (q, p) that ends on the manifold.
+
+    Iterations solve for x = h μ (x = h μ/M where the mass is one number), so that Q = Q_free − M⁻¹G(q)ᵀx with
+    Q_free = q + h M⁻¹p: a position then costs the products with G(q)ᵀ and nothing else.
+    """
+
+    def __init__(self, mech: Any, q: Array, p: Array, h: Array):
+        self.mech, self.q, self.p, self.h = mech, q, p, h
+        self.one_mass: bool = mech.one_mass
+        self.transposed: Callable[[Array], Array] = mech.constraint_pull(q)
+        self.push = self.transposed if self.one_mass else lambda x: mech.velocity(self.transposed(x))
+        self.stride = jnp.reshape(h * mech.mass_inverse, ()) if self.one_mass else h
+        self.free = q + mech.displacement(p, h)
+        self.constraints: int = jax.eval_shape(mech.constraint, q).size
+
+    def at(self, x: Array) -> Array:
+        """Q."""
+        return self.free - self.push(x)
+
+    def pull(self, x: Array) -> Array:
+        """w = G(q)ᵀx, scaled only then: near a singular position x is large and its parts cancel, in Q as in w."""
+        return self.transposed(x) * (1 / self.stride)
+
+    def pulled(self, pull: Array) -> Array:
+        """Q for the pull w."""
+        return self.q + self.mech.displacement(self.p - pull, self.h)
+
+
+def placed(plan: Plan, drift: Drift, solve: Callable[[], Root], may_add: bool = False) -> Placed:
+    """The root that `solve` finds. Its derivative is that of the root, not of the iteration. With `may_add` the pull
+    has a part that is not G(q)ᵀμ, which is held constant in derivatives."""
+    m, dtype = drift.constraints, drift.q.dtype
+
+    def iterate(_: Any, start: Array) -> tuple[Array, tuple[Array, Array, Array]]:
+        found = solve()
+        more = found.pull - drift.pull(found.x) if may_add else jnp.zeros((), dtype)
+        return found.x, (
+            found.converged.astype(dtype),
+            found.rounds.astype(dtype),
+            more,
+        )  # custom_root takes floats only
+
+    def tangent(linear: Callable[[Array], Array], right: Array) -> Array:
+        """The operator is −K, K = G(Q) M⁻¹G(q)ᵀ."""
+        apply = lambda d: -linear(d)
+        factored = plan.factor(apply, right.dtype)
+        x = factored.solve(right)
+        for _ in range(2 if plan.assembled else 0):  # entries of K that the pattern of the plan misses
+            x = x + factored.solve(right - apply(x))
+        return -x
+
+    residual = lambda x: drift.mech.constraint(drift.at(x))
+    x, (converged, rounds, more) = jax.lax.custom_root(residual, jnp.zeros(m, dtype), iterate, tangent, has_aux=True)
+    pull = drift.pull(x) + jax.lax.stop_gradient(more) if may_add else drift.pull(x)
+    return Placed(x * (1 / drift.stride), pull, converged > 0, rounds)

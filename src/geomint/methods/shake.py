@@ -1,0 +1,91 @@
+"""SHAKE: Verlet on the manifold g(q) = 0, in two-step form.
+
+References: Ryckaert, Ciccotti, Berendsen, J. Comput. Phys. 23 (1977) 327; Leimkuhler, Skeel, J. Comput. Phys. 112
+(1994) 117; Hairer, Lubich, Wanner, section VII.1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from ..manifold import ConstraintSolver, Placed
+from ..numerics.compensated import value
+from ..system.mechanics import Mechanics
+from .base import Carry, State, Traits, register
+from .constrained import OFF, Constrained
+from .protocols import HasHistory
+
+
+class Swinging(eqx.Module):
+    """What Shake carries at q_n."""
+
+    q: Any
+    before: Any  # p_{n−½}
+    after: Any  # p_{n+½}
+    multipliers: Any  # λ_n
+    last: Any  # guess for the next solve that the solve at q_n gives, by unit of time
+    second_last: Any  # and that at q_{n−1}
+    status: Any
+
+
+@register()
+class Shake(Constrained, HasHistory):
+    """SHAKE: q_{n+1} − 2q_n + q_{n−1} = −h²M⁻¹(∇U(q_n) + G(q_n)ᵀλ_n), 0 = g(q_{n+1}), with p_n = M(q_{n+1} −
+    q_{n−1})/2h.
+
+    The positions are RATTLE's, and λ_n is the mean of RATTLE's two; the momenta differ from RATTLE's by a part normal
+    to the manifold. Carried are p_{n−½} and p_{n+½}, which rounding harms less than differences of positions.
+    """
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(
+            2, symplectic=True, symmetric=True, reversible=True, energy="bounded", momentum_maps="all",
+            constrained=True, free=False, tangent=False, steps=2, needs=("constraint",), forces=1,
+        )  # fmt: skip
+
+    def _half(self, mech: Mechanics, q: Any, p: Any, kick: Array, h: Array, guess: Array) -> tuple[Any, Placed]:
+        """p + kick·(f − Gᵀλ) such that a drift by h ends on the manifold, and the solution."""
+        here = value(q)
+        p = p + kick * mech.force(here)
+        placed = self.solver_for(mech, q).place(mech, here, value(p), h, guess * kick)
+        return p - placed.pull, placed
+
+    def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
+        q, solver = state.q, self.solver_for(mech, state.q)
+        # Of two roots, as on a sphere, the one near the exact multipliers is meant.
+        near = solver.first_guess(mech, value(q), value(state.p))
+        before, first = self._half(mech, q, state.p, -0.5 * dt, -dt, near)
+        after, second = self._half(mech, q, before, dt, dt, near)
+        guess, multipliers = self._by_length(solver, second, dt)
+        status = jnp.where(first.converged & second.converged, 0, OFF)
+        return Swinging(q, before, after, multipliers, guess, guess, status)
+
+    @staticmethod
+    def _by_length(solver: ConstraintSolver, placed: Placed, dt: Array) -> tuple[Array, Array]:
+        """A guess for the next step, and λ."""
+        return solver.guess(placed.impulse, placed.pull) * (1 / dt), placed.impulse * (1 / dt)
+
+    def step(self, mech: Mechanics, carry: Swinging, dt: Array) -> Swinging:
+        between, solver = carry.after, self.solver_for(mech, carry.q)
+        q = carry.q + mech.displacement(between, dt)
+        q = q + solver.polish(value(q))
+        after, placed = self._half(mech, q, between, dt, dt, 2 * carry.last - carry.second_last)
+        guess, multipliers = self._by_length(solver, placed, dt)
+        failed = (carry.status == 0) & ~placed.converged
+        return Swinging(q, between, after, multipliers, guess, carry.last, jnp.where(failed, OFF, carry.status))
+
+    def output(self, mech: Mechanics, carry: Swinging) -> State:
+        p = 0.5 * (value(carry.before) + value(carry.after))
+        return State(carry.q, p, extras={"multipliers": carry.multipliers})
+
+    def reverse(self, carry: Swinging) -> Swinging:
+        return dataclasses.replace(carry, before=carry.after, after=carry.before, second_last=carry.last)
+
+    def status(self, carry: Swinging) -> Array:
+        return carry.status

@@ -1,0 +1,139 @@
+"""drive: run the host loop, and turn its outcome into a Trajectory or an error. simulate, ensemble and resume end here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..engines.grid import Grid
+from ..engines.tiles import Engine
+from ..errors import ProcessLost
+from ..io import archive
+from ..io.fingerprint import fingerprint
+from ..io.sinks import Disk
+from ..methods import Carry, protocols
+from ..system.system import Stated
+from .energy_scale import Extremes
+from .failures import interrupted, process_lost, run_stopped
+from .instability import warn_of_instability
+from .load import trajectory
+from .loop import AGREED, ALONE, Outcome, Position, Sink, run_to_end
+from .processes import Alone
+from .trajectory import Checkpoint, Trajectory
+
+
+def archive_meta(
+    system: Stated, engine: Engine, times: Grid, about: dict[str, Any], q_shape: tuple[int, ...]
+) -> dict[str, Any]:
+    """The JSON of an archive: all that is needed to set the run up again, but its functions."""
+    solver = protocols.linear_solver(engine.method)
+    return {
+        **about,
+        "seed": about["seed"] if np.ndim(about["seed"]) == 0 else None,
+        "method": engine.method.name,
+        "complete_name": engine.method.complete_name,
+        "grid": [times.t0, times.dt, times.steps, times.save_every],
+        "engine": engine.described.split()[0],
+        "origin": system.origin,
+        "fingerprint": fingerprint(system, q_shape, engine.spread),
+        "q_shape": list(q_shape),
+        "spread": engine.spread,
+        **engine.archive_entries,
+        **({"solver": solver} if solver else {}),
+    }
+
+
+def drive(
+    engine: Engine,
+    carry: Carry,
+    times: Grid,
+    sink: Any,
+    progress: bool,
+    about: dict[str, Any],
+    start: int = 0,
+    team: Alone = ALONE,
+) -> Trajectory:
+    """Run to the end, or as far as the run goes. Errors carry the Trajectory of what was saved.
+
+    about: seed, compensated and members, as `Trajectory` and archives have them.
+    """
+    try:
+        return _driven(engine, Position(carry, start), times, sink, progress, about, team)
+    finally:
+        sink.close()  # after any error: an archive that stays open can't be resumed
+
+
+def _driven(
+    engine: Engine, start: Position, times: Grid, sink: Any, progress: bool, about: dict[str, Any], team: Alone
+) -> Trajectory:
+    recorder = _Recorder(sink, start, Extremes(engine))
+    stopped_by_user = False
+    try:
+        end = run_to_end(engine, start.carry, times, recorder, start.step, progress, team)
+    except KeyboardInterrupt as stop:
+        if team.count > 1 and AGREED not in stop.args:
+            raise
+        stopped_by_user = True
+        end = Outcome(*recorder.newest, None)
+        # The interrupt may have come between the rows or events of a chunk and its checkpoint: discard what is newer.
+        events = int(protocols.events(engine.method, end.carry)) if engine.logs else None
+        sink.back_to(end.step // times.save_every + 1, events)
+    except ProcessLost as lost:
+        raise process_lost(lost, sink, times) from None
+    carry = engine.whole(end.carry)
+    try:
+        run = _collect(engine, times, sink, Position(carry, end.step), about)
+    except ProcessLost as lost:
+        raise process_lost(lost, sink, times) from None
+    protocols.review(engine.method, engine.method_carry(carry))
+    if stopped_by_user:
+        raise interrupted(times, run, end.step)
+    if end.failure is not None:
+        raise run_stopped(engine, times, run, end.failure)
+    warn_of_instability(run, recorder.extremes)
+    return run
+
+
+class _Recorder:
+    """A sink in front of the sink of the run. It remembers the newest checkpoint, for Ctrl-C, and the extremes of the
+    energy, for the warning of instability."""
+
+    def __init__(self, sink: Sink, start: Position, extremes: Extremes):
+        self.note, self.sink, self.newest, self.extremes = sink.note, sink, start, extremes
+
+    def append(self, rows: np.ndarray) -> None:
+        self.extremes.add(rows)
+        self.sink.append(rows)
+
+    def checkpoint(self, carry: Carry, step: int) -> None:
+        self.newest = Position(carry, step)
+        self.sink.checkpoint(carry, step)
+
+
+def _collect(engine: Engine, times: Grid, sink: Any, end: Position, about: dict[str, Any]) -> Trajectory:
+    """The Trajectory of all that the sink has; `end` has the carry as an archive keeps it."""
+    if isinstance(sink, Disk):
+        sink.writer.checkpoint(end.carry, end.step, force=True)
+        sink.writer.close()
+        held = archive.read(sink.writer.path)
+        carry = jax.tree.unflatten(jax.tree.structure(end.carry), held.leaves)  # of all processes
+        run = trajectory(held, engine.system, Checkpoint(engine.method_carry(carry), end.step))
+        run.method, run.engine = engine.method, engine.described  # with what was found out before the run
+        return run
+    columns, summary = engine.results(sink.columns, end.carry)
+    return Trajectory(
+        engine.own_system,
+        engine.method,
+        times,
+        times.times(0, sink.count),
+        columns,
+        spread=engine.spread,
+        engine=engine.described,
+        checkpoint=Checkpoint(engine.method_carry(end.carry), end.step),
+        records=sink.events if engine.logs else None,
+        share=engine.share,
+        summary=summary,
+        **about,
+    )

@@ -1,0 +1,232 @@
+"""The scale of the energy of a run, and whether its energy error exceeds it.
+
+What conservation allows. With A = H − W, the energy less the work of forces (W = 0 without them), A(t) = A(0) in the
+exact motion, and the kinetic energy at time t is  A(0) + W(t) − V(q(t)).  The scale of the energy is the largest value
+of this over the saved points at which |A − A(0)| is at most half of it. A constant added to V changes nothing; a state
+that has left the motion does not count, however large its energy is; and a start at rest is measured by the energy it
+releases.
+
+Cost. During a run `Extremes` keeps the smallest and the largest A of every member, from rows that are in the cache
+anyway; they give its largest energy error |A − A(0)|. At the end `excess` compares this error with the largest kinetic
+energy that conservation allows at a few saved points. That is at most the scale, so that an error below it needs no
+warning. Only for members whose error is larger are all saved points read, a few thousand at a time.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..engines.tiles import Engine
+from ..engines.xla import spread_over
+from ..numerics.compilation import jit
+from ..system.lagrangian import derive
+from ..system.system import Stated, System, mass_is_matrix
+from .trajectory import Trajectory
+
+SAMPLE = 257  # saved points that are compared first
+ROWS = 4096  # saved points that are read at a time
+READ = 16  # members whose saved points are all read
+ROUNDING = 1e4  # an energy error below so many units in the last place of the energy is rounding
+
+
+class Extremes:
+    """The smallest and the largest A = H − W of each member, over the rows of a run so far."""
+
+    def __init__(self, engine: Engine):
+        self.engine, self.low, self.high = engine, np.inf, -np.inf
+
+    def add(self, rows: np.ndarray) -> None:
+        """The next saved rows, (n, width) or (members, n, width). Rows of a reduced ensemble have no single members."""
+        seen = self.engine.states_in(rows)
+        if seen is not None:
+            a = conserved(seen)
+            self.low, self.high = np.fmin(self.low, np.fmin.reduce(a, -1)), np.fmax(self.high, np.fmax.reduce(a, -1))
+
+    def largest(self, start: Any) -> np.ndarray:
+        """max |A − A(0)| of each member, given A(0); 0 for a run without rows."""
+        return np.maximum(np.maximum(self.high - start, start - self.low), 0.0)
+
+
+def conserved(seen: dict[str, Any]) -> Any:
+    """A = H − W."""
+    return seen["energy"] - seen["work"] if "work" in seen else seen["energy"]
+
+
+class Kinetic:
+    """½ pᵀM⁻¹p of rows of p, computed on the host."""
+
+    def __init__(self, system: System):
+        self.mass = np.asarray(system.mass)
+        self.inverse: Any = None
+
+    def __call__(self, p: np.ndarray) -> np.ndarray:
+        p = np.asarray(p)
+        if not mass_is_matrix(self.mass.shape, p.shape[1:]):
+            return 0.5 * np.sum((p * p / self.mass).reshape(len(p), -1), axis=1)
+        self.inverse = np.linalg.inv(self.mass) if self.inverse is None else self.inverse
+        flat = p.reshape(len(p), -1)
+        return 0.5 * np.sum(flat * (flat @ self.inverse), axis=1)
+
+
+def _potential(system: Stated, q: Array) -> Array:
+    """V = −L(q, 0)."""
+    return -derive(system, q.shape).lagrangian(q, jnp.zeros_like(q))
+
+
+@functools.partial(jit, static_argnums=0)
+def _potentials(spread: str, system: Stated, q: Array) -> Array:
+    """V of each row of q. spread: whose params they have, as in `spread_over`."""
+    return spread_over(_potential, spread, system, q)
+
+
+@jit
+def _sizes(system: Stated, q: Array, p: Array, directions: Array) -> Array:
+    """|∂H·x| + |xᵀ∂²H x| in each direction x of q."""
+
+    def along(x: Array) -> Array:
+        energy = lambda s: derive(system, q.shape).energy(q + s * x, p)
+        slope = lambda s: jax.jvp(energy, (s,), (jnp.ones_like(s),))[1]
+        first, second = jax.jvp(slope, (jnp.zeros((), q.dtype),), (jnp.ones((), q.dtype),))
+        return jnp.abs(first) + jnp.abs(second)
+
+    return jax.vmap(along)(directions)
+
+
+class Excess(NamedTuple):
+    """Members whose energy error exceeds the scale of the energy, by their places in the run."""
+
+    members: np.ndarray
+    largest: np.ndarray  # the error of each
+    scale: np.ndarray
+
+
+class SavedPoints:
+    """The saved points of a run; one trajectory counts as an ensemble of one member."""
+
+    def __init__(self, run: Trajectory):
+        self.run, self.count = run, len(run.t)
+        self.members = run.q.shape[0] if run.members else 1
+        self.kinetic = Kinetic(run.system) if isinstance(run.system, System) else None
+
+    def column(self, name: str, members: Any, rows: Any) -> np.ndarray:
+        column = self.run.columns[name]
+        return np.asarray(column[members, rows] if self.run.members else column[rows])
+
+    def conserved(self, members: Any, rows: Any) -> np.ndarray:
+        names = [n for n in ("energy", "work") if n in self.run.columns]
+        return conserved({n: self.column(n, members, rows) for n in names})
+
+    def allowed(self, member: int, rows: slice) -> np.ndarray:
+        """The kinetic energy that conservation allows at saved points of a member."""
+        h, a0 = self.column("energy", member, rows), self.conserved(member, 0)
+        work = self.column("work", member, rows) if "work" in self.run.columns else 0.0
+        if self.kinetic is not None:
+            return a0 + work - (h - self.kinetic(self.column("p", member, rows)))
+        q = jnp.asarray(self.column("q", member, rows))
+        return a0 + work - np.asarray(_potentials("states", self.system_of(member), q))
+
+    def system_of(self, member: int) -> Any:
+        own = self.run.spread == "states and params"
+        return self.run.system.member(member) if own and self.run.system is not None else self.run.system
+
+    def at_row(self, row: int, members: np.ndarray) -> np.ndarray:
+        """The kinetic energy that conservation allows, for many members at one saved point."""
+        if not self.run.members:
+            return self.allowed(0, slice(row, row + 1))
+        work = self.column("work", members, row) if "work" in self.run.columns else 0.0
+        if self.kinetic is not None:
+            potential = self.column("energy", members, row) - self.kinetic(self.column("p", members, row))
+        else:  # of all members, so that one compiled program serves every call
+            q = jnp.asarray(self.column("q", slice(None), row))
+            potential = np.asarray(_potentials(self.run.spread, self.run.system, q))[members]
+        return self.conserved(members, 0) + work - potential
+
+
+def excess(run: Trajectory, largest: Any = None, first: int = 0, share: float = 1.0) -> Excess | None:
+    """The members whose energy error exceeds the scale of the energy, or a share of it; None where there are none.
+
+    largest: the error of the members from `first` on, where it is known; it is read from the energies otherwise.
+    """
+    system = run.system
+    unjudged = system is None or run.method.traits.event_driven or "energy" not in run.columns
+    if unjudged or len(run.t) < 2 or (getattr(system, "force", None) is not None and "work" not in run.columns):
+        return None
+    saved = SavedPoints(run)
+    if largest is None:
+        largest = _largest(saved)
+    start = np.atleast_1d(saved.conserved(slice(None), 0))[first : first + np.size(largest)]
+    largest = np.broadcast_to(largest, start.shape) / share
+    scale = ROUNDING * np.finfo(start.dtype).eps * np.abs(start)
+    suspects = np.flatnonzero(largest > scale)
+    # A member that is no longer finite has failed, and run.failed_at has it.
+    suspects = suspects[np.isfinite(saved.conserved(first + suspects, saved.count - 1)) | (not run.members)]
+    for row in _spread_out(saved.count):
+        if not len(suspects):
+            return None
+        allowed = saved.at_row(row, first + suspects)
+        error = np.abs(saved.conserved(first + suspects, row) - start[suspects])
+        scale[suspects] = np.fmax(scale[suspects], trusted(allowed, error))
+        suspects = suspects[largest[suspects] > scale[suspects]]
+    for member in suspects[:READ]:
+        scale[member] = max(scale[member], _noise(saved, first + int(member)), whole_scale(saved, first + int(member)))
+    suspects = suspects[largest[suspects] > scale[suspects]]
+    return Excess(first + suspects, share * largest[suspects], scale[suspects]) if len(suspects) else None
+
+
+def trusted(allowed: np.ndarray, error: np.ndarray) -> np.ndarray:
+    """The kinetic energy that conservation allows, where the energy error is at most half of it."""
+    return np.where(error <= allowed / 2, allowed, 0.0)
+
+
+def whole_scale(saved: SavedPoints, member: int) -> float:
+    """The scale of the energy of a member, by all its saved points."""
+    start, scale = saved.conserved(member, 0), 0.0
+    for begin in range(0, saved.count, ROWS):
+        rows = slice(begin, min(begin + ROWS, saved.count))
+        error = np.abs(saved.conserved(member, rows) - start)
+        scale = max(scale, float(np.fmax.reduce(trusted(saved.allowed(member, rows), error))))
+    return scale
+
+
+def first_beyond(saved: SavedPoints, member: int, scale: float) -> tuple[int, float]:
+    """The first saved point at which the energy error of a member exceeds the scale, and that error."""
+    start = saved.conserved(member, 0)
+    for begin in range(0, saved.count, ROWS):
+        error = np.abs(saved.conserved(member, slice(begin, min(begin + ROWS, saved.count))) - start)
+        over = np.flatnonzero(error > scale)
+        if len(over):
+            return begin + int(over[0]), float(error[over[0]])
+    return saved.count - 1, float(error[-1])
+
+
+def _largest(saved: SavedPoints) -> np.ndarray:
+    found = np.zeros(saved.members)
+    start = np.atleast_1d(saved.conserved(slice(None), 0))
+    for begin in range(0, saved.count, ROWS):
+        rows = np.atleast_2d(saved.conserved(slice(None), slice(begin, begin + ROWS)))
+        with np.errstate(invalid="ignore"):
+            found = np.fmax(found, np.fmax.reduce(np.abs(rows - start[:, None]), axis=1))
+    return found
+
+
+def _spread_out(count: int) -> Iterator[int]:
+    """Saved points in bit-reversed order, which covers the run evenly; most runs need two or three of them."""
+    yield from (0, count // 2, count - 1)
+    even = np.unique(np.linspace(0, count - 1, min(count, SAMPLE)).round().astype(int))
+    yield from even[np.argsort([int(f"{k:09b}"[::-1], 2) for k in range(len(even))])]
+
+
+def _noise(saved: SavedPoints, member: int) -> float:
+    """What rounding alone may change in the energy. The size of its terms is estimated by derivatives along q with random
+    signs: the value of a potential that is zero by cancellation of large terms does not show their size."""
+    q, p = (saved.column(name, member, 0) for name in ("q", "p"))
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], (4, *q.shape)).astype(q.dtype)
+    sizes = np.asarray(_sizes(saved.system_of(member), q, p, signs * q))
+    return ROUNDING * float(np.finfo(q.dtype).eps * np.max(sizes, initial=0.0, where=np.isfinite(sizes)))

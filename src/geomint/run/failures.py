@@ -1,0 +1,96 @@
+"""The errors that end a run early: what happened, at which step and time, why, and what to try."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from ..engines.grid import Grid
+from ..engines.tiles import Engine
+from ..errors import Interrupted, ProcessLost, RunStopped
+from ..io import archive
+from ..io.sinks import Disk
+from ..methods import protocols
+from ..system.lagrangian import LagrangianMechanics, derive
+from ..system.mechanics import Mechanics
+from .loop import Failure
+from .trajectory import Trajectory
+
+LARGE = 1e50  # states below this are not on their way to infinity
+
+
+def interrupted(times: Grid, run: Trajectory, step: int) -> Interrupted:
+    """The error after Ctrl-C."""
+    resumable = f", and gm.resume({str(run.path)!r}, ...) continues it." if run.path else "."
+    return Interrupted(
+        f"interrupted at step {step}, t = {times.t0 + step * times.dt:g}.",
+        "What was saved is in the exception's .run" + resumable,
+        run=run,
+    )
+
+
+def process_lost(lost: ProcessLost, sink: Any, times: Grid) -> ProcessLost:
+    """The same error, with what is kept and how to go on."""
+    if not isinstance(sink, Disk):
+        in_memory = "The run was in memory only; with output= it could be resumed."
+        return ProcessLost(lost.reason, in_memory, process=lost.process)
+    path, step = sink.writer.path, archive.read(sink.writer.path).step
+    kept = (
+        f"{path} is whole up to step {step}, t = {times.t0 + step * times.dt:g}: "
+        f"gm.resume({str(path)!r}, ...) continues it, on any number of processes."
+    )
+    return ProcessLost(lost.reason, kept, process=lost.process, path=path)
+
+
+def run_stopped(engine: Engine, times: Grid, run: Trajectory, failure: Failure) -> RunStopped:
+    """The error of a run that failed."""
+    when = f"at step {failure.step}, t = {times.t0 + failure.step * times.dt:.12g}"
+    good, bad = engine.layout.unpack(failure.good), engine.layout.unpack(failure.bad)
+    name = engine.method.name
+    if failure.status:
+        what = protocols.failures(engine.method).get(failure.status, f"status {failure.status}")
+        more = ""
+        if engine.spread == "one":
+            q = bad["q"] if np.all(np.isfinite(bad["q"])) else good["q"]
+            more = protocols.explain(engine.method, failure.status, derive(engine.system, q.shape), q, times.dt)
+        message = f"{name} stopped {when}: {what}{more} (dt = {times.dt:g})."
+    else:
+        message = f"{name} turned non-finite {when}. {_why_not_finite(engine, times, good, bad)}"
+    kept = f"The run up to t = {float(run.t[-1]):g} ({len(run)} saved points) is kept in the exception's .run"
+    return RunStopped(
+        message,
+        kept + (f" and in {run.path}." if run.path else "."),
+        run=run,
+        step=failure.step,
+        time=times.t0 + failure.step * times.dt,
+        q=good.get("q"),
+        p=good.get("p"),
+    )
+
+
+def _why_not_finite(engine: Engine, times: Grid, good: dict[str, Any], bad: dict[str, Any]) -> str:
+    """The cause, from the last good state and the first bad one: a singular force, an energy without a value, or a step
+    beyond the stability limit."""
+    if engine.spread == "one" and all(np.all(np.abs(bad[name]) < LARGE) for name in ("q", "p")):
+        mech = derive(engine.system, bad["q"].shape)
+        if isinstance(mech, LagrangianMechanics) and not np.all(np.isfinite(mech.velocity_at(bad["q"], bad["p"]))):
+            return (
+                "No velocity v with ∂L/∂v(q, v) = p was found there, although q and p are finite: "
+                "p has left the range of ∂L/∂v, or ∂²L/∂v² is singular. Try a smaller dt."
+            )
+        return (
+            "The energy there is not finite, although q and p are: the motion has left the region where potential has "
+            "a value (log of a negative number)."
+        )
+    mech = derive(engine.system, good["q"].shape) if engine.spread == "one" else None
+    if isinstance(mech, Mechanics) and not np.all(np.isfinite(mech.force(jnp.asarray(good["q"])))):
+        return (
+            "The force at the last good state is not finite: the gradient of potential has a singularity there (sqrt "
+            "or a norm at zero, a collision)."
+        )
+    return (
+        f"The state grew beyond all bounds: the step dt = {times.dt:g} is probably too large for the fastest motion "
+        f"(try dt = {times.dt / 4:g}, or an implicit method), or the potential has no lower bound."
+    )

@@ -1,0 +1,349 @@
+"""The engine of a reduced ensemble: it runs the members as `Tiled` does, and reduces their rows to statistics at once.
+
+reductions.py has what the user states (Mean, Quantiles, Histogram) and the compiled program that reduces the rows of one
+tile of members. This module applies that program after every chunk, tile by tile on the device that holds the rows, and
+joins the results of all tiles (and of all processes) on the host, in the order of the tiles. summary.py turns the
+joined rows into `run.reduced`.
+
+To the host loop and to the sinks the run of this engine is one trajectory. Each of its rows has the results of all
+reductions, the number of members that have not failed, and the rows of the members that the user asked to keep. For
+every single member there is only the carry, and the save at which it failed (`Marked`).
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from ..engines import Layout, sound
+from ..engines.block import Observed
+from ..engines.rows import statuses
+from ..engines.tiles import Pieces, Tiled, cut_out, placed
+from ..engines.xla import BUFFER_NUMBERS, BUFFER_ROWS
+from ..methods import Carry, State
+from ..numerics.compensated import value
+from ..system.system import Stated
+from .processes import Alone
+from .reductions import Column, Reductions, join_tiles, numbers_of_tile, program_of_tile
+from .summary import Summary, fixed, stated, taken_from, whole_numbers
+
+
+class Marked(eqx.Module):
+    """The carry of members, and for each of them the first save at which it had failed, or −1."""
+
+    carry: Any
+    failed: Any  # the last leaf, where gm.load finds it without the structure of the carry
+
+
+@dataclasses.dataclass
+class ReducedBuffer:
+    """The row buffers of the parts, and what their rows were reduced to, tile by tile."""
+
+    buffers: Any
+    reduced: list[Any]
+
+
+@dataclasses.dataclass
+class Tile:
+    """Members start … stop − 1, which are reduced together; they belong to one part of this process."""
+
+    start: int
+    stop: int
+    part: int = 0  # index of the part
+    leaves: Any = None  # of (reductions, system), the system with the params of these members where functions need them
+
+
+class Reducing(Tiled):
+    """`Tiled`, with rows reduced on the devices that hold them."""
+
+    def __init__(self, reductions: Reductions, keep: np.ndarray, save_every: int, team: Alone, *arguments: Any):
+        """keep: the members whose own rows are kept as well. The other arguments are those of `Tiled`."""
+        super().__init__(*arguments)
+        self.reductions, self.keep, self.save_every, self.team = reductions, keep, save_every, team
+        self.with_functions = any(not isinstance(r.of, Column) for r in reductions.values())
+
+    def begin(self, state: State) -> tuple[Marked, Observed]:
+        """As `Tiled`: the carries, and what is seen of all members. `first_row` reduces the latter."""
+        carry, seen = super().begin(state)
+        self.first_energies, self._last = np.asarray(seen["energy"]), None  # of this process's members
+        self.states = value(state.q), value(state.p)
+        self.member_layout = self.layout
+        self.tiles = [
+            Tile(a, min(a + self.tile, part.stop), k)
+            for k, part in enumerate(self.parts)
+            for a in range(part.start, part.stop, self.tile)
+        ]
+        for tile in self.tiles:
+            tile.leaves = jax.device_put(
+                jax.tree.leaves((self.reductions, self._system_of(tile))), self.parts[tile.part].device
+            )
+        some = self._system_of(Tile(0, min(self.tile, self.members)))
+        self.program = program_of_tile(self.spread, self.member_layout, jax.tree.structure((self.reductions, some)))
+        self._make_room_to_reduce(numbers_of_tile(self.spread, self.member_layout, self.reductions, some, self.tile))
+        nothing = self._reduce_tile(
+            jax.tree.leaves((self.reductions, some)),
+            np.zeros(self.shape),
+            np.full(self.tile, -1, np.int32),
+            self.tile,
+            1,
+            0,
+        )[0]
+        paths, self.structure = jax.tree_util.tree_flatten_with_path(nothing)
+        self.leaves = [(path[-1].key, x.shape[1:], x.dtype) for path, x in paths]
+        row = self._row([self._on_host(nothing, 1)], np.zeros((len(self.keep), 1, self.member_layout.width)))
+        self.layout = Layout.of(row, members=True)  # the leading axis there is that of rows
+        return Marked(carry, self._in_tiles(np.full(self.stop - self.start, -1, np.int32))), seen
+
+    def _system_of(self, tile: Tile) -> Any:
+        if not self.with_functions or self.spread != "states and params":
+            return self.system if self.with_functions else None
+        return self.system.with_params(
+            cut_out(jax.tree.map(np.asarray, self.system.params), tile.start, tile.stop, self.tile)
+        )
+
+    def _make_room_to_reduce(self, numbers_left: int) -> None:
+        """The number of rows that the buffers hold, for the members and for the reduced tiles. It depends on the
+        ensemble alone, since the shapes of the program that reduces a tile depend on it."""
+        own_program = getattr(self.parts[0].engine, "program", None) is not None
+        numbers = self.make.buffer_numbers if own_program else BUFFER_NUMBERS
+        width, tiles = self.member_layout.width, -(-self.members // self.tile)
+        self.rows = max(1, min(BUFFER_ROWS, numbers // max(1, width * self.members, numbers_left * tiles)))
+        self.shape = (self.tile, self.rows, width)
+        for part in () if own_program else self.parts:
+            part.engine.rows, part.engine.buffer_shape = self.rows, (part.size, self.rows, width)
+
+    # --- what is kept of a run ---
+    rows_per_member = False
+
+    @property
+    def described_reductions(self) -> dict[str, Any]:
+        """The reductions, as an archive states them."""
+        return stated(self.reductions, self.system, self.states[0].shape[1:], self.spread)
+
+    @property
+    def own_system(self) -> Stated:
+        """With the params of all members: every process returns the results of all."""
+        return self.system
+
+    @property
+    def archive_entries(self) -> dict[str, Any]:
+        return {**super().archive_entries, "reduce": self.described_reductions}
+
+    @property
+    def fixed_arrays(self) -> dict[str, np.ndarray]:
+        return fixed(self.reductions, self.keep, self.states)
+
+    def method_carry(self, carry: Marked) -> Carry:
+        return carry.carry
+
+    def results(self, columns: Observed, carry: Marked) -> tuple[Observed, Summary]:
+        summary = taken_from(columns, carry.failed, self.described_reductions, self.fixed_arrays)
+        return jax.tree.map(lambda x: np.moveaxis(x, 0, 1), columns), summary
+
+    # --- the checks of the host loop ---
+    def states_in(self, rows: np.ndarray) -> None:
+        return None
+
+    def bad_rows(self, rows: np.ndarray) -> np.ndarray:
+        """Rows at which all members have failed: the program that reduces a tile has counted the others."""
+        return np.asarray(self.layout.unpack(rows)["members_left"] == 0)
+
+    def lost(self, rows: np.ndarray, buffer: ReducedBuffer) -> bool:
+        first_rows = self.first_of_members(buffer)
+        return not any(np.any(sound(self.member_layout.unpack(x), 1, energy=False)) for x in first_rows)
+
+    def status_after(self, carry: Marked, row: np.ndarray) -> Any:
+        return statuses(self.method, self.whole(carry).carry)
+
+    # --- the carry ---
+    def _in_tiles(self, failed: np.ndarray) -> Pieces:
+        return Pieces(
+            [
+                placed(cut_out(failed, c.start - self.start, c.stop - self.start, self.tile), self.parts[c.part].device)
+                for c in self.tiles
+            ]
+        )
+
+    def whole(self, carry: Any) -> Any:
+        if not isinstance(carry, Marked):
+            return super().whole(carry)
+        failed = carry.failed
+        if isinstance(failed, Pieces):
+            failed = np.concatenate(
+                [
+                    np.zeros(0, np.int32),
+                    *(np.asarray(x)[: c.stop - c.start] for c, x in zip(self.tiles, failed.parts, strict=True)),
+                ]
+            )
+        return Marked(super().whole(carry.carry), failed)
+
+    # --- the engine of the host loop ---
+    @property
+    def key(self) -> Any:
+        return super().key, jax.tree.structure(self.reductions), self.shape
+
+    def buffer(self) -> ReducedBuffer:
+        return ReducedBuffer(super().buffer(), [])
+
+    def hand_back(self, buffer: ReducedBuffer) -> None:
+        super().hand_back(buffer.buffers)
+
+    def advance(
+        self, carry: Any, first: int, steps: int, blocks: int, buffer: ReducedBuffer
+    ) -> tuple[Marked, ReducedBuffer]:
+        moved, buffers = super().advance(carry.carry, first, steps, blocks, buffer.buffers)
+        failed = carry.failed if isinstance(carry.failed, Pieces) else self._in_tiles(np.asarray(carry.failed))
+        # Only failures at saves are recorded: where a chunk ends between two saves depends on timing.
+        save = (first + steps) // self.save_every if (first + steps) % self.save_every == 0 else -1
+        found = [
+            self._reduce_tile(c.leaves, self._rows_of(c, buffers[c.part].rows), f, c.stop - c.start, blocks, save)
+            for c, f in zip(self.tiles, failed.parts, strict=True)
+        ]  # fmt: skip
+        return Marked(moved, Pieces([f for _, f in found])), ReducedBuffer(buffers, [left for left, _ in found])
+
+    def _rows_of(self, tile: Tile, rows: Any) -> Any:
+        """The rows of a tile, from those of its part."""
+        if rows.shape == self.shape:
+            return rows
+        begin, count = tile.start - self.parts[tile.part].start, tile.stop - tile.start
+        if isinstance(rows, np.ndarray):
+            piece, pad = rows[begin : begin + count, : self.rows], np.pad
+        else:  # a dynamic slice: one compiled program for all tiles
+            piece, pad = jax.lax.dynamic_slice(rows, (begin, 0, 0), (count, *self.shape[1:])), jax.numpy.pad
+        return piece if count == self.tile else pad(piece, ((0, self.tile - count), (0, 0), (0, 0)), mode="edge")
+
+    def _reduce_tile(self, leaves: Any, rows: Any, failed: Any, *numbers: int) -> tuple[Any, Any]:
+        return self.program(leaves, rows, failed, np.array(numbers))
+
+    def well(self, buffer: ReducedBuffer) -> bool:
+        """Never known before the rows are reduced."""
+        return False
+
+    def first_of_members(self, buffer: ReducedBuffer) -> list[np.ndarray]:
+        """The first row of each of this process's members, part by part."""
+        return [np.asarray(held.rows[: part.count, 0]) for part, held in zip(self.parts, buffer.buffers, strict=True)]
+
+    def kept(self, buffer: ReducedBuffer, blocks: int) -> np.ndarray:
+        """The first `blocks` reduced rows of all members, the same on every process."""
+        self._last = buffer.buffers, blocks - 1
+        places, sample = [], []
+        for part, held in zip(self.parts, buffer.buffers, strict=True):
+            here = [k for k, m in enumerate(self.keep) if part.start <= m < part.stop]
+            if not here:
+                continue
+            which, rows = self.keep[here] - part.start, held.rows
+            on_card = isinstance(rows, jax.Array) and rows.devices().pop().platform != "cpu"
+            places += here
+            sample += list((np.asarray(rows[which]) if on_card else np.asarray(rows)[which])[:, :blocks])
+        return self._gathered(buffer.reduced, places, sample, blocks)
+
+    def last_row(self, name: str) -> np.ndarray | None:
+        """A quantity of each of this process's members at the last saved point. It is read from the buffer, and so
+        valid until the next run uses that."""
+        if self._last is None or self.idle:
+            return None
+        buffers, row = self._last
+        begin, size, shape = self.member_layout.place(name)
+        held = [
+            np.asarray(b.rows[: part.count, row, begin : begin + size])
+            for part, b in zip(self.parts, buffers, strict=True)
+        ]
+        return np.concatenate(held).reshape(-1, *shape)
+
+    def first_row(self, seen: Observed) -> dict[str, Any]:
+        """The reduced row of the initial states."""
+        real = jax.dtypes.canonicalize_dtype(float)
+        rows = np.concatenate(
+            [
+                np.asarray(x, real).reshape(self.stop - self.start, int(np.prod(np.shape(x)[1:])))
+                for x in jax.tree.leaves(seen)
+            ],
+            axis=1,
+        )
+        left = []
+        for tile in self.tiles:
+            full = np.zeros(self.shape)
+            full[:, 0] = cut_out(rows, tile.start - self.start, tile.stop - self.start, self.tile)
+            left.append(
+                self._reduce_tile(tile.leaves, full, np.full(self.tile, -1, np.int32), tile.stop - tile.start, 1, 0)[0]
+            )
+        places = [k for k, m in enumerate(self.keep) if self.start <= m < self.stop]
+        packed = self._gathered(left, places, [rows[self.keep[k] - self.start][None] for k in places], 1)
+        return whole_numbers(self.layout.unpack(packed[0]))
+
+    # --- joining the reduced tiles ---
+    def _gathered(
+        self, left: Sequence[Any], places: list[int], sample: Sequence[np.ndarray], blocks: int
+    ) -> np.ndarray:
+        """Packed rows, joined from the reduced tiles of all processes and from the rows of kept members.
+
+        sample: the rows of kept members of this process; places: their positions in `keep`.
+        """
+        if self.team.count == 1:
+            on_host, ordered = (
+                [self._on_host(tile, blocks) for tile in left],
+                np.zeros((len(self.keep), blocks, self.member_layout.width)),
+            )
+            for k, rows in zip(places, sample, strict=True):
+                ordered[k] = rows
+            return self._packed(self._row(on_host, ordered), blocks)
+        leaves = [jax.tree.leaves(tile) for tile in left]
+        word = {
+            "tiles": [[_text(np.asarray(x)[:blocks]) for x in tile] for tile in leaves],
+            "places": places,
+            "sample": [_text(x) for x in sample],
+        }
+        told = self.team.agree("rows of tiles", word, lambda words: _text(self._joined_words(words, blocks)))
+        return _array(told, (blocks, self.layout.width), np.float64)
+
+    def _on_host(self, left: Any, blocks: int) -> Any:
+        """The first `blocks` rows of a reduced tile, copied to the host. Values that are still to be sorted stay on a
+        graphics card."""
+        leaves = jax.tree.leaves(left)
+        stay = leaves[0].devices().pop().platform != "cpu"
+        return jax.tree.unflatten(
+            self.structure,
+            [
+                x if stay and name == "values" else np.asarray(x)[:blocks]
+                for (name, *_), x in zip(self.leaves, leaves, strict=True)
+            ],
+        )
+
+    def _joined_words(self, words: Sequence[dict[str, Any]], blocks: int) -> np.ndarray:
+        tiles, sample = [], np.zeros((len(self.keep), blocks, self.member_layout.width))
+        for word in words:
+            for told in word["tiles"]:
+                tiles.append(
+                    jax.tree.unflatten(
+                        self.structure,
+                        [
+                            _array(x, (blocks, *shape), dtype)
+                            for x, (_, shape, dtype) in zip(told, self.leaves, strict=True)
+                        ],
+                    )
+                )
+            for k, told in zip(word["places"], word["sample"], strict=True):
+                sample[k] = _array(told, sample.shape[1:], jax.dtypes.canonicalize_dtype(float))
+        return self._packed(self._row(tiles, sample), blocks)
+
+    def _row(self, tiles: Sequence[Any], sample: np.ndarray) -> dict[str, Any]:
+        """Joined rows as a tree of arrays (rows, …); quantities of kept members are (rows, kept, …)."""
+        of_members = self.member_layout.unpack(np.moveaxis(sample, 0, 1)) if len(self.keep) else {}
+        return {**of_members, **join_tiles(self.reductions, tiles)}
+
+    def _packed(self, row: dict[str, Any], blocks: int) -> np.ndarray:
+        return np.concatenate([np.asarray(x, np.float64).reshape(blocks, -1) for x in jax.tree.leaves(row)], axis=1)
+
+
+def _text(x: np.ndarray) -> str:
+    return base64.b64encode(np.ascontiguousarray(x).tobytes()).decode()
+
+
+def _array(text: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(text), dtype).reshape(shape)

@@ -1,0 +1,147 @@
+"""Setting up an archived run again: its system, its engine and its carry.
+
+An archive has the arrays of the carry, but neither functions nor the structure of the carry. The system is made again
+from the expression of its model, or stated again by the user; a fingerprint of the traced functions shows whether it is
+the same. The engine is then started on the first saved state: the carry of that start has the structure that the
+archived arrays are put into.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from .. import methods
+from ..engines import Clock, choose
+from ..engines.grid import Grid
+from ..engines.scalar.straight import Straight
+from ..engines.tiles import Engine, Tiled
+from ..errors import ArchiveError, GeomintError
+from ..io import archive
+from ..io.fingerprint import fingerprint
+from ..methods import Carry, protocols
+from ..system.system import Stated
+from .inputs import initial_state
+from .loop import ALONE
+from .prepare import prepared
+from .processes import Alone
+from .reducing_engine import Marked, Reducing
+from .reductions import Reductions
+
+
+class Restored(NamedTuple):
+    """An engine and the archived carry; of an ensemble, of the members of this process."""
+
+    engine: Engine
+    carry: Carry
+
+
+def method_of(contents: archive.Contents) -> methods.Method:
+    """The method, made again from its expression in the archive."""
+    try:
+        return methods.named(contents.meta["method"])
+    except Exception as error:  # an expression from a file may raise anything
+        what = f"its method {contents.meta['method']!r:.100} is not one of this geomint ({str(error)[:200]})"
+        raise ArchiveError(f"{contents.path}: {what}.", contents.path) from None
+
+
+def system_of(contents: archive.Contents) -> Stated | None:
+    """The system of a run of gm.models, made again from its expression; None where that gives another system."""
+    if contents.meta["origin"] is None:
+        return None
+    from ..models import named  # models imports run
+
+    shape = tuple(contents.meta["q_shape"])
+    try:
+        system = named(contents.meta["origin"], coordinates=math.prod(shape)).system
+        return system if fingerprint(system, shape) == contents.meta["fingerprint"] else None
+    except Exception:  # an expression from a file may raise anything
+        return None
+
+
+def check_match(contents: archive.Contents, system: Stated) -> None:
+    """Check by its fingerprint that the system given is the one that was run."""
+    meta = contents.meta
+    if _fingerprint_here(system, meta) == meta["fingerprint"]:
+        return
+    here = archive.versions()
+    differing = [
+        f"{name} {meta['versions'][name]} → {here[name]}"
+        for name in ("jax", "numpy")
+        if meta["versions"].get(name) != here[name]
+    ]
+    hint = ""
+    if differing:
+        hint = f" The versions differ too ({', '.join(differing)}), which may change the traced program."
+    raise ArchiveError(
+        f"{contents.path}: the system given is not the one that was run (its energy, constraint, mass, params, "
+        f"symmetries or derivatives by hand differ).{hint}"
+    )
+
+
+def _fingerprint_here(system: Stated, meta: dict[str, Any]) -> str | None:
+    """None where the system can't be traced with positions and params of these shapes."""
+    try:
+        return fingerprint(system, tuple(meta["q_shape"]), meta["spread"])
+    except Exception:  # of the user's functions
+        return None
+
+
+def restored(
+    contents: archive.Contents,
+    system: Stated,
+    times: Grid | None = None,
+    method: methods.Method | None = None,
+    devices: Any = (None,),
+    reductions: Reductions | None = None,
+    team: Alone = ALONE,
+) -> Restored:
+    """The engine of an archived run, and its carry. reductions: those of a reduced run; None to look at its last states
+    only, not to continue it."""
+    try:
+        return _restored(contents, system, times or Grid(*contents.meta["grid"]), method, devices, reductions, team)
+    except (GeomintError, MemoryError):
+        raise
+    except Exception as error:  # the description in a damaged file fits no run
+        why = f"{type(error).__name__}: {str(error)[:200]}"
+        raise ArchiveError(f"{contents.path}: its run can't be set up again ({why}).", contents.path) from error
+
+
+def _restored(
+    contents: archive.Contents,
+    system: Stated,
+    times: Grid,
+    method: methods.Method | None,
+    devices: Any,
+    reductions: Reductions | None,
+    team: Alone,
+) -> Restored:
+    meta, held = contents.meta, contents.fixed()
+    clock = Clock.of(times.t0, times.dt)
+    first = lambda name: held[f"start/{name}"] if "reduce" in meta else np.asarray(contents.array(name)[0])
+    q, p = jnp.asarray(first("q")), jnp.asarray(first("p"))
+    method = prepared(method or method_of(contents), system, np.asarray(q), meta["spread"])
+    make = choose(meta["engine"])
+    if issubclass(make, Straight):  # the archived carry has that form, even where XLA continues the run
+        method = protocols.for_scalar_code(method, bool(meta["members"]))
+    if not meta["members"]:
+        engine = make(method, system, clock, meta["spread"])
+        begun, _ = engine.begin(initial_state(q, p, times.t0, meta["seed"], meta["compensated"]))
+        return Restored(engine, contents.carry_like(begun))
+    members = len(q)
+    tile = meta.get("tile", members)  # archives of the first versions have no tiles
+    arguments = make, method, system, clock, meta["spread"], members, devices, tile
+    if reductions is None:
+        engine = Tiled(*arguments)
+    else:
+        engine = Reducing(reductions, held["kept"], times.save_every, team, *arguments)
+    begun, _ = engine.begin(initial_state(q, p, times.t0, contents.seed, meta["compensated"], members))
+    template = engine.whole(begun)
+    share = slice(engine.start, engine.stop)
+    if "reduce" in meta and reductions is None:
+        marked = Marked(template, np.zeros(members, np.int32))
+        return Restored(engine, contents.carry_like(marked, share).carry)
+    return Restored(engine, contents.carry_like(template, share))

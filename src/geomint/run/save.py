@@ -1,0 +1,84 @@
+"""save: a run in memory as an archive, which gm.load opens and gm.resume continues."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ..engines import Clock, choose
+from ..engines.tiles import Engine, Tiled
+from ..errors import InputError
+from ..io import archive
+from ..methods import Carry
+from ..system.checks import as_path
+from .drive import archive_meta
+from .reducing_engine import Marked
+from .trajectory import Checkpoint, Trajectory
+
+
+class Parts(NamedTuple):
+    """What an archive of a run consists of, besides times and events."""
+
+    meta: dict[str, Any]
+    columns: dict[str, Any]  # time first
+    carry: Carry
+    fixed: dict[str, Any]
+
+
+def save(run: Trajectory, path: str | Path) -> Path:
+    """Write a run in memory as an archive."""
+    path = as_path(path, "path")
+    if run.system is None or run.checkpoint is None:
+        raise InputError("this run can't be saved: it came from an archive without its system; copy the file instead.")
+    if run.share and run.share[:2] != (0, run.share[2]):
+        raise InputError(
+            f"this process has the members {run.share[0]} … {run.share[1] - 1} of {run.share[2]} only; "
+            "gm.ensemble(..., output=...) writes all into one file."
+        )
+    meta, columns, carry, fixed = _parts(run, run.checkpoint)
+    one_row = jax.tree.map(lambda x: x[0], columns)
+    # With room for the whole grid of the run: one that was interrupted goes on to its own end.
+    writer = archive.create(path, meta, one_row, carry, max(len(run), run.grid.saves), fixed=fixed)
+    try:
+        writer.append_columns(columns, np.asarray(run.t))
+        if run.records is not None:
+            writer.append_events(np.asarray(run.records))
+        writer.checkpoint(carry, run.checkpoint.step, force=True)
+    except BaseException:
+        writer.abandon()
+        raise
+    writer.close()
+    return Path(path)
+
+
+def _parts(run: Trajectory, checkpoint: Checkpoint) -> Parts:
+    q = run.q if run.summary is None else run.summary.start[0][:, None]
+    shape = q.shape[2:] if run.members else q.shape[1:]
+    about = {"seed": run.seed, "compensated": run.compensated, "members": run.members}
+    # The engine says what form the carry has; in the archive of a loaded run, even where XLA has continued it.
+    name = archive.read(run.path).meta["engine"] if run.path and run.path.exists() else run.engine.split()[0]
+    # A loaded run knows its solver, although its method has not looked at the system.
+    solver = {"solver": run.solver} if run.solver else {}
+    meta = {**archive_meta(run.system, _engine(run, name, len(q)), run.grid, about, shape), "engine": name, **solver}
+    columns = jax.tree.map(lambda x: np.moveaxis(np.asarray(x), 1, 0) if run.members else np.asarray(x), run.columns)
+    fixed = {} if np.ndim(run.seed) == 0 else {"seeds": run.seed}
+    summary = run.summary
+    if summary is None:
+        return Parts(meta, columns, checkpoint.carry, fixed)
+    return Parts(
+        {**meta, "reduce": summary.stated},
+        {**columns, **summary.rows},
+        Marked(checkpoint.carry, summary.failed_at),
+        {**fixed, **summary.fixed},
+    )
+
+
+def _engine(run: Trajectory, name: str, members: int) -> Engine:
+    """An engine for the description of the run in the archive; it does not run."""
+    make, clock = choose(name), Clock.of(run.grid.t0, run.grid.dt)
+    if run.members:
+        return Tiled(make, run.method, run.system, clock, run.spread, members)
+    return make(run.method, run.system, clock, run.spread)
