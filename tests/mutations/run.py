@@ -69,7 +69,7 @@ def main() -> int:
         return int(any(map(stale, rows)))
     with tempfile.TemporaryDirectory() as programs:
         os.environ.setdefault(
-            "JAX_COMPILATION_CACHE_DIR", programs
+            "GEOMINT_CACHE", programs
         )  # shared by all rows: tests/helpers/program_cache.py
         for name in BEFORE:  # not geomint: each row imports its own copy
             importlib.import_module(name)
