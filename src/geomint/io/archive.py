@@ -13,8 +13,8 @@ Layout:  /t  /q  /p  /energy  …            one row per saved point
          /reduced/<name>/mean  …           of reduced ensembles: results of reductions, one row per saved point
          /start/q  /start/p  /kept  …      of reduced ensembles: initial states of all members, members that are kept;
                                            written once (the entry `fixed` of the attribute names such datasets)
-         attribute `geomint`               JSON: method, grid, fingerprint of the system, versions, and a checksum of all
-                                           that is written once (the JSON, the tables of HDF5, the fixed datasets)
+         attribute `geomint`               JSON: method, grid, fingerprint of the system, versions, and a checksum of
+                                           all that is written once (the JSON, the tables of HDF5, the fixed datasets)
          NAME.events                       a second file, for the events of event-driven methods (events_file.py)
 
 layout.py has the places of all this in the file; writer.py makes archives and appends to them; reader.py reads them.

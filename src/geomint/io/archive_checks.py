@@ -1,7 +1,7 @@
-"""What an archive says of itself, checked before it is used: the JSON of its attribute, and the datasets that go with it.
+"""Checks of an archive before it is used: the JSON of its attribute, and the datasets that belong to it.
 
 A file may come from anywhere. After these checks every value has the type and the range that `archive.create` writes,
-and the arrays have the shapes that the run asks for; a file that fails one is refused as damaged.
+and the arrays have the shapes that the run needs; a file that fails a check is refused as damaged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from .hdf5_tables import Damaged, Dataset
 
 FORMAT = 2  # 1 had no checksum
-MOST_PARTS = 20_000  # of the JSON; each becomes an object of Python
+MOST_PARTS = 20_000  # of the JSON; each becomes a Python object
 DEEPEST = 8
 LARGEST = 2**62
 LONGEST_METHOD = 4096  # characters of the expression that makes the method
@@ -35,13 +35,14 @@ SETTINGS = {"Mean": (), "Quantiles": ("levels",), "Histogram": ("edges",)}
 ONCE = ("seeds", "kept", "start/q", "start/p")  # datasets that are written once; the settings of reductions are others
 SPREADS = ("one", "states", "states and params")
 
-# A string, which is passed over (possessive quantifiers: others keep 60 bytes a character), or a mark of the structure.
+# A string, which is skipped, or a character of the structure. Possessive quantifiers: others need 60 bytes of
+# memory for each character.
 _STRUCTURE = re.compile(r'"(?:[^"\\]++|\\.)*+"|[][{},]')
 
 
 # --- the text -------------------------------------------------------------------------------------------
 def parsed(text: str) -> dict[str, Any]:
-    """The JSON as a dictionary, if it is one of a moderate size."""
+    """The JSON as a dictionary, if it is an object of moderate size."""
     parts = depth = 0
     for found in _STRUCTURE.finditer(text):
         mark = found[0] if found.end() - found.start() == 1 else ""
@@ -62,7 +63,7 @@ def _no_constant(name: str) -> Any:
 
 
 def checksum(meta: Mapping[str, Any], datasets: Mapping[str, Dataset], fixed: Mapping[str, bytes]) -> int:
-    """Of all that never changes after an archive is made: the JSON, the tables, and what is written once."""
+    """CRC of all that never changes after an archive is made: the JSON, the tables, and the fixed datasets."""
     tables = [[d.name, d.dtype.str, list(d.shape), d.offset] for _, d in sorted(datasets.items())]
     told = {name: x for name, x in meta.items() if name != "checksum"}
     total = zlib.crc32(json.dumps([told, tables], sort_keys=True).encode())
@@ -170,15 +171,14 @@ def check_entries(meta: dict[str, Any]) -> None:
 
 
 # --- the datasets that go with it -----------------------------------------------------------------------
-Expected = Iterator[
-    tuple[str, str, tuple[Any, ...]]
-]  # name, kinds of numbers, shape; an ellipsis stands for any further axes
+# Name, kinds of numbers and shape of a dataset; an ellipsis stands for any further axes.
+Expected = Iterator[tuple[str, str, tuple[Any, ...]]]
 
 
 def check_datasets(meta: dict[str, Any], datasets: Mapping[str, Dataset], slot_bytes: int) -> None:
     """All datasets that the run needs are there, with the shapes that follow from the JSON.
 
-    slot_bytes: of the head and the checksum of a checkpoint slot.
+    slot_bytes: size of the head and the checksum of a checkpoint slot.
     """
     if "t" not in datasets or len(datasets["t"].shape) != 1:
         raise Damaged("it has no times t")
@@ -202,7 +202,7 @@ def check_datasets(meta: dict[str, Any], datasets: Mapping[str, Dataset], slot_b
 
 
 def _members(meta: dict[str, Any]) -> tuple[int, ...]:
-    """(how many,): every leaf of the carry has so many."""
+    """(number of members,), the leading axis of every leaf of the carry."""
     counts = {tuple(shape[:1]) for _, shape in meta["carry"]}
     if len(counts) != 1 or () in counts:
         raise Damaged("the leaves of its carry have different numbers of members")
@@ -224,7 +224,7 @@ def _of_run(meta: dict[str, Any], room: int, members: tuple[int, ...], slot_byte
 
 
 def _of_rows(meta: dict[str, Any], datasets: Mapping[str, Dataset], room: int, members: tuple[int, ...]) -> Expected:
-    """The columns: rows of all members, or of those that are kept of an ensemble that was reduced."""
+    """The columns: rows of all members; of a reduced ensemble, of those that are kept."""
     reduced = "reduce" in meta
     rows = datasets["kept"].shape if reduced and "kept" in datasets else members
     if not reduced or rows != (0,):

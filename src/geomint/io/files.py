@@ -1,7 +1,7 @@
 """File operations of archives: reads and writes at an offset, waits for the disk, and errors that name the file.
 
-Windows has no `os.pread` and `os.pwrite`, and neither Windows nor macOS has `os.fdatasync`. Where one is missing, a seek
-followed by a read or write, and `os.fsync`, replace it.
+Windows has no `os.pread` and `os.pwrite`, and neither Windows nor macOS has `os.fdatasync`. Where one is missing, a
+seek followed by a read or write, and `os.fsync`, replace it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,10 @@ def _reason(error: OSError) -> str:
 
 @contextlib.contextmanager
 def writing(path: Path, kept: str = "") -> Iterator[None]:
-    """Turn errors of the disk (no space, no permission, a quota) into an ArchiveError with the file and what is kept."""
+    """Turn errors of the disk (no space, no permission, a quota) into an ArchiveError that names the file.
+
+    kept: words on what is not lost.
+    """
     try:
         yield
     except ArchiveError:

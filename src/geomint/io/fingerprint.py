@@ -1,8 +1,8 @@
-"""A fingerprint of a system: its traced program and constants, so that another process that states the same system
-matches, and one that states another does not.
+"""A fingerprint of a system: a hash of its traced functions and constants. Two processes that state the same system get
+the same fingerprint, and other systems get other ones.
 
-The program is walked, not printed: variables are numbered in order of appearance, literals and constants enter by their
-bytes, and nothing that differs between processes (names of functions, addresses, source lines) enters at all.
+The hash does not use the printed jaxpr. Variables are numbered in order of appearance, literals and constants enter by
+their bytes, and what differs between processes (names of functions, addresses, source lines) is left out.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ _IGNORED = {
 }
 
 
-class _Walker:
+class _Hasher:
+    """Feeds a jaxpr into sha256, equation by equation."""
+
     def __init__(self) -> None:
         self.hash = hashlib.sha256()
 
@@ -90,16 +92,17 @@ class _Walker:
 
 def of_function(function: Any, system: Stated, q_shape: tuple[int, ...], spread: str = "one") -> str:
     """sha256 of a function of (q, p), or (q, p, params), as a program."""
-    walker, stated = _Walker(), system.member(0) if spread == "states and params" else system
+    hasher, stated = _Hasher(), system.member(0) if spread == "states and params" else system
     q = jax.ShapeDtypeStruct(q_shape, jax.numpy.asarray(0.0).dtype)
     closed = jax.make_jaxpr(lambda q, p, params: stated.with_params(params).call(function, q, p))(q, q, stated.params)
-    walker.program(closed.jaxpr, closed.consts)
-    return walker.hash.hexdigest()
+    hasher.program(closed.jaxpr, closed.consts)
+    return hasher.hash.hexdigest()
 
 
 def fingerprint(system: Stated, q_shape: tuple[int, ...], spread: str = "one") -> str:
-    """sha256 of the energy, the constraint and derivatives by hand as programs, of mass, params (of all members) and symmetries."""
-    walker = _Walker()
+    """sha256 of a system: the programs of its energy, constraint, momentum maps, watched quantities and derivatives by
+    hand, and the numbers in mass, params (of all members) and symmetries."""
+    hasher = _Hasher()
     q = jax.ShapeDtypeStruct(q_shape, jax.numpy.asarray(0.0).dtype)
     leaves = jax.tree.leaves(system)
 
@@ -113,13 +116,14 @@ def fingerprint(system: Stated, q_shape: tuple[int, ...], spread: str = "one") -
             if isinstance(mech, Mechanics)
             else (mech.lagrangian(q, 2 * q), mech.outer_force(q, 2 * q, 3.0))
         )
-        by_hand = [traced.call(f, q) for f in overrides.values()]  # the steps follow these, and not the energy
+        # Methods use these in place of derivatives of the energy.
+        by_hand = [traced.call(f, q) for f in overrides.values()]
         return *kinds, mech.constraint(q), mech.momentum_maps(q, q), mech.watched(q, q), by_hand
 
     closed = jax.make_jaxpr(stated)(q, leaves)
-    walker.program(closed.jaxpr, closed.consts)
+    hasher.program(closed.jaxpr, closed.consts)
     for name in overrides:
-        walker.text(name)
+        hasher.text(name)
     for leaf in leaves:
-        walker.array(leaf)
-    return walker.hash.hexdigest()
+        hasher.array(leaf)
+    return hasher.hash.hexdigest()

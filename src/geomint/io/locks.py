@@ -12,20 +12,23 @@ Closing the file releases the lock.
 
 from __future__ import annotations
 
+import importlib
 import os
 import struct
 import sys
 from typing import Any
 
-try:
-    import fcntl
-except ImportError:  # Windows, WebAssembly
-    fcntl = None
-try:
-    import msvcrt
-except ImportError:  # everywhere but on Windows
-    msvcrt = None
 
+def _module(name: str) -> Any:
+    """A module that only some platforms have; None on the others."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+fcntl = _module("fcntl")  # POSIX
+msvcrt = _module("msvcrt")  # Windows
 FLOCK = struct.Struct("hhqqi4x")  # struct flock of Linux: type, whence, start, length, process
 _FAR = (0, 0x40000000, 1, 0)  # Windows: offset 2**62 as (low, high) words, and a length of one byte
 
@@ -60,5 +63,5 @@ def _windows(function: str, file: int) -> bool:
     import ctypes
 
     kernel: Any = ctypes.WinDLL("kernel32")  # pyright: ignore[reportAttributeAccessIssue]
-    handle = ctypes.c_void_p(msvcrt.get_osfhandle(file))  # pyright: ignore[reportOptionalMemberAccess]
+    handle = ctypes.c_void_p(msvcrt.get_osfhandle(file))
     return bool(getattr(kernel, function)(handle, *(ctypes.c_uint32(word) for word in _FAR)))

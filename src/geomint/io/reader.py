@@ -73,7 +73,7 @@ class Contents:
         return writer
 
     def carry_like(self, template: Carry, share: slice | None = None) -> Carry:
-        """The checkpoint's carry in the structure of `template`. share: only these members, of which the template is."""
+        """The checkpoint's carry in the structure of `template`; of these members, where a share is given."""
         treedef = jax.tree.structure(template)
         held = [x if share is None else x[share] for x in self.leaves]
         if describe_carry(template) != describe_carry(held):

@@ -20,18 +20,18 @@ from .writer import Writer
 
 
 def check_memory(saves: int, numbers: int) -> None:
-    """That so many saved points of so many numbers each fit into memory: an error before they are allocated."""
+    """Raise an error, before anything is allocated, where so many saved points of so many numbers do not fit."""
     needed, there = saves * numbers * jnp.dtype(float).itemsize, available_memory()
     if needed > there:
         raise InputError(
             f"{saves} saved points need {needed / 2**30:.3g} GiB of memory, and {there / 2**30:.3g} GiB are available. "
-            "Save less often with save_every=..., end earlier (t_end) or take longer steps (dt), or stream the run to a "
-            "file with output=..."
+            "Save less often with save_every=..., end earlier (t_end) or take longer steps (dt), or stream the run to "
+            "a file with output=..."
         )
 
 
 class Memory:
-    """Rows kept in one array, made at its final size."""
+    """Rows in one array, which is allocated at its final size."""
 
     def __init__(self, layout: Layout, seen: dict[str, Any], saves: int, members: bool):
         self.layout, self.count, self.noted = layout, 0, []
@@ -59,11 +59,11 @@ class Memory:
         return np.concatenate([np.zeros((0, 3)), *self.noted])
 
     def back_to(self, rows: int, events: int | None) -> None:
-        """Only so many rows and events count; None where there are no events."""
+        """Discard all but the first rows and events; events is None where there are none."""
         self.count, self.noted = rows, [self.events[:events]]
 
     def checkpoint(self, carry: Carry, step: int) -> None:
-        """A run in memory keeps no checkpoint but its last."""
+        """A run in memory needs only its last carry, which drive.py has."""
 
     def close(self) -> None:
         """Nothing is open."""
@@ -84,7 +84,7 @@ class Disk:
         members: bool,
         whole: Callable[[Carry], Carry] = lambda carry: carry,
     ):
-        """whole: from the carry of an engine to the one that is kept."""
+        """members: rows lead with the member axis. whole: from the carry of an engine to the one that archives have."""
         self.writer, self.layout, self.grid, self.members, self.whole = writer, layout, grid, members, whole
 
     def first(self, seen: dict[str, Any], carry: Carry) -> None:

@@ -36,7 +36,7 @@ CHECKPOINT_SECONDS = 0.5
 
 
 class Writer:
-    """An archive open for appending. `rows` is the number of rows written, `sequence` the number of the last checkpoint."""
+    """An archive open for appending. `rows` counts the rows written, `sequence` the checkpoints."""
 
     def __init__(
         self,
@@ -92,8 +92,8 @@ class Writer:
         """Other datasets follow behind the last row; a row too many would overwrite them."""
         if self.rows + count > self.columns["t"].room:
             raise ArchiveError(
-                f"{self.path} has room for {self.columns['t'].room} rows, of which {self.rows} are in use: {count} more "
-                "do not fit."
+                f"{self.path} has room for {self.columns['t'].room} rows, of which {self.rows} are in use: "
+                f"{count} more do not fit."
             )
 
     def due(self) -> bool:

@@ -6,15 +6,16 @@ inputs, prepare       the initial state, checked; what a method finds out about 
 simulate, ensemble    one trajectory, or many of them in one program
 gradients             runs inside jax.grad, jax.jit and jax.vmap; linear_maps: a linear map with its transpose
 reductions            Mean, Quantiles, Histogram: the statistics over members that the user asks for
-reducing_engine       the engine that computes them during a run; summary: what they leave, run.reduced
+tile_reduction        the compiled program that reduces the rows of one tile of members
+reducing_engine       the engine that runs that program during a run; summary: the results, run.reduced
 drive, loop           chunks of steps, checkpoints, Ctrl-C; failures: the errors that end a run early
 energy_scale          whether the energy error is too large; instability: the warning, with a step that works
 trajectory, events    what a run returns
 load, save, resume    archives as runs and runs as archives; restore: setting an archived run up again
 processes, shared     several processes that share an ensemble and write one archive
 
-It may import errors, numerics, system, manifold, methods, engines and io, but nothing above it (analysis, models, plots,
-cli), except inside functions that need a model by its name or a plot.
+It may import errors, numerics, system, manifold, methods, engines and io, but nothing above it (analysis, models,
+plots, cli), except inside functions that need a model by its name or a plot.
 """
 
 from .ensemble import ensemble

@@ -1,4 +1,4 @@
-"""drive: run the host loop, and turn its outcome into a Trajectory or an error. simulate, ensemble and resume end here."""
+"""drive: run the host loop and turn its outcome into a Trajectory or an error, for simulate, ensemble and resume."""
 
 from __future__ import annotations
 

@@ -224,8 +224,8 @@ def _spread_out(count: int) -> Iterator[int]:
 
 
 def _noise(saved: SavedPoints, member: int) -> float:
-    """What rounding alone may change in the energy. The size of its terms is estimated by derivatives along q with random
-    signs: the value of a potential that is zero by cancellation of large terms does not show their size."""
+    """What rounding alone may change in the energy. The size of its terms is estimated by derivatives along q with
+    random signs: the value of a potential that is zero by cancellation of large terms does not show their size."""
     q, p = (saved.column(name, member, 0) for name in ("q", "p"))
     signs = np.random.default_rng(0).choice([-1.0, 1.0], (4, *q.shape)).astype(q.dtype)
     sizes = np.asarray(_sizes(saved.system_of(member), q, p, signs * q))

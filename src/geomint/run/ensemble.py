@@ -69,19 +69,19 @@ def ensemble(
              have that axis are treated as per-member too, with a warning where they could also be shared.
     seed:    an integer, into which members fold their number: member 3 of seed 5 has the same random numbers in every
              ensemble. Or one integer for each member, which then has those of gm.simulate with that seed.
-    reduce:  {name: gm.Mean(...), gm.Quantiles(...) or gm.Histogram(...)}: at every save the members are reduced to these
-             statistics, run.reduced[name]; their own rows are kept neither in memory nor in `output`. A reduction is of
-             a saved quantity by its name ("energy", "q", a momentum map, a watched quantity, …), or of a function
+    reduce:  {name: gm.Mean(...), gm.Quantiles(...) or gm.Histogram(...)}: at every save the members are reduced to
+             these statistics, run.reduced[name]; their own rows are kept neither in memory nor in `output`. A reduction
+             is of a saved quantity by its name ("energy", "q", a momentum map, a watched quantity, …), or of a function
              f(q, p) of one member, f(q, p, params) where the system has params. Members that have failed do not count.
              The last states are in run.checkpoint.
     keep:    members whose own rows are kept as well, such as range(10): run.q is (kept, saved, …), in this order.
-    engine:  as for `simulate`; "kernel" runs all members in one kernel of a GPU, which "auto" chooses where JAX's default
-             device is a GPU.
+    engine:  as for `simulate`; "kernel" runs all members in one kernel of a GPU, and "auto" chooses it where JAX's
+             default device is a GPU.
     progress, output: as for `simulate`; steps are counted once for all members, and one file has them all.
-    mesh:    the devices that share the members: a jax.sharding.Mesh, or "all" for all devices of all processes. None: the
-             default device of this process alone. Where a mesh spans processes of jax.distributed, each of them makes
-             the same call; they write one `output` together, and each returns the whole run from there. Without output
-             each returns its own members, run.member_range. No number of the result depends on the mesh.
+    mesh:    the devices that share the members: a jax.sharding.Mesh, or "all" for all devices of all processes. None:
+             the default device of this process alone. Where a mesh spans processes of jax.distributed, each of them
+             makes the same call; they write one `output` together, and each returns the whole run from there. Without
+             output each returns its own members, run.member_range. No number of the result depends on the mesh.
     A member that fails keeps its good points and is named by `run.failed_at`; the run stops only when all have failed.
     """
     if is_traced(system, q0s, v0s, p0s, params):
@@ -194,7 +194,7 @@ def _checked_start(system: Stated, q0s: Any, v0s: Any, p0s: Any, params: PyTree,
 
 
 def _of_all_processes(engine: Tiled, seen: dict[str, Any], carry: Any) -> tuple[Any, Any]:
-    """A saved point and a carry with the shapes that they have for the members of all processes; their numbers are 0."""
+    """A saved point and a carry, with zeros, in the shapes that they have for the members of all processes."""
     shaped = lambda x: np.broadcast_to(np.zeros((), np.asarray(x).dtype), (engine.members, *np.shape(x)[1:]))
     point = jax.tree.map(shaped, seen) if engine.rows_per_member else seen
     return point, jax.tree.map(shaped, engine.whole(carry))

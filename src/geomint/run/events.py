@@ -15,8 +15,9 @@ class Events:
 
     times, levels, kinds    of each: when, on which level afterwards, and "up", "down", "reflected" or "wall"
     codes                   the kinds as integers, 1 to 4
-    counts                  how many of each kind, evaluations of the potential's jets, the longest row of reflections and the number of
-                            trapped stretches; for an ensemble an array over members, and no single events
+    counts                  how many of each kind, evaluations of the potential's jets, the longest row of reflections
+                            and the number of trapped stretches; for an ensemble an array over members, and no single
+                            events
     """
 
     def __init__(self, records: np.ndarray | None, counts: dict[str, Any], path: Path | None = None):

@@ -1,24 +1,28 @@
-"""Gradients of long runs: a symmetric method runs backwards instead of being remembered, so that memory stays flat.
+"""Gradients of long runs. A symmetric method is run backwards instead of storing its states: memory stays constant.
 
-A run is c₀ → c₁ → … → c_N, c_{n+1} = Φ_h(c_n; θ), with the rows r_i = s(c_n; θ) seen at n = save_every, 2 save_every, …, N. The gradient of a
-function of the end and of the rows, with λ_n its derivative by c_n, comes from the end to the start:
+A run is c₀ → c₁ → … → c_N, c_{n+1} = Φ_h(c_n; θ), with the rows r_i = s(c_n; θ) at n = save_every, 2 save_every, …, N.
+The gradient of a function of the end and of the rows, with λ_n its derivative by c_n, is computed from the end to the
+start (the adjoint recursion):
 
-    λ_N = ∂/∂c_N,      λ_n ← λ_n + (∂s/∂c)ᵀ r̄_i  at a save,      λ_n = (∂Φ/∂c)ᵀ λ_{n+1},      θ̄ ← θ̄ + (∂Φ/∂θ)ᵀ λ_{n+1},
+    λ_N = ∂/∂c_N,    λ_n ← λ_n + (∂s/∂c)ᵀ r̄_i  at a save,    λ_n = (∂Φ/∂c)ᵀ λ_{n+1},    θ̄ ← θ̄ + (∂Φ/∂θ)ᵀ λ_{n+1},
 
-with derivatives at c_n. These are needed in the opposite order to that in which they come about, and there are two ways to have them:
+with derivatives at c_n. It needs the c_n in reverse order, and there are two modes:
 
-backwards   c_n = Φ_{−h}(c_{n+1}), as Φ_{−h} Φ_h = identity for a symmetric method. Nothing is stored but the end. Rounding makes the way
-            back differ from the way there, by as much as the motion itself forgets: the gradient is that of a motion very
-            near. How far the way back misses the start is measured, and a warning says so where it is too far.
-stored      c_n at every save is kept, and the steps between two saves are done again, in √save_every pieces of as many steps: memory
-            grows with the number of saves, as the result does, and with the root of the steps between them.
+backwards   c_n = Φ_{−h}(c_{n+1}), since Φ_{−h} Φ_h = identity for a symmetric method. Only the end is stored. By
+            rounding the reversed run differs from the run, as much as the motion amplifies small perturbations: the
+            gradient is that of a nearby motion. The distance by which the reversed run misses the start is measured,
+            with a warning where it is too large.
+stored      c_n is stored at every save, and the steps between two saves are repeated in about √save_every pieces of as
+            many steps. Memory grows with the number of saves, as the result does, and with the square root of the steps
+            between them.
 
-Both go with jax.jvp and jax.jacfwd too. Forward derivatives of a run that could run backwards cost one run more than those of a stored one.
+Both modes work with jax.jvp and jax.jacfwd too. In the mode backwards a forward derivative costs one run more.
 
-A carry may differ in what does not matter to the motion: on a manifold, the momentum by a part normal to it. Derivatives do know
-the difference. There the carry at which they are taken is made by a step from the one before, which is where the run has it from.
+Two carries may represent the same motion: on a manifold, the momentum may have a part normal to it. Derivatives depend
+on that part. There the carry at which derivatives are taken is computed by a step from the one before, as in the run.
 
-References: Hairer, Lubich, Wanner, chapter V, for symmetric methods; Griewank, Walther, Evaluating Derivatives, chapter 12, for checkpoints.
+References: Hairer, Lubich, Wanner, chapter V, for symmetric methods; Griewank, Walther, Evaluating Derivatives,
+chapter 12, for checkpoints.
 """
 
 from __future__ import annotations
@@ -48,20 +52,21 @@ from ..system.lagrangian import derive
 from ..system.system import Stated
 from .linear_maps import LinearMap
 
-WAYS = ("auto", "backwards", "stored")
-MISSED = 64  # square roots of rounding (1e-6 in double precision) by which the way back may miss the start before there is a warning
-SHORT = 64  # steps between two saves up to which they are not cut into pieces
+MODES = ("auto", "backwards", "stored")
+# Distance from the start, in √eps of the size of q (64 √eps = 1e-6 in double precision), above which a warning follows.
+MISSED = 64
+SHORT = 64  # up to so many steps between two saves are not divided into pieces
 
 
 def check_gradient(gradient: Any) -> None:
-    """That it is one of the ways."""
-    choice(gradient, "gradient", "", WAYS)
+    """Check the argument gradient=."""
+    choice(gradient, "gradient", "", MODES)
 
 
 def moved(
     gradient: str, method: Method, system: Stated, carry: Carry, clock: Clock, times: Grid
 ) -> tuple[Carry, Array]:
-    """The carry at the end of a run and the rows seen at its saves, differentiable in the way asked for."""
+    """The carry at the end of a run and the rows at its saves, differentiable in the mode `gradient`."""
     carry = jax.tree.map(lambda x: jax.lax.convert_element_type(x, jnp.result_type(x)), carry)
     shape = value(jax.eval_shape(lambda c: method.output(derive(system), c).q, carry)).shape
     mech = derive(system, shape)
@@ -73,34 +78,35 @@ def moved(
     if method.traits.event_driven:
         return _events(method, mech, carry, clock, times, look)
     step = lambda carry, dt: method.step(mech, carry, dt)
-    fixed = lambda carry: look(carry, clock.t0)  # a method of fixed step shows its carry, at whatever time
+    fixed = lambda carry: look(carry, clock.t0)  # with fixed steps, what is saved does not depend on t
     if not _runs_backwards(gradient, method, system):
         return _stored(lambda c: step(c, clock.dt), fixed, carry, times)
     turn = lambda carry, dt: protocols.rescale(method, mech, protocols.reverse(method, carry), dt)
     position = lambda carry: value(method.output(mech, carry).q)
     dt = np.asarray(clock.dt, dtype)
     found = [Pure.of(step, carry, dt), Pure.of(fixed, carry), Pure.of(turn, carry, dt), Pure.of(position, carry)]
-    # On a manifold a one-step method may carry a momentum that is right but for a part normal to it.
+    # On a manifold the momentum in the carry of a one-step method may have a part normal to it.
     remade = system.constraint is not None and method.traits.steps == 1
-    way = Backwards(*(pure for pure, _ in found), dt=dt, times=times, remade=remade, name=type(method).__name__)
-    return _backwards(way, Inputs(carry, Outer(*(outer for _, outer in found))))
+    reversible = Backwards(*(pure for pure, _ in found), dt=dt, times=times, remade=remade, name=type(method).__name__)
+    return _backwards(reversible, Inputs(carry, Outer(*(outer for _, outer in found))))
 
 
 def _runs_backwards(gradient: str, method: Method, system: Stated) -> bool:
     if gradient == "backwards" and not method.traits.symmetric:
         raise InputError(
-            f"gradient='backwards' undoes each step by one of −dt, and {type(method).__name__} is not symmetric: take gradient='stored'."
+            f"gradient='backwards' undoes each step by one of −dt, and {type(method).__name__} is not symmetric: take "
+            "gradient='stored'."
         )
-    # Backwards, what damps the motion drives it, and rounding grows without bound.
+    # In a reversed run damping becomes driving, and rounding errors grow without bound.
     forced = getattr(system, "force", None) is not None
     return gradient == "backwards" or (gradient == "auto" and method.traits.symmetric and not forced)
 
 
-# --- stored ---------------------------------------------------------------------------------------------------------
+# --- stored ---
 def _stored(
     step: Callable[[Carry], Carry], look: Callable[[Carry], Array], carry: Carry, times: Grid
 ) -> tuple[Carry, Array]:
-    again = lambda function: jax.checkpoint(function, prevent_cse=False)  # a loop keeps XLA from undoing it
+    again = lambda function: jax.checkpoint(function, prevent_cse=False)  # inside a loop XLA does not undo it
 
     @again
     def block(carry: Carry, _: None) -> tuple[Carry, Array]:
@@ -111,7 +117,7 @@ def _stored(
 
 
 def _in_pieces(step: Callable[[Carry], Carry], carry: Carry, steps: int, again: Callable) -> Carry:
-    """All steps, in about √steps pieces of as many."""
+    """All steps, in about √steps pieces of √steps steps each, of which only the starts are stored."""
     several = lambda carry, many: jax.lax.fori_loop(0, many, lambda _, c: step(c), carry)
     if steps <= SHORT:
         return several(carry, steps)
@@ -121,10 +127,11 @@ def _in_pieces(step: Callable[[Carry], Carry], carry: Carry, steps: int, again: 
     return several(carry, steps % length)
 
 
-# --- backwards ------------------------------------------------------------------------------------------------------
+# --- backwards ---
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pure:
-    """A function that knows of no tracer: those that it closed over (a mass, params, what a potential refers to) are handed to it."""
+    """A function without closed-over tracers: those of the original (a mass, params, arrays that a potential refers to)
+    are its first argument. custom_jvp does not see closed-over tracers."""
 
     jaxpr: Any
     constants: list[Any]  # None where a tracer was
@@ -132,7 +139,7 @@ class Pure:
 
     @classmethod
     def of(cls, function: Callable, *arguments: Any) -> tuple[Pure, tuple[Any, ...]]:
-        """The function, and the tracers that it closed over."""
+        """The function, and the tracers that the original closed over."""
         closed, shape = jax.make_jaxpr(function, return_shape=True)(*arguments)
         constants = [None if isinstance(x, Tracer) else x for x in closed.consts]
         return cls(closed.jaxpr, constants, jax.tree.structure(shape)), tuple(
@@ -145,7 +152,7 @@ class Pure:
         return jax.tree.unflatten(self.tree, eval_jaxpr(self.jaxpr, constants, *jax.tree.leaves(arguments)))
 
     def keeping(self, kept: Any, result: Any) -> Any:
-        """The result, but with those arrays of `kept` that the function hands on untouched."""
+        """The result, with arrays of `kept` in place of those that the function returns unchanged."""
         same = [a is b for a, b in zip(self.jaxpr.invars, self.jaxpr.outvars, strict=False)]
         leaves = [
             a if untouched else b
@@ -155,7 +162,7 @@ class Pure:
 
 
 def _floats(tree: Any) -> tuple[Any, Any]:
-    """What has derivatives, and the rest: counters, a status."""
+    """Floating-point leaves, which have derivatives, and the rest: counters, a status."""
     return eqx.partition(tree, lambda x: jnp.issubdtype(jnp.result_type(x), jnp.inexact))
 
 
@@ -168,7 +175,7 @@ def _sum(a: Any, b: Any) -> Any:
 
 
 class Outer(NamedTuple):
-    """What the functions of a run closed over, one after another: of θ, all that is traced."""
+    """The traced part of θ: the tracers that each function of a run closed over."""
 
     step: Any
     look: Any
@@ -183,17 +190,28 @@ class Inputs(NamedTuple):
     outer: Outer
 
 
+class Adjoint(NamedTuple):
+    """The state of the adjoint recursion at step n."""
+
+    n: Any
+    back: Any  # the carry of the reversed run
+    carry: Any  # c_n
+    by_carry: Any  # λ_n
+    by_step: Any  # θ̄, of what the step closed over
+    by_look: Any  # θ̄, of what the saved rows closed over
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Backwards:
-    """A run and its derivatives, with functions of (outer, carry) and, for step and turn, dt."""
+    """A run and its derivatives, with functions of (outer, carry) and, for step and turn, of dt."""
 
     step: Pure
     look: Pure
-    turn: Pure  # ready for steps of the opposite sign, of this length
+    turn: Pure  # the carry prepared for steps of the opposite sign and of this length
     position: Pure
     dt: np.ndarray
     times: Grid
-    remade: bool
+    remade: bool  # derivatives are taken at carries computed by a step of the run
     name: str
 
     def run(self, inputs: Inputs) -> tuple[Carry, Array]:
@@ -206,22 +224,23 @@ class Backwards:
         return jax.lax.scan(block, inputs.carry, None, length=self.times.saves - 1)
 
     def _earlier(self, inputs: Inputs, back: Carry, n: Array) -> tuple[Carry, Carry]:
-        """The run on its way back, one step on, and c_n as the run there had it; c₀ is known."""
+        """One step of the reversed run: its next carry, and c_n as the run had it; c₀ is known exactly."""
         start, outer = inputs
         less = self.step(outer.step, back, -self.dt)
         if not self.remade:
             return less, _either(n == 0, start, self._there(inputs, less))
-        # Here the way back is a step ahead, at n − 1, and Φ_h brings it to n.
+        # Here the reversed run is one step ahead, at n − 1, and Φ_h gives c_n.
         less = _either(n == 0, back, less)
         carry = self.step(outer.step, _either(n <= 1, start, self._there(inputs, less)), self.dt)
         return less, _either(n == 0, start, carry)
 
     def _there(self, inputs: Inputs, back: Carry) -> Carry:
-        """A carry on the way back, turned round. What no step touches (factors of a matrix that depends on dt) is what it was."""
+        """A carry of the reversed run as one of the run. What no step changes (factors of a matrix that depends on dt)
+        is taken from the start."""
         return self.step.keeping(inputs.carry, self.turn(inputs.outer.turn, back, self.dt))
 
     def pull(self, inputs: Inputs, end: Carry, by_end: Any, by_rows: Array) -> Any:
-        """The derivatives by all inputs, from those by the end and by the rows."""
+        """The derivatives by all inputs, from those by the end and by the rows: the adjoint recursion."""
         outer = inputs.outer
 
         def through(function: Callable, outer: Any, carry: Carry, cotangent: Any) -> tuple[Any, Any]:
@@ -230,29 +249,27 @@ class Backwards:
             of = lambda t, c: _floats(function(eqx.combine(t, others), eqx.combine(c, rest)))[0]
             return jax.vjp(of, thetas, floats)[1](cotangent)
 
-        def step(_: int, moving: Any) -> Any:
-            n, back, _, by_carry, by_step = moving
-            back, carry = self._earlier(inputs, back, n - 1)
-            more, by_carry = through(lambda o, c: self.step(o, c, self.dt), outer.step, carry, by_carry)
-            return n - 1, back, carry, by_carry, _sum(by_step, more)
+        def step(_: int, at: Adjoint) -> Adjoint:
+            back, carry = self._earlier(inputs, at.back, at.n - 1)
+            more, by_carry = through(lambda o, c: self.step(o, c, self.dt), outer.step, carry, at.by_carry)
+            return Adjoint(at.n - 1, back, carry, by_carry, _sum(at.by_step, more), at.by_look)
 
-        def block(moving: Any, by_row: Array) -> tuple[Any, None]:
-            (n, back, carry, by_carry, by_step), by_look = moving
-            more, seen = through(self.look, outer.look, carry, by_row)
-            moving = jax.lax.fori_loop(0, self.times.save_every, step, (n, back, carry, _sum(by_carry, seen), by_step))
-            return (moving, _sum(by_look, more)), None
+        def block(at: Adjoint, by_row: Array) -> tuple[Adjoint, None]:
+            more, seen = through(self.look, outer.look, at.carry, by_row)
+            at = at._replace(by_carry=_sum(at.by_carry, seen), by_look=_sum(at.by_look, more))
+            return jax.lax.fori_loop(0, self.times.save_every, step, at), None
 
         none = jax.tree.map(jnp.zeros_like, _floats(outer)[0])
         back = self.turn(outer.turn, end, -self.dt)
         if self.remade:
             back = self.step(outer.step, back, -self.dt)
-        begin = ((jnp.asarray(self.times.steps), back, end, by_end, none.step), none.look)
-        ((_, back, _, by_carry, by_step), by_look), _ = jax.lax.scan(block, begin, by_rows, reverse=True)
-        self._tell(inputs, end, back)
-        return Inputs(by_carry, none._replace(step=by_step, look=by_look))
+        begin = Adjoint(jnp.asarray(self.times.steps), back, end, by_end, none.step, none.look)
+        start, _ = jax.lax.scan(block, begin, by_rows, reverse=True)
+        self._check_miss(inputs, end, start.back)
+        return Inputs(start.by_carry, none._replace(step=start.by_step, look=start.by_look))
 
-    def _tell(self, inputs: Inputs, end: Carry, back: Carry) -> None:
-        """A warning where the way back missed the start."""
+    def _check_miss(self, inputs: Inputs, end: Carry, back: Carry) -> None:
+        """Warn where the reversed run missed the start."""
         there, here, last = (
             self.position(inputs.outer.position, c) for c in (inputs.carry, self._there(inputs, back), end)
         )
@@ -261,36 +278,42 @@ class Backwards:
 
 
 def _warn_of_a_miss(name: str, missed: Any) -> None:
-    if not np.all(missed <= MISSED * np.sqrt(np.finfo(missed.dtype).eps)):  # no number is a miss too
-        far = f"missed the start by {np.max(missed):.1e} of the size of q: rounding grows that much on the way, and the gradient is that of a motion so near"
-        lost = "met numbers that are not finite, so that the gradient is of no use"
+    if not np.all(missed <= MISSED * np.sqrt(np.finfo(missed.dtype).eps)):  # NaN is a miss too
+        what = "met numbers that are not finite, so that the gradient is of no use"
+        if np.all(np.isfinite(missed)):
+            what = (
+                f"missed the start by {np.max(missed):.1e} of the size of q: rounding grows that much on the way, and "
+                "the gradient is that of a motion so near"
+            )
         warnings.warn(
-            f"{name} ran backwards for a gradient and {far if np.all(np.isfinite(missed)) else lost}. gradient='stored' does without.",
+            f"{name} ran backwards for a gradient and {what}. gradient='stored' does without.",
             stacklevel=2,
         )
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _backwards(way: Backwards, inputs: Inputs) -> tuple[Carry, Array]:
-    return way.run(inputs)
+def _backwards(reversible: Backwards, inputs: Inputs) -> tuple[Carry, Array]:
+    return reversible.run(inputs)
 
 
 @_backwards.defjvp
-def _derivative(way: Backwards, primals: tuple[Inputs], tangents: tuple[Inputs]) -> tuple[Any, Any]:
-    """Forwards by the run itself, backwards by the run back."""
+def _derivative(reversible: Backwards, primals: tuple[Inputs], tangents: tuple[Inputs]) -> tuple[Any, Any]:
+    """Forward derivatives by the run itself, reverse ones by the reversed run."""
     inputs, moves = jax.tree.map(jnp.asarray, primals[0]), tangents[0]
-    result = _backwards(way, inputs)
+    result = _backwards(reversible, inputs)
     at, place = jax.tree.flatten((inputs, result[0]))
     thetas, results = jax.tree.structure(_floats(inputs)[0]), jax.tree.structure(_floats(result)[0])
 
     def push(at: Any, tangents: Any) -> Any:
         floats, rest = _floats(jax.tree.unflatten(place, at)[0])
-        run = lambda x: _floats(way.run(eqx.combine(x, rest)))[0]
+        run = lambda x: _floats(reversible.run(eqx.combine(x, rest)))[0]
         return jax.tree.leaves(jax.jvp(run, (floats,), (jax.tree.unflatten(thetas, tangents),))[1])
 
     @jit
     def pull(at: Any, cotangents: Any) -> Any:
-        return jax.tree.leaves(way.pull(*jax.tree.unflatten(place, at), *jax.tree.unflatten(results, cotangents)))
+        return jax.tree.leaves(
+            reversible.pull(*jax.tree.unflatten(place, at), *jax.tree.unflatten(results, cotangents))
+        )
 
     has_tangent = lambda x: jnp.issubdtype(x.dtype, jnp.inexact)
     moving = [t for x, t in zip(jax.tree.leaves(inputs), jax.tree.leaves(moves), strict=True) if has_tangent(x)]
@@ -300,9 +323,9 @@ def _derivative(way: Backwards, primals: tuple[Inputs], tangents: tuple[Inputs])
     )
 
 
-# --- events ---------------------------------------------------------------------------------------------------------
+# --- events ---
 def _events(method: Method, mech: Any, carry: Carry, clock: Clock, times: Grid, look: Callable) -> tuple[Carry, Array]:
-    """Steps end when they end: a loop of unknown length has derivatives forwards only."""
+    """Event-driven methods take an unknown number of steps: such a loop has forward derivatives only."""
 
     def block(carry: Carry, i: Array) -> tuple[Carry, Array]:
         carry, _ = march(method, mech, carry, clock, i * times.save_every, times.save_every)
@@ -320,7 +343,8 @@ def _forwards_only(name: str, result: Any) -> Any:
 def _passed_on(name: str, primals: Any, tangents: Any) -> tuple[Any, Any]:
     def refuse(at: Any, cotangents: Any) -> Any:
         raise GeomintError(
-            f"{name} takes as many steps as there are events, which JAX does not differentiate backwards: use jax.jvp or jax.jacfwd in place of jax.grad."
+            f"{name} takes as many steps as there are events, which JAX does not differentiate backwards: use jax.jvp "
+            "or jax.jacfwd in place of jax.grad."
         )
 
     passed = LinearMap(lambda at, x: x, refuse)

@@ -57,7 +57,7 @@ def phase(
 
 @functools.partial(jit, static_argnums=(0, 1))
 def _momenta(members: bool, own_params: bool, system: Stated, q: Array, v: Array) -> Array:
-    """p = ∂L/∂v, of one state or of each member. Compiled, since a short run would notice the time it takes otherwise."""
+    """p = ∂L/∂v, of one state or of each member. Compiled: uncompiled, it takes longer than a short run."""
     if own_params:
         return jax.vmap(lambda k, a, b: derive(system.with_params(k), a.shape).momentum_at(a, b))(system.params, q, v)
     momentum = derive(system, q.shape[1:] if members else q.shape).momentum_at
@@ -65,7 +65,7 @@ def _momenta(members: bool, own_params: bool, system: Stated, q: Array, v: Array
 
 
 def check_seed(seed: Any) -> int:
-    """That it is an integer of 64 bits: another number would be cut to one in silence."""
+    """Check that the seed is an integer of 64 bits: any other number would be truncated to one without an error."""
     if not isinstance(plain_scalar(seed), int):
         raise InputError(f"seed must be an integer, not {shown(seed)}.")
     if not -(2**63) <= int(seed) < 2**64:
@@ -93,7 +93,7 @@ def initial_state(
 
 
 def stated_velocity(system: Stated, name: str, v0: Any) -> Any:
-    """v0 where p is not a constant mass times it: the velocity is found again from p, and v0 is where to begin."""
+    """v0 where p is not a constant mass times v0: the velocity is solved for from p, with v0 as the initial guess."""
     return as_array(v0, name) if isinstance(system, LagrangianSystem) and v0 is not None else None
 
 
@@ -102,11 +102,11 @@ def _key(seed: int) -> np.ndarray:
     return np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)
 
 
-_precise: set[Any] = set()  # programs already looked at
+_precise: set[Any] = set()  # systems that were checked already
 
 
 def warn_of_lost_digits(system: Stated, shape: tuple[int, ...]) -> None:
-    """A constant in float32 inside potential, fast or constraint enters with seven digits; say so once."""
+    """Warn once of float32 constants inside potential, fast or constraint, which have only seven digits."""
     key = (jax.tree.structure(system), shape)
     if not isinstance(system, System) or key in _precise or jnp.result_type(float) != jnp.float64:
         return
@@ -136,7 +136,7 @@ def _has_float32(jaxpr: Any) -> bool:
 
 
 def check_overrides(system: System, q: Array) -> None:
-    """A derivative written by hand agrees with automatic differentiation at q0."""
+    """Check that derivatives written by hand agree with automatic differentiation at q0."""
     mech = Mechanics(system, q.shape)
     for name, energy in (("gradient", mech.slow_potential), ("fast_gradient", mech.fast_potential)):
         if name not in system.overrides:
@@ -148,13 +148,16 @@ def check_overrides(system: System, q: Array) -> None:
         error = float(jnp.max(jnp.abs(by_hand - exact)))
         if not error <= 1e-8 * max(1.0, float(jnp.max(jnp.abs(exact)))):
             raise InputError(
-                f"overrides[{name!r}] differs from the automatic derivative at q0 by {error:.3g}; correct it or leave it out."
+                f"overrides[{name!r}] differs from the automatic derivative at q0 by {error:.3g}; correct it or leave "
+                "it out."
             )
 
 
 def check_energy(system: Stated, seen: dict[str, Any], start: int = 0, own_params: bool = False) -> None:
-    """The energy at the start is finite; `start` is the number of the first member that is seen, and own_params says
-    whether members have params of their own."""
+    """Check that the energy at the start is finite.
+
+    start: the number of the first member in `seen`; own_params: members have their own params.
+    """
     finite = np.isfinite(seen["energy"])
     if not np.all(finite):
         first = int(np.argmin(finite))  # of the members
@@ -168,7 +171,8 @@ def check_energy(system: Stated, seen: dict[str, Any], start: int = 0, own_param
         if isinstance(system, System) and np.max(np.abs(seen["p"])) > 1e140:
             raise InputError(f"the energy at q0{whose} overflows: v0 (or p0) or mass is too large.")
         raise InputError(
-            f"the energy at q0{whose} is {float(np.ravel(seen['energy'])[first])}: {what} (a singularity, log or sqrt of a negative number) or q0."
+            f"the energy at q0{whose} is {float(np.ravel(seen['energy'])[first])}: {what} (a singularity, log or sqrt "
+            "of a negative number) or q0."
         )
 
 
@@ -176,10 +180,10 @@ ON_MANIFOLD = 1e-8  # relative size of g(q0) and of G(q0) v0 up to which initial
 
 
 def check_on_manifold(system: Stated, q: Any, p: Any, spread: str) -> None:
-    """The initial data satisfy the constraint; looked at before a method meets them.
+    """Check that the initial data satisfy the constraint.
 
-    Each g_i is held against what it is at one radius of curvature from the manifold, or against Σ_j |G_ij||q_j| where that is
-    smaller, and (G v)_i against Σ_j |G_ij| max |v|: neither the unit of length nor a factor on a constraint matters.
+    Each g_i is compared with its size at one radius of curvature from the manifold, or with Σ_j |G_ij||q_j| where that
+    is smaller, and (G v)_i with Σ_j |G_ij| max |v|: neither the unit of length nor a factor on a constraint matters.
     """
     if system.constraint is None:
         return
@@ -200,7 +204,7 @@ def check_on_manifold(system: Stated, q: Any, p: Any, spread: str) -> None:
 
 
 def _check_kept(system: System, q: Any, p: Any, spread: str) -> None:
-    """The velocity is one along which constraints that depend on each other at q0 can be kept."""
+    """Check that the velocity keeps constraints that depend on each other at q0."""
     own_params = spread == "states and params"
     singular = [None] if spread == "one" else np.flatnonzero(over_members(loses_rank, own_params, system, q))[:100]
     for i in singular:
@@ -210,9 +214,9 @@ def _check_kept(system: System, q: Any, p: Any, spread: str) -> None:
         if found is not None:
             whose = "" if i is None else f" of member {i}"
             raise InputError(
-                f"v0{whose} can't go on from q0: {found.named} depend on each other there ({found.described}), a singular "
-                "position, and no acceleration keeps them with this velocity. Take v0 along one of the motions that meet "
-                "there, or start beside it."
+                f"v0{whose} can't go on from q0: {found.named} depend on each other there ({found.described}), a "
+                "singular position, and no acceleration keeps them with this velocity. Take v0 along one of the "
+                "motions that meet there, or start beside it."
             )
 
 

@@ -104,8 +104,8 @@ def _starts(saved: SavedPoints, found: Excess, member: int) -> list[Start]:
 
 
 def _is_random(run: Trajectory) -> bool:
-    """Whether the method draws random numbers, which change the energy: it claims nothing about the energy, and its carry
-    has a key."""
+    """Whether the method draws random numbers, which change the energy: it claims nothing about the energy, and its
+    carry has a key."""
     if run.method.traits.energy is not None or run.checkpoint is None:
         return False
     return any(getattr(x, "dtype", None) == np.uint32 for x in jax.tree.leaves(run.checkpoint.carry))
@@ -151,8 +151,8 @@ def _warn_of_reduced(run: Trajectory, engine: Any) -> None:
 
 
 def _warned(run: Trajectory, suspect: Suspect, starts: list[Start]) -> bool:
-    """Warn of a suspect, unless trial runs clear it: a run with a shorter step shows what energy the start releases, even
-    where no state of the suspect can be trusted, and so a larger scale."""
+    """Warn of a suspect, unless trial runs show a larger scale of the energy: a run with a shorter step shows what
+    energy the start releases, even where no state of the suspect can be trusted."""
     grid, (saved, member, whose, scale, largest) = run.grid, suspect
     index, _ = first_beyond(saved, member, scale)
     try:
@@ -202,7 +202,7 @@ def tried_steps(run: Trajectory, starts: list[Start], index: int) -> Tried:
 
 
 def _room(run: Trajectory, size: int, factor: int) -> int:
-    """Saved points of a trial with steps that are shorter by a factor: those of the run, up to the bounds of a trial."""
+    """Number of saves of a trial whose steps are shorter by a factor: that of the run, within the bounds of a trial."""
     steps, every = int(np.clip(TRIAL_NUMBERS // max(1, size), *TRIAL_STEPS)), run.grid.save_every
     return min(max(run.grid.saves - 1, -(-FOLLOWED // every)), steps // (every * factor))
 

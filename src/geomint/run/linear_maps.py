@@ -1,8 +1,9 @@
-"""A linear map whose transpose is written by hand, and which can be pushed forward, transposed and batched.
+"""A JAX primitive for a linear map whose transpose is written by hand.
 
-JAX differentiates a function by its linearisation, t ↦ J t, and gets the gradient by transposing that: c ↦ Jᵀc. `custom_vjp` gives
-Jᵀ by hand and loses J; `custom_jvp` gives J by hand, and Jᵀ is what JAX makes of it. A custom_jvp whose tangent is a `LinearMap`
-has both by hand, and stays differentiable any number of times: derivatives of the map itself go through its two functions.
+JAX differentiates a function by its linearisation, t ↦ J t, and gets the gradient by transposing that: c ↦ Jᵀc. With
+`custom_vjp` Jᵀ is written by hand, and there is no J; with `custom_jvp` J is written by hand, and JAX derives Jᵀ from
+it. A custom_jvp whose tangent is a `LinearMap` has both written by hand. It can be batched, and differentiated any
+number of times: derivatives of the map itself are those of its two functions.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def _shapes(*arrays: Any, map: LinearMap, where: int) -> list[Any]:
 
 
 def _derivative(primals: Any, tangents: Any, *, map: LinearMap, where: int) -> tuple[Any, Any]:
-    """Of J(at) t by `at` and t; where `at` stands still it is the map again."""
+    """The derivative of J(at) t by `at` and t; where `at` has no tangent it is the map again."""
     at, out = primals[:where], _linear.bind(*primals, map=map, where=where)
     if all(type(x) is ad.Zero for x in tangents[:where]):
         return out, map(at, [ad.instantiate_zeros(x) for x in tangents[where:]])
@@ -63,7 +64,7 @@ def _derivative(primals: Any, tangents: Any, *, map: LinearMap, where: int) -> t
 def _transpose(cotangents: Any, *arrays: Any, map: LinearMap, where: int) -> list[Any]:
     unknown = [ad.is_undefined_primal(x) for x in arrays]
     back = map.pull(list(arrays[:where]), [ad.instantiate_zeros(x) for x in cotangents])
-    # What is not asked for are zeros that JAX wrote out for arguments that stand still.
+    # Arguments that are not undefined primals are zeros that JAX instantiated for arguments without a tangent.
     return [None] * where + [x if asked else None for x, asked in zip(back, unknown[where:], strict=True)]
 
 

@@ -276,7 +276,7 @@ def _first_bad(engine: Engine, rows: np.ndarray, team: Alone) -> int | None:
 
 
 def _keep_good(engine: Engine, start: Position, grid: Grid, steps: int, good_blocks: int, sink: Sink) -> Position:
-    """Repeat the good blocks of a chunk, by the same program and so with the same numbers; keep their rows and events."""
+    """Repeat the good blocks of a chunk (the same program gives the same numbers); keep their rows and events."""
     carry, buffer = engine.advance(start.carry, start.step, steps, good_blocks, engine.buffer())
     end = Position(carry, start.step + steps * good_blocks)
     if good_blocks and end.step % grid.save_every == 0:

@@ -1,11 +1,11 @@
 """The processes that share an ensemble, and how they agree.
 
-Members never meet, so that nothing is exchanged while stepping. Between chunks the processes agree: how long the next chunk is, whether
-all members have failed, whether a checkpoint is due, that every share of it is on the disk. For that each process has a connection to
-the first one, made when a run begins: what a process says goes there, and the decision comes back. A process that dies closes its
-connection whatever kills it, so that the others know within a chunk. (The barriers of jax.distributed would wait for it a hundred
-seconds, and then abort the process without a word of where the run stands. Here jax.distributed says which processes there are, and
-carries the address of the first.)
+Members are independent, so that nothing is exchanged while stepping. Between chunks the processes agree: how long the
+next chunk is, whether all members have failed, whether a checkpoint is due, that every share of it is on the disk. For
+that each process has a connection to the first one, made when a run begins: each process sends its message there, and
+receives the decision. A process that dies closes its connection, whatever kills it, so that the others notice within a
+chunk. (The barriers of jax.distributed would wait a hundred seconds for it, and then abort the process without an error
+that says where the run stands. jax.distributed is only used for the list of processes and the address of the first.)
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ from ..errors import InputError, ProcessLost
 JOIN_SECONDS = 300
 LEAVE_SECONDS = 10
 _SIZE = struct.Struct("<I")
-_joined: Counter[tuple[int, ...]] = (
-    Counter()
-)  # runs so far that these processes have shared: each group numbers its own, the same on all of them
+# Number of runs so far that each group of processes has shared; the same on all processes of the group.
+_joined: Counter[tuple[int, ...]] = Counter()
 
 
 def first(words: Sequence[Any]) -> Any:
@@ -45,31 +44,33 @@ def first(words: Sequence[Any]) -> Any:
 
 
 class Alone:
-    """One process agrees with itself."""
+    """A team of one process."""
 
     index, count = 0, 1
 
     def agree(self, what: str, mine: Any, decide: Callable[[Sequence[Any]], Any]) -> Any:
-        """decide(what each process says), the same for all of them; nobody goes on before all have spoken."""
+        """decide(the messages of all processes), the same result on all of them; it waits until all have sent
+        theirs."""
         return decide([mine])
 
     def __enter__(self) -> Alone:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        """Ends the work in common; where it ends with an error here, the others are told."""
+        """End of the shared work; an error here is sent to the others."""
 
     @contextlib.contextmanager
     def interruptions(self) -> Iterator[Callable[[], bool]]:
-        """A function that says whether someone pressed Ctrl-C. One process needs none: Python raises KeyboardInterrupt there."""
+        """A function that returns whether Ctrl-C was pressed. In one process Python raises KeyboardInterrupt
+        instead."""
         yield lambda: False
 
 
 class Team(Alone):
-    """Several processes; `index` is the place of this one among them."""
+    """Several processes; `index` is the position of this one among them."""
 
     def __init__(self, index: int, processes: Sequence[int], connections: dict[int, socket.socket]):
-        """connections: from the first process to each of the others, or from another to the first, by their place."""
+        """connections: from the first process to each of the others, or from another to the first, by their index."""
         self.index, self.count, self.processes, self.connections = index, len(processes), processes, connections
 
     def agree(self, what: str, mine: Any, decide: Callable[[Sequence[Any]], Any]) -> Any:
@@ -85,7 +86,8 @@ class Team(Alone):
                 if said["what"] != what:
                     self._lose(
                         k,
-                        f"is not where this one is ({said['what']} there, {what} here): all processes must make the same calls of geomint, with the same arguments.",
+                        f"is not where this one is ({said['what']} there, {what} here): all processes must make the "
+                        "same calls of geomint, with the same arguments.",
                     )
                 words[k] = said["word"]
         decision = decide([words[k] for k in range(self.count)])
@@ -98,7 +100,7 @@ class Team(Alone):
         try:
             _write(self.connections[k], message)
         except OSError:
-            self._heard(k, self._receive(k))  # it may have said why before it went
+            self._heard(k, self._receive(k))  # it may have sent the reason before it closed
             self._lose(k, GONE, gone=True)
 
     def _receive(self, k: int) -> dict[str, Any]:
@@ -126,7 +128,7 @@ class Team(Alone):
             self._tell(self.index, f"stopped: {type(error).__name__}: {error}", gone=False)
 
     def _tell(self, lost: int, why: str, gone: bool) -> None:
-        """Bad news for all others. Their connections stay open: the news may not have been read yet."""
+        """Send the loss to all others. The connections stay open: the message may not have been read yet."""
         for connection in self.connections.values():
             _left_open.append(connection)
             with contextlib.suppress(OSError):
@@ -134,7 +136,8 @@ class Team(Alone):
 
     @contextlib.contextmanager
     def interruptions(self) -> Iterator[Callable[[], bool]]:
-        """Ctrl-C is only noted here: the processes agree to stop after the same step. A second one stops this process at once."""
+        """Ctrl-C is only recorded here: the processes agree to stop after the same step. A second one stops this
+        process immediately. Signal handlers can only be set in the main thread."""
         if threading.current_thread() is not threading.main_thread():
             yield lambda: False
             return
@@ -183,8 +186,9 @@ _leaving = False
 
 
 def _leave_without_waiting(first_one: bool) -> None:
-    """When the interpreter ends, JAX waits for all processes of the job, for a hundred seconds where one is gone, and aborts then. A job
-    that has lost a process has failed, and ends without that. The first process is the last to go: JAX aborts the others with it."""
+    """At exit JAX waits for all processes of the job, for a hundred seconds where one is gone, and then aborts. A job
+    that has lost a process has failed, and exits without that. The first process exits last: JAX aborts the others with
+    it."""
     global _leaving
     if not _leaving:
         _leaving = True
@@ -203,9 +207,9 @@ def _leave(first_one: bool) -> None:
     os._exit(1)
 
 
-# --- who takes part -----------------------------------------------------------------------------------------------------------------
+# --- making a team ---
 def chosen(mesh: Any) -> tuple[Sequence[Any], Alone]:
-    """The devices that mesh= stands for, those of one process next to each other, and the processes that have them."""
+    """The devices of mesh=, those of one process next to each other, and the team of processes that have them."""
     if mesh is None:
         return (None,), Alone()
     if isinstance(mesh, str):
@@ -220,13 +224,14 @@ def chosen(mesh: Any) -> tuple[Sequence[Any], Alone]:
     processes = sorted({d.process_index for d in devices})
     if jax.process_index() not in processes:
         raise InputError(
-            f"mesh has devices of the processes {processes} only, and this is process {jax.process_index()}: leave the call to those."
+            f"mesh has devices of the processes {processes} only, and this is process {jax.process_index()}: leave the "
+            "call to those."
         )
     return devices, Alone() if len(processes) == 1 else _join(processes)
 
 
 def _join(processes: Sequence[int]) -> Team:
-    """Connect to the first process, or wait there for the others."""
+    """Connect to the first process; on the first process, wait for the others."""
     _joined[tuple(processes)] += 1
     index = processes.index(jax.process_index())
     where = f"geomint/{_joined[tuple(processes)]}/{'-'.join(map(str, processes))}"
@@ -236,9 +241,7 @@ def _join(processes: Sequence[int]) -> Team:
         return Team(index, processes, {0: _knock(where, index)})
     except Exception as error:
         who = f"process {processes[0]}" if index else "the other processes"
-        late = isinstance(error, TimeoutError) or "DEADLINE_EXCEEDED" in str(
-            error
-        )  # the second is how jax.distributed says it
+        late = isinstance(error, TimeoutError) or "DEADLINE_EXCEEDED" in str(error)  # the latter of jax.distributed
         why = (
             f"did not join this run within {JOIN_SECONDS} s: all processes of the mesh must make the same call"
             if late
@@ -248,9 +251,9 @@ def _join(processes: Sequence[int]) -> Team:
 
 
 def _job() -> Any:
-    """The state of jax.distributed: its `client`, with which processes leave notes for each other, and where its coordinator is. It has
-    no public name; the public way to pass a few bytes is a collective, which compiles a program, needs a network library and prints
-    what it does."""
+    """The state of jax.distributed: its `client`, a key-value store of all processes, and the address of its
+    coordinator. It has no public name. The public function for passing a few bytes is a collective, which compiles a
+    program, needs a network library and prints messages."""
     from jax._src.distributed import global_state
 
     return global_state
@@ -266,9 +269,7 @@ def _welcome(where: str, count: int) -> dict[int, socket.socket]:
         while len(connections) < count - 1:
             connection, _ = server.accept()
             connection.settimeout(10)
-            with contextlib.suppress(
-                OSError, ValueError, KeyError, AttributeError
-            ):  # a stranger at the door is no member of the job
+            with contextlib.suppress(OSError, ValueError, KeyError, AttributeError):  # not a process of the job
                 said = _read(connection, most=1000)
                 if hmac.compare_digest(said["key"], key):
                     connections[said["index"]] = _kept_alive(connection)
@@ -285,7 +286,8 @@ def _knock(where: str, index: int) -> socket.socket:
 
 
 def _kept_alive(connection: socket.socket) -> socket.socket:
-    """Without delay, without a time limit (another process may compile for minutes), but noticing a machine that is gone."""
+    """Without delay and without a timeout (another process may compile for minutes); keep-alive messages detect a
+    machine that is gone."""
     connection.settimeout(None)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -1,9 +1,9 @@
 """The engine of a reduced ensemble: it runs the members as `Tiled` does, and reduces their rows to statistics at once.
 
-reductions.py has what the user states (Mean, Quantiles, Histogram) and the compiled program that reduces the rows of one
-tile of members. This module applies that program after every chunk, tile by tile on the device that holds the rows, and
-joins the results of all tiles (and of all processes) on the host, in the order of the tiles. summary.py turns the
-joined rows into `run.reduced`.
+reductions.py has what the user states (Mean, Quantiles, Histogram), and tile_reduction.py the compiled program that
+reduces the rows of one tile of members. This module runs that program after every chunk, tile by tile on the device
+that holds the rows, and joins the results of all tiles (and of all processes) on the host, in the order of the tiles.
+summary.py turns the joined rows into `run.reduced`.
 
 To the host loop and to the sinks the run of this engine is one trajectory. Each of its rows has the results of all
 reductions, the number of members that have not failed, and the rows of the members that the user asked to keep. For
@@ -15,7 +15,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -30,8 +30,9 @@ from ..methods import Carry, State
 from ..numerics.compensated import value
 from ..system.system import Stated
 from .processes import Alone
-from .reductions import Column, Reductions, join_tiles, numbers_of_tile, program_of_tile
+from .reductions import Column, Reductions
 from .summary import Summary, fixed, stated, taken_from, whole_numbers
+from .tile_reduction import join_tiles, numbers_of_tile, program_of_tile
 
 
 class Marked(eqx.Module):
@@ -59,6 +60,21 @@ class Tile:
     leaves: Any = None  # of (reductions, system), the system with the params of these members where functions need them
 
 
+class LeafForm(NamedTuple):
+    """A leaf of a reduced tile: its name, its shape without the axis of rows, and its type."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+class LastRow(NamedTuple):
+    """Where the states of all members at the last saved point are."""
+
+    buffers: Any
+    row: int
+
+
 class Reducing(Tiled):
     """`Tiled`, with rows reduced on the devices that hold them."""
 
@@ -83,20 +99,14 @@ class Reducing(Tiled):
             tile.leaves = jax.device_put(
                 jax.tree.leaves((self.reductions, self._system_of(tile))), self.parts[tile.part].device
             )
-        some = self._system_of(Tile(0, min(self.tile, self.members)))
+        some = self._system_of(Tile(0, min(self.tile, self.members)))  # the structure is that of all tiles
         self.program = program_of_tile(self.spread, self.member_layout, jax.tree.structure((self.reductions, some)))
         self._make_room_to_reduce(numbers_of_tile(self.spread, self.member_layout, self.reductions, some, self.tile))
-        nothing = self._reduce_tile(
-            jax.tree.leaves((self.reductions, some)),
-            np.zeros(self.shape),
-            np.full(self.tile, -1, np.int32),
-            self.tile,
-            1,
-            0,
-        )[0]
-        paths, self.structure = jax.tree_util.tree_flatten_with_path(nothing)
-        self.leaves = [(path[-1].key, x.shape[1:], x.dtype) for path, x in paths]
-        row = self._row([self._on_host(nothing, 1)], np.zeros((len(self.keep), 1, self.member_layout.width)))
+        zeros, none_failed = np.zeros(self.shape), np.full(self.tile, -1, np.int32)
+        example, _ = self._reduce_tile(jax.tree.leaves((self.reductions, some)), zeros, none_failed, self.tile, 1, 0)
+        paths, self.structure = jax.tree_util.tree_flatten_with_path(example)
+        self.leaf_forms = [LeafForm(path[-1].key, x.shape[1:], x.dtype) for path, x in paths]
+        row = self._row([self._on_host(example, 1)], np.zeros((len(self.keep), 1, self.member_layout.width)))
         self.layout = Layout.of(row, members=True)  # the leading axis there is that of rows
         return Marked(carry, self._in_tiles(np.full(self.stop - self.start, -1, np.int32))), seen
 
@@ -163,10 +173,11 @@ class Reducing(Tiled):
 
     # --- the carry ---
     def _in_tiles(self, failed: np.ndarray) -> Pieces:
+        """The saves at which members failed, tile by tile on the devices."""
         return Pieces(
             [
-                placed(cut_out(failed, c.start - self.start, c.stop - self.start, self.tile), self.parts[c.part].device)
-                for c in self.tiles
+                placed(cut_out(failed, t.start - self.start, t.stop - self.start, self.tile), self.parts[t.part].device)
+                for t in self.tiles
             ]
         )
 
@@ -178,7 +189,7 @@ class Reducing(Tiled):
             failed = np.concatenate(
                 [
                     np.zeros(0, np.int32),
-                    *(np.asarray(x)[: c.stop - c.start] for c, x in zip(self.tiles, failed.parts, strict=True)),
+                    *(np.asarray(x)[: t.stop - t.start] for t, x in zip(self.tiles, failed.parts, strict=True)),
                 ]
             )
         return Marked(super().whole(carry.carry), failed)
@@ -202,10 +213,10 @@ class Reducing(Tiled):
         # Only failures at saves are recorded: where a chunk ends between two saves depends on timing.
         save = (first + steps) // self.save_every if (first + steps) % self.save_every == 0 else -1
         found = [
-            self._reduce_tile(c.leaves, self._rows_of(c, buffers[c.part].rows), f, c.stop - c.start, blocks, save)
-            for c, f in zip(self.tiles, failed.parts, strict=True)
-        ]  # fmt: skip
-        return Marked(moved, Pieces([f for _, f in found])), ReducedBuffer(buffers, [left for left, _ in found])
+            self._reduce_tile(t.leaves, self._rows_of(t, buffers[t.part].rows), f, t.stop - t.start, blocks, save)
+            for t, f in zip(self.tiles, failed.parts, strict=True)
+        ]
+        return Marked(moved, Pieces([f for _, f in found])), ReducedBuffer(buffers, [reduced for reduced, _ in found])
 
     def _rows_of(self, tile: Tile, rows: Any) -> Any:
         """The rows of a tile, from those of its part."""
@@ -219,6 +230,7 @@ class Reducing(Tiled):
         return piece if count == self.tile else pad(piece, ((0, self.tile - count), (0, 0), (0, 0)), mode="edge")
 
     def _reduce_tile(self, leaves: Any, rows: Any, failed: Any, *numbers: int) -> tuple[Any, Any]:
+        """The reduced rows of a tile, and the saves at which its members failed; see tile_reduction.py."""
         return self.program(leaves, rows, failed, np.array(numbers))
 
     def well(self, buffer: ReducedBuffer) -> bool:
@@ -231,7 +243,7 @@ class Reducing(Tiled):
 
     def kept(self, buffer: ReducedBuffer, blocks: int) -> np.ndarray:
         """The first `blocks` reduced rows of all members, the same on every process."""
-        self._last = buffer.buffers, blocks - 1
+        self._last = LastRow(buffer.buffers, blocks - 1)
         places, sample = [], []
         for part, held in zip(self.parts, buffer.buffers, strict=True):
             here = [k for k, m in enumerate(self.keep) if part.start <= m < part.stop]
@@ -241,18 +253,17 @@ class Reducing(Tiled):
             on_card = isinstance(rows, jax.Array) and rows.devices().pop().platform != "cpu"
             places += here
             sample += list((np.asarray(rows[which]) if on_card else np.asarray(rows)[which])[:, :blocks])
-        return self._gathered(buffer.reduced, places, sample, blocks)
+        return self._joined_rows(buffer.reduced, places, sample, blocks)
 
     def last_row(self, name: str) -> np.ndarray | None:
         """A quantity of each of this process's members at the last saved point. It is read from the buffer, and so
         valid until the next run uses that."""
         if self._last is None or self.idle:
             return None
-        buffers, row = self._last
         begin, size, shape = self.member_layout.place(name)
         held = [
-            np.asarray(b.rows[: part.count, row, begin : begin + size])
-            for part, b in zip(self.parts, buffers, strict=True)
+            np.asarray(b.rows[: part.count, self._last.row, begin : begin + size])
+            for part, b in zip(self.parts, self._last.buffers, strict=True)
         ]
         return np.concatenate(held).reshape(-1, *shape)
 
@@ -266,84 +277,74 @@ class Reducing(Tiled):
             ],
             axis=1,
         )
-        left = []
+        reduced, none_failed = [], np.full(self.tile, -1, np.int32)
         for tile in self.tiles:
             full = np.zeros(self.shape)
             full[:, 0] = cut_out(rows, tile.start - self.start, tile.stop - self.start, self.tile)
-            left.append(
-                self._reduce_tile(tile.leaves, full, np.full(self.tile, -1, np.int32), tile.stop - tile.start, 1, 0)[0]
-            )
+            reduced.append(self._reduce_tile(tile.leaves, full, none_failed, tile.stop - tile.start, 1, 0)[0])
         places = [k for k, m in enumerate(self.keep) if self.start <= m < self.stop]
-        packed = self._gathered(left, places, [rows[self.keep[k] - self.start][None] for k in places], 1)
+        packed = self._joined_rows(reduced, places, [rows[self.keep[k] - self.start][None] for k in places], 1)
         return whole_numbers(self.layout.unpack(packed[0]))
 
     # --- joining the reduced tiles ---
-    def _gathered(
-        self, left: Sequence[Any], places: list[int], sample: Sequence[np.ndarray], blocks: int
+    def _joined_rows(
+        self, reduced: Sequence[Any], places: list[int], sample: Sequence[np.ndarray], blocks: int
     ) -> np.ndarray:
         """Packed rows, joined from the reduced tiles of all processes and from the rows of kept members.
 
         sample: the rows of kept members of this process; places: their positions in `keep`.
         """
         if self.team.count == 1:
-            on_host, ordered = (
-                [self._on_host(tile, blocks) for tile in left],
-                np.zeros((len(self.keep), blocks, self.member_layout.width)),
-            )
+            kept_rows = np.zeros((len(self.keep), blocks, self.member_layout.width))
             for k, rows in zip(places, sample, strict=True):
-                ordered[k] = rows
-            return self._packed(self._row(on_host, ordered), blocks)
-        leaves = [jax.tree.leaves(tile) for tile in left]
-        word = {
-            "tiles": [[_text(np.asarray(x)[:blocks]) for x in tile] for tile in leaves],
+                kept_rows[k] = rows
+            return self._packed(self._row([self._on_host(tile, blocks) for tile in reduced], kept_rows), blocks)
+        message = {
+            "tiles": [[_encoded(np.asarray(x)[:blocks]) for x in jax.tree.leaves(tile)] for tile in reduced],
             "places": places,
-            "sample": [_text(x) for x in sample],
+            "sample": [_encoded(x) for x in sample],
         }
-        told = self.team.agree("rows of tiles", word, lambda words: _text(self._joined_words(words, blocks)))
-        return _array(told, (blocks, self.layout.width), np.float64)
+        join = lambda messages: _encoded(self._joined_messages(messages, blocks))
+        return _decoded(self.team.agree("rows of tiles", message, join), (blocks, self.layout.width), np.float64)
 
-    def _on_host(self, left: Any, blocks: int) -> Any:
+    def _on_host(self, reduced: Any, blocks: int) -> Any:
         """The first `blocks` rows of a reduced tile, copied to the host. Values that are still to be sorted stay on a
         graphics card."""
-        leaves = jax.tree.leaves(left)
+        leaves = jax.tree.leaves(reduced)
         stay = leaves[0].devices().pop().platform != "cpu"
-        return jax.tree.unflatten(
-            self.structure,
-            [
-                x if stay and name == "values" else np.asarray(x)[:blocks]
-                for (name, *_), x in zip(self.leaves, leaves, strict=True)
-            ],
-        )
+        copied = [
+            x if stay and form.name == "values" else np.asarray(x)[:blocks]
+            for form, x in zip(self.leaf_forms, leaves, strict=True)
+        ]
+        return jax.tree.unflatten(self.structure, copied)
 
-    def _joined_words(self, words: Sequence[dict[str, Any]], blocks: int) -> np.ndarray:
-        tiles, sample = [], np.zeros((len(self.keep), blocks, self.member_layout.width))
-        for word in words:
-            for told in word["tiles"]:
-                tiles.append(
-                    jax.tree.unflatten(
-                        self.structure,
-                        [
-                            _array(x, (blocks, *shape), dtype)
-                            for x, (_, shape, dtype) in zip(told, self.leaves, strict=True)
-                        ],
-                    )
-                )
-            for k, told in zip(word["places"], word["sample"], strict=True):
-                sample[k] = _array(told, sample.shape[1:], jax.dtypes.canonicalize_dtype(float))
-        return self._packed(self._row(tiles, sample), blocks)
+    def _joined_messages(self, messages: Sequence[dict[str, Any]], blocks: int) -> np.ndarray:
+        """On the first process: packed rows, joined from the messages of all processes."""
+        real = jax.dtypes.canonicalize_dtype(float)
+        tiles, kept_rows = [], np.zeros((len(self.keep), blocks, self.member_layout.width))
+        for message in messages:
+            for encoded in message["tiles"]:
+                pairs = zip(encoded, self.leaf_forms, strict=True)
+                leaves = [_decoded(x, (blocks, *form.shape), form.dtype) for x, form in pairs]
+                tiles.append(jax.tree.unflatten(self.structure, leaves))
+            for k, encoded in zip(message["places"], message["sample"], strict=True):
+                kept_rows[k] = _decoded(encoded, kept_rows.shape[1:], real)
+        return self._packed(self._row(tiles, kept_rows), blocks)
 
-    def _row(self, tiles: Sequence[Any], sample: np.ndarray) -> dict[str, Any]:
+    def _row(self, tiles: Sequence[Any], kept_rows: np.ndarray) -> dict[str, Any]:
         """Joined rows as a tree of arrays (rows, …); quantities of kept members are (rows, kept, …)."""
-        of_members = self.member_layout.unpack(np.moveaxis(sample, 0, 1)) if len(self.keep) else {}
+        of_members = self.member_layout.unpack(np.moveaxis(kept_rows, 0, 1)) if len(self.keep) else {}
         return {**of_members, **join_tiles(self.reductions, tiles)}
 
     def _packed(self, row: dict[str, Any], blocks: int) -> np.ndarray:
+        """Rows as one array (rows, width), in the order of `layout`."""
         return np.concatenate([np.asarray(x, np.float64).reshape(blocks, -1) for x in jax.tree.leaves(row)], axis=1)
 
 
-def _text(x: np.ndarray) -> str:
+def _encoded(x: np.ndarray) -> str:
+    """The bytes of an array as text, for a message between processes."""
     return base64.b64encode(np.ascontiguousarray(x).tobytes()).decode()
 
 
-def _array(text: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+def _decoded(text: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     return np.frombuffer(base64.b64decode(text), dtype).reshape(shape)

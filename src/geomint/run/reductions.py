@@ -1,15 +1,14 @@
-"""Reductions over the members of an ensemble, made while it runs: Mean, Quantiles, Histogram.
+"""Reductions over the members of an ensemble: what the user states. Mean, Quantiles, Histogram.
 
-A reduction happens in two stages. The members of each tile (see engines/tiles.py) are reduced where their rows are, by one compiled
-program. What that leaves of the tiles is joined on the host, tile by tile in their order. Tiles depend on the number of members alone,
-so that no number of the result depends on the devices or the processes. Quantiles can't be joined from those of tiles: there a tile
-leaves its values, and all of them are sorted.
+A reduction has two stages. `of_tile` reduces the members of one tile (see engines/tiles.py) inside a compiled program
+(tile_reduction.py), on the device that has their rows. `joined` combines the results of all tiles on the host, one tile
+after another in their order. Tiles depend on the number of members alone, so that no number of a result depends on the
+devices or processes. Quantiles of tiles can't be combined: there `of_tile` returns the values, and `joined` sorts all.
 """
 
 from __future__ import annotations
 
 import abc
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,7 +18,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..engines import Layout, sound
 from ..engines.xla import Spread, spread_over
 from ..errors import InputError, nearest
 from ..numerics.compilation import jit
@@ -27,8 +25,8 @@ from ..system.checks import as_array, plain_scalar, refused, shown, vector, whol
 from ..system.mechanics import real_array
 from ..system.system import Stated, as_function
 
-Parts = dict[str, Any]  # what a reduction leaves of a tile, by name; rows first
-GROUPS = ("momentum_maps", "watched")  # columns that have columns
+Parts = dict[str, Any]  # the result of a reduction for one tile, by name; on the host with a leading axis of rows
+GROUPS = ("momentum_maps", "watched")  # groups of saved quantities
 
 
 class Column(eqx.Module):
@@ -50,7 +48,7 @@ class Column(eqx.Module):
 
 
 class Reduction(eqx.Module):
-    """The base of all reductions: a quantity, and what is made of its values."""
+    """The base of all reductions: a quantity, and the statistics of its values."""
 
     of: eqx.AbstractVar[Any]
 
@@ -66,15 +64,15 @@ class Reduction(eqx.Module):
 
     @abc.abstractmethod
     def of_tile(self, x: Array, well: Array) -> Parts:
-        """What a tile leaves of the values (members, *shape), of those that are well."""
+        """Reduce the values (members, *shape) of a tile; `well` is the mask of members that count."""
 
     @abc.abstractmethod
     def joined(self, tiles: Sequence[Parts], members: np.ndarray) -> Parts:
-        """The result, from what the tiles left in each row, and how many members were well there."""
+        """The result in each row, from the parts of all tiles and the number of members that count."""
 
     @property
     def settings(self) -> dict[str, np.ndarray]:
-        """What is to be remembered of it besides the quantity."""
+        """Arrays that define the reduction besides the quantity; an archive has them."""
         return {}
 
     def __repr__(self) -> str:
@@ -94,24 +92,25 @@ def _quantity(of: Any, callee: str) -> Any:
 
 
 def _one_array(name: str, x: Any) -> Array:
-    """What the function of a reduction returned; several arrays are not stacked in silence."""
+    """The result of the user's function; a list of arrays is refused, not stacked."""
     if isinstance(x, (tuple, list)):
         raise InputError(f"{name} must return a number or an array of real numbers, not a {type(x).__name__}.")
     return real_array(name, x)
 
 
 def _inner(well: Array, x: Array) -> Array:
-    """The mask of members in the shape of values."""
+    """The mask of members, broadcastable to values (members, *shape)."""
     return well.reshape(well.shape + (1,) * (x.ndim - 1))
 
 
 def _outer(n: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Numbers of rows in the shape of (rows, …)."""
+    """One number for each row, broadcastable to (rows, …)."""
     return n.reshape(n.shape + (1,) * (x.ndim - 1))
 
 
 class Mean(Reduction):
-    """The mean over members and their standard deviation, √(Σ(x − mean)²/n): `mean` and `standard_deviation`, (saved, *shape)."""
+    """The mean over members and their standard deviation, √(Σ(x − mean)²/n): `mean` and `standard_deviation`, both
+    (saved, *shape)."""
 
     of: Any
 
@@ -127,7 +126,7 @@ class Mean(Reduction):
         """Σ nₖ meanₖ / n, and Σ(x − mean)² = Σ (squaresₖ + nₖ (meanₖ − mean)²)."""
         n = _outer(np.where(members > 0, members, np.nan), tiles[0]["mean"])
         weights = [_outer(t["number"], t["mean"]) for t in tiles]
-        # One tile after another: numpy's own sum changes its order with the shape, and so with the length of a chunk.
+        # Summed one tile after another: the order in which numpy.sum adds depends on the shape, and so on the chunk.
         mean = sum(w * t["mean"] for w, t in zip(weights, tiles, strict=True)) / n
         squares = sum(t["squares"] + w * (t["mean"] - mean) ** 2 for w, t in zip(weights, tiles, strict=True))
         return {"mean": mean, "standard_deviation": np.sqrt(squares / n)}
@@ -136,8 +135,8 @@ class Mean(Reduction):
 class Histogram(Reduction):
     """How many members are in each bin: `counts`, (saved, bins, *shape), and `edges`.
 
-    bins:   the edges, increasing; or a number of equal bins, with range=(low, high). A bin has its lower edge, the last one both; what
-            is outside is not counted (as in numpy.histogram).
+    bins:   the edges, increasing; or a number of equal bins, with range=(low, high). A bin includes its lower edge,
+            the last bin both edges; values outside are not counted (as in numpy.histogram).
     """
 
     of: Any
@@ -147,7 +146,8 @@ class Histogram(Reduction):
         self.of = _quantity(of, "Histogram")
         if range is None and plain_scalar(bins) is not None:
             raise InputError(
-                "Histogram: give bins= as edges, or their number and range=(low, high); the range can't be known before the run."
+                "Histogram: give bins= as edges, or their number and range=(low, high); the range can't be known "
+                "before the run."
             )
         if range is None:
             edges = as_array(bins, "bins", "Histogram")
@@ -165,9 +165,8 @@ class Histogram(Reduction):
         bins = len(self.edges) - 1
         place = jnp.searchsorted(self.edges, x, side="right") - 1
         place = jnp.where(x == self.edges[-1], bins - 1, place)
-        place = jnp.where(_inner(well, x) & (place >= 0), place, bins).reshape(
-            len(x), -1
-        )  # those that do not count go behind the last bin
+        # Values that do not count go into an extra bin behind the last one.
+        place = jnp.where(_inner(well, x) & (place >= 0), place, bins).reshape(len(x), -1)
         count = lambda p: jnp.zeros(bins + 1, int).at[p].add(1)[:bins]
         return {"counts": jax.vmap(count, in_axes=1, out_axes=1)(place).reshape(bins, *x.shape[1:])}
 
@@ -180,8 +179,8 @@ class Histogram(Reduction):
 
 
 class Quantiles(Reduction):
-    """Quantiles over members: `quantiles`, (saved, levels, *shape), and `levels`. Exact, and between two members by linear
-    interpolation, as in numpy.quantile; levels 0 and 1 are the smallest and the largest value."""
+    """Quantiles over members: `quantiles`, (saved, levels, *shape), and `levels`. They are exact, with linear
+    interpolation between two members as in numpy.quantile; levels 0 and 1 are the smallest and the largest value."""
 
     of: Any
     levels: tuple[float, ...] = eqx.field(static=True)
@@ -200,12 +199,13 @@ class Quantiles(Reduction):
         lower, upper = _picked([t["values"] for t in tiles], np.stack([below, above]))
         share = share.reshape(share.shape + (1,) * (lower.ndim - 2))
         apart = upper - lower
-        # The form of numpy: exact at both ends.
+        # As numpy interpolates: exact at both ends.
         found = np.where(share < 0.5, lower + apart * share, upper - apart * (1 - share))
         return {"quantiles": np.where(_outer(members, found) > 0, found, np.nan)}
 
     def _places(self, members: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(rows, levels): between which two of the sorted members a quantile lies, and where between them."""
+        """The ranks of the two sorted members between which a quantile lies, and the fraction between them; each
+        (rows, levels)."""
         last = np.maximum(members - 1, 0)[:, None]
         place = last * np.asarray(self.levels)
         below = np.floor(place).astype(int)
@@ -217,13 +217,14 @@ class Quantiles(Reduction):
 
 
 def _picked(tiles: Sequence[Any], places: np.ndarray) -> np.ndarray:
-    """Of values (rows, members, *shape) in tiles, those that stand at places (2, rows, levels) once the members are in order:
-    (2, rows, levels, *shape). Values that do not count are not numbers, and stand behind all others."""
+    """Order statistics of values (rows, members, *shape), given in tiles: the values at the ranks `places`,
+    (2, rows, levels), once the members are sorted; (2, rows, levels, *shape). Values that do not count are NaN, which
+    sorts behind all others."""
     if all(isinstance(x, jax.Array) for x in tiles) and tiles[0].devices().pop().platform != "cpu":
         first, rows, room = tiles[0].devices().pop(), places.shape[1], tiles[0].shape[0]
-        padded = np.pad(places, ((0, 0), (0, room - rows), (0, 0)))  # one program for chunks of any length
+        padded = np.pad(places, ((0, 0), (0, room - rows), (0, 0)))  # one compiled program for chunks of any length
         return np.asarray(_sorted_and_picked([jax.device_put(x, first) for x in tiles], padded, rows))[:, :rows]
-    # On a processor numpy's partition takes a twentieth of the time of XLA's sort.
+    # On a CPU numpy.partition takes a twentieth of the time of XLA's sort.
     values = np.moveaxis(np.concatenate([np.asarray(x) for x in tiles], axis=1), 1, -1)
     out = [
         np.partition(row, np.unique(places[:, i]), axis=-1)[..., places[:, i]]
@@ -234,103 +235,18 @@ def _picked(tiles: Sequence[Any], places: np.ndarray) -> np.ndarray:
 
 @jit
 def _sorted_and_picked(tiles: list[Array], places: Array, rows: Any) -> Array:
-    """Row by row: a sorted copy of one needs the least room."""
+    """`_picked` on a device, row by row: this needs memory for a sorted copy of one row only."""
     values = jnp.concatenate(tiles, axis=1)
     shape = (2, places.shape[1], places.shape[2], *values.shape[2:])
     take = lambda i, out: out.at[:, i].set(jnp.sort(values[i], axis=0)[places[:, i]])
     return jax.lax.fori_loop(0, rows, take, jnp.zeros(shape, values.dtype))
 
 
-# --- the program of a tile ----------------------------------------------------------------------------------------------------------
-Reductions = dict[str, Reduction]
-
-
-def _look(
-    spread: Spread, layout: Layout, reductions: Reductions, system: Stated, row: Array, well: Array
-) -> dict[str, Parts]:
-    """What one row leaves: of every reduction its parts, and how many members counted."""
-    seen, out = layout.unpack(row), {}
-    for name, reduction in reductions.items():
-        x = reduction.values(spread, system, seen)
-        counted = well & jnp.all(jnp.isfinite(x).reshape(len(x), -1), axis=1)
-        out[name] = {**reduction.of_tile(x, counted), "members": jnp.sum(counted)}
-    return out
-
-
-@functools.lru_cache(64)
-def program_of_tile(spread: Spread, layout: Layout, structure: Any) -> Callable[..., tuple[dict[str, Any], Array]]:
-    """The program, compiled once for all that have its (reductions, system). It is called with their leaves, since taking a tree apart
-    costs more than a tile of small members."""
-
-    def program(leaves: list[Any], rows: Array, failed: Array, numbers: Array) -> tuple[dict[str, Any], Array]:
-        reductions, system = jax.tree.unflatten(structure, leaves)
-        count, blocks, save = numbers
-        return _reduce_tile(spread, layout, reductions, system, rows, failed, count, blocks, save)
-
-    return jit(program)
-
-
-def _reduce_tile(
-    spread: Spread,
-    layout: Layout,
-    reductions: Reductions,
-    system: Stated,
-    rows: Array,
-    failed: Array,
-    count: Any,
-    blocks: Any,
-    save: Any,
-) -> tuple[dict[str, Any], Array]:
-    """What the first `blocks` of rows (tile, room, width) leave, and for each member the save at which it had failed, or −1.
-
-    count:  members of the tile; behind them it is filled up.
-    save:   number of the first row among all saves, or −1 where it is no save but a look between two.
-    A member has failed from the first save on at which it is not `sound`.
-    """
-    real = jnp.arange(rows.shape[0]) < count
-
-    def at(i: Any, failed: Array) -> tuple[dict[str, Any], Array]:
-        row = jax.lax.dynamic_index_in_dim(rows, i, axis=1, keepdims=False)
-        good = sound(layout.unpack(row), 1)
-        well = good & (failed < 0) & real
-        failed = jnp.where((failed < 0) & ~good & (save >= 0), save + i, failed).astype(failed.dtype)
-        return {"reduced": _look(spread, layout, reductions, system, row, well), "members_left": jnp.sum(well)}, failed
-
-    def block(i: Any, moving: tuple[Any, Array]) -> tuple[Any, Array]:
-        kept, failed = moving
-        left, failed = at(i, failed)
-        return jax.tree.map(lambda k, x: jax.lax.dynamic_update_index_in_dim(k, x, i, 0), kept, left), failed
-
-    shapes = jax.eval_shape(at, 0, failed)[0]
-    kept = jax.tree.map(lambda x: jnp.zeros((rows.shape[1], *x.shape), x.dtype), shapes)
-    return jax.lax.fori_loop(0, blocks, block, (kept, failed))
-
-
-def numbers_of_tile(spread: Spread, layout: Layout, reductions: Reductions, system: Stated, tile: int) -> int:
-    """How many numbers one row of a tile leaves."""
-    row = jax.ShapeDtypeStruct((tile, layout.width), jnp.result_type(float))
-    left = jax.eval_shape(
-        lambda s, row, well: _look(spread, layout, reductions, s, row, well),
-        system,
-        row,
-        jax.ShapeDtypeStruct((tile,), bool),
-    )
-    return sum(int(np.prod(x.shape)) for x in jax.tree.leaves(left))
-
-
-def join_tiles(reductions: Reductions, tiles: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What the run shows, from what all its tiles left, in their order; rows first."""
-    reduced: dict[str, Any] = {}
-    for name, reduction in reductions.items():
-        parts = [t["reduced"][name] for t in tiles]
-        members = np.asarray(sum(p["members"] for p in parts))
-        with np.errstate(over="ignore", invalid="ignore"):  # members on their way to infinity, and those of no member
-            reduced[name] = {**reduction.joined(parts, members), "members": members}
-    return {"reduced": reduced, "members_left": np.asarray(sum(t["members_left"] for t in tiles))}
+Reductions = dict[str, Reduction]  # by the names that the user gave
 
 
 def checked(reduce: Any) -> Reductions:
-    """What the user gave as reduce=."""
+    """Check the argument reduce=; the reductions in the order of their names."""
     if not isinstance(reduce, Mapping):
         raise InputError(
             f'reduce must be a mapping such as {{"energy": gm.Mean("energy")}}, not {type(reduce).__name__}.'
@@ -340,6 +256,7 @@ def checked(reduce: Any) -> Reductions:
             raise InputError(f"reduce: a name is a text without '/', not {shown(name)}.")
         if not isinstance(reduction, Reduction):
             raise InputError(
-                f"reduce[{name!r}] must be gm.Mean(...), gm.Quantiles(...) or gm.Histogram(...), not {shown(reduction)}."
+                f"reduce[{name!r}] must be gm.Mean(...), gm.Quantiles(...) or gm.Histogram(...), "
+                f"not {shown(reduction)}."
             )
     return dict(sorted(reduce.items()))

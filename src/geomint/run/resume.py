@@ -96,8 +96,8 @@ def _continued(
     ready = _set_up(contents, times, given, devices, team)
     if ready.engine.described.split()[0] != meta["engine"]:
         warnings.warn(
-            f"{path} was run by the {meta['engine']} engine, which is not available here: {ready.engine.described} goes "
-            "on, and the last bits may differ from those of an uninterrupted run.",
+            f"{path} was run by the {meta['engine']} engine, which is not available here: {ready.engine.described} "
+            "goes on, and the last bits may differ from those of an uninterrupted run.",
             stacklevel=3,
         )
     about = {"seed": contents.seed, **{k: meta[k] for k in ("compensated", "members")}}

@@ -1,9 +1,10 @@
-"""One archive written by several processes, each the bytes of its own members.
+"""One archive written by several processes, each of which writes the bytes of its own members.
 
-Rows are (time, members, …): of every row a process writes one contiguous piece, at a place that follows from its members. A checkpoint
-is made in two phases. Each process writes its piece of every leaf of the carry into the slot that is not in use, waits for the disk, and
-tells the checksums of its pieces. When all have, the first process writes the head of the slot and the checksum of the whole: from then
-on it counts. It decides on the next checkpoint only after that, so that one slot is whole at every moment.
+Rows are (time, members, …): of every row a process writes one contiguous piece, whose offset follows from its members.
+A checkpoint has two phases. Each process writes its piece of every leaf of the carry into the slot that is not in use,
+waits for the disk, and sends the checksums of its pieces. When all have done so, the first process writes the head of
+the slot and the checksum of the whole slot, which makes it valid. The first process decides on the next checkpoint only
+after that, so that one slot is intact at every moment.
 """
 
 from __future__ import annotations

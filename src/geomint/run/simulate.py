@@ -56,16 +56,16 @@ def simulate(
     """Integrate a system from (q0, v0) at t0 to t_end with a method in steps of dt; keep every `save_every`-th state.
 
     v0 or p0:     the velocity or the momentum at the start; at rest with neither.
-    dt, t_end:    t_end − t0 is a whole number of steps. For event-driven methods dt is the interval between saved points.
+    dt, t_end:    t_end − t0 is a whole number of steps. For event-driven methods dt is the interval between saves.
     output:       write the run to this file, with checkpoints; memory stays constant, whatever the length of the run.
     compensated:  sum the updates of q and p with compensation for rounding.
     engine:       "xla", the reference; "native", machine code for small systems, several times faster; "kernel", for
                   ensembles on a GPU; "auto", the faster one. Where an engine does not cover an operation or a size, XLA
                   runs instead, and run.engine says why.
     seed:         of stochastic methods.
-    gradient:     how jax.grad goes back through the run. "backwards": by steps of −dt, for symmetric methods; nothing is
-                  stored, and rounding limits how well the reversed run follows the run. "stored": from the state at
-                  every save, for all methods. "auto": backwards for symmetric methods where no force does work.
+    gradient:     how jax.grad goes back through the run. "backwards": by steps of −dt, for symmetric methods; nothing
+                  is stored, and rounding limits how well the reversed run follows the run. "stored": from the state
+                  at every save, for all methods. "auto": backwards for symmetric methods where no force does work.
 
     Inside jax.grad, jax.jit or jax.vmap the result has traced arrays, and q0, v0, p0, mass and params may be
     differentiated. No error can be raised there: saved values after a failure are not finite, and gradients are NaN.
@@ -143,9 +143,9 @@ def _traced(
 
 
 def _failures_marked(columns: dict[str, Any]) -> dict[str, Any]:
-    """NaN for all numbers at saves whose status is not 0. Inside a transformation no error can be raised, and a callback
-    that warns would cost 50 µs in every call and prevent jax.export. The numbers are multiplied by NaN, not replaced, so
-    that derivatives become NaN as well."""
+    """NaN for all numbers at saves whose status is not 0. Inside a transformation no error can be raised, and a
+    callback that warns would cost 50 µs in every call and prevent jax.export. The numbers are multiplied by NaN, not
+    replaced, so that derivatives become NaN as well."""
     if "status" not in columns:
         return columns
     factor = jnp.where(columns["status"] == 0, 1.0, jnp.nan)

@@ -1,4 +1,4 @@
-"""What is left of an ensemble that was reduced while it ran: `run.reduced`, and the little that is known of every member."""
+"""The results of a reduced ensemble: `run.reduced`, and what is known of every single member."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ WHOLE = ("members", "counts")  # results that are whole numbers
 
 
 class Reduced:
-    """What one reduction left, as attributes; the leading axis is that of saved points.
+    """The results of one reduction, as attributes; the leading axis is that of saved points.
 
     Mean         mean, standard_deviation (saved, *shape)
     Quantiles    quantiles (saved, levels, *shape); levels
     Histogram    counts (saved, bins, *shape); edges
-    members      (saved,): how many members counted. Those that had failed, or whose quantity was not finite, did not.
+    members      (saved,): how many members counted; those that had failed, or whose quantity was not finite, did not
     """
 
     def __init__(self, about: str, results: dict[str, Any], settings: dict[str, Any]):
@@ -39,7 +39,8 @@ class Reduced:
         return [*super().__dir__(), *self.results, *self.settings]
 
     def __repr__(self) -> str:
-        return f"<{self.about}: {', '.join(f'{name} {np.shape(x)}' for name, x in {**self.results, **self.settings}.items())}>"
+        shapes = (f"{name} {np.shape(x)}" for name, x in {**self.results, **self.settings}.items())
+        return f"<{self.about}: {', '.join(shapes)}>"
 
 
 @dataclasses.dataclass
@@ -55,12 +56,12 @@ class Summary:
 
     @property
     def rows(self) -> dict[str, Any]:
-        """The columns of an archive that are not those of members."""
+        """The columns of an archive that have results of reductions."""
         return {"reduced": {name: r.results for name, r in self.reduced.items()}, "members_left": self.members_left}
 
     @property
     def fixed(self) -> dict[str, np.ndarray]:
-        """What an archive has besides rows."""
+        """What an archive has besides rows and checkpoints."""
         return fixed(self.reduced, self.kept, self.start)
 
 
@@ -77,13 +78,13 @@ def stated(reductions: Reductions, system: Stated, q_shape: tuple[int, ...], spr
 def fixed(
     reductions: Mapping[str, Reduction | Reduced], kept: np.ndarray, start: tuple[Any, Any]
 ) -> dict[str, np.ndarray]:
-    """What an archive of a reduced run has besides rows, by its path there."""
+    """What an archive of a reduced run has besides rows and checkpoints, by the path of the dataset."""
     settings = {f"reduced/{name}/{key}": x for name, r in reductions.items() for key, x in r.settings.items()}
     return {**settings, "kept": kept, "start/q": np.asarray(start[0]), "start/p": np.asarray(start[1])}
 
 
 def whole_numbers(columns: dict[str, Any]) -> dict[str, Any]:
-    """Rows of a reduced run, as a tree: what was packed among real numbers and counts something is whole again."""
+    """Columns of a reduced run, with counts as integers again: a packed row has floating-point numbers only."""
     results = {
         name: {key: np.asarray(x, np.int64) if key in WHOLE else x for key, x in held.items()}
         for name, held in columns.get("reduced", {}).items()
@@ -94,7 +95,10 @@ def whole_numbers(columns: dict[str, Any]) -> dict[str, Any]:
 def taken_from(
     columns: dict[str, Any], failed_at: Any, described: dict[str, Any], held: dict[str, np.ndarray]
 ) -> Summary:
-    """Takes all but the rows of members out of the columns; `described` and `held` are what `stated` and `fixed` said."""
+    """Move all but the rows of kept members out of the columns, into a Summary.
+
+    described, held: what `stated` and `fixed` returned, or what an archive has of them.
+    """
     columns.update(whole_numbers(columns))
     results, left, reduced = columns.pop("reduced"), columns.pop("members_left"), {}
     for name, about in described.items():
@@ -104,12 +108,16 @@ def taken_from(
 
 
 def again(path: Any, described: dict[str, Any], held: dict[str, np.ndarray], reduce: Any, *of_run: Any) -> Reductions:
-    """The reductions of an archive, made again, or given again where they hold functions; of_run: system, shape of q, spread."""
+    """The reductions of an archive, made again; or those that the user gave again, checked to be the same.
+
+    of_run: system, shape of q, spread.
+    """
     if reduce is None:
         lacking = [name for name, about in described.items() if about["of"] is None]
         if lacking:
             raise InputError(
-                f"{path}: the reductions {', '.join(lacking)} are of functions, which an archive can't hold; give all reductions again: gm.resume(..., reduce=reduce)."
+                f"{path}: the reductions {', '.join(lacking)} are of functions, which an archive can't hold; give all "
+                "reductions again: gm.resume(..., reduce=reduce)."
             )
         setting = lambda name: [x for place, x in held.items() if place.startswith(f"reduced/{name}/")]
         return {name: KINDS[about["kind"]](about["of"], *setting(name)) for name, about in described.items()}  # pyright: ignore[reportCallIssue]
@@ -122,7 +130,8 @@ def again(path: Any, described: dict[str, Any], held: dict[str, np.ndarray], red
     for name, about in here.items():
         if about != described[name]:
             raise ArchiveError(
-                f"{path}: the function of reduce[{name!r}] is not the one that the run began with (or another version of JAX traces it otherwise)."
+                f"{path}: the function of reduce[{name!r}] is not the one that the run began with (or another version "
+                "of JAX traces it otherwise)."
             )
     for name, reduction in reductions.items():
         for key, x in reduction.settings.items():

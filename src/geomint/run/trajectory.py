@@ -42,10 +42,11 @@ class Trajectory:
     events            of event-driven methods
     member_range      (first, one past the last) of the members of an ensemble that are here
     failed_at         for each member of an ensemble the first saved index that is not good, or −1
-    reduced           of an ensemble with reduce=: the results by name, such as `reduced["energy"].mean`. Only the rows of
-                      the members in `kept` are here then; `members_left` counts those that had not failed at each save
-    Whatever a method adds (multipliers, q_filtered, …) is an attribute too; dir(run) lists all of them. Arrays are numpy
-    arrays (memory maps for a run on disk), and JAX arrays inside jax.grad, jax.jit and jax.vmap.
+    reduced           of an ensemble with reduce=: the results by name, such as `reduced["energy"].mean`. Only the rows
+                      of the members in `kept` are here then; `members_left` counts those that had not failed at each
+                      save
+    Whatever a method adds (multipliers, q_filtered, …) is an attribute too; dir(run) lists all of them. Arrays are
+    numpy arrays (memory maps for a run on disk), and JAX arrays inside jax.grad, jax.jit and jax.vmap.
     """
 
     system: Stated | None
@@ -270,7 +271,7 @@ class Trajectory:
         return f"<geomint {kind}: {about}{self._largest_energy_error()}{where}>"
 
     def _largest_energy_error(self) -> str:
-        """The largest energy error, in words for repr. A few rows are read at a time: the run may not fit into memory."""
+        """The largest energy error, for repr. A few rows are read at a time: the run may not fit into memory."""
         energy = self.columns.get("energy")
         if energy is None or isinstance(energy, Tracer) or not 0 < np.size(energy) <= READABLE:
             return ""
