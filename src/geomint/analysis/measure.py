@@ -73,10 +73,9 @@ class _Stepper:
         turned = Xla(method, system, Clock(clock.t0, -clock.dt))
         turned.layout, turned.rows, turned.buffer_shape = self.runner.layout, self.runner.rows, self.runner.buffer_shape
         mech = derive(system, self.at.q.shape)
-        self.runner, self.carry = (
-            turned,
-            protocols.rescale(method, mech, protocols.reverse(method, self.carry), jnp.asarray(turned.clock.dt)),
-        )
+        reversed_carry = protocols.reverse(method, self.carry)
+        self.carry = protocols.rescale(method, mech, reversed_carry, jnp.asarray(turned.clock.dt))
+        self.runner = turned
         return self
 
 
