@@ -317,7 +317,8 @@ def test_version(shell):
     assert shell("--version").stdout == f"geomint {gm.__version__}\n"
 
 
-# `python -m geomint`, in a process that hears Ctrl-C even where the tests run in the background of a shell, which ignores it.
+# `python -m geomint`, in a process that hears Ctrl-C even where the tests run in the background of a shell, which
+# ignores it.
 PROCESS = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); runpy.run_module('geomint', run_name='__main__')"
 
 

@@ -87,7 +87,8 @@ def test_a_number_of_no_experiment_is_refused(generate):
 
 @pytest.mark.parametrize("paper", sorted(PAPERS))
 def test_the_tables_of_a_paper_hold_measured_numbers(paper):
-    """In the section of measurements, every row of a table has a number that carries the name of a row of an experiment."""
+    """In the section of measurements, every row of a table has a number that carries the name of a row of an
+    experiment."""
     text = (ROOT / f"docs/{paper}.md").read_text().partition("## What the experiments measure")[2]
     tables = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith(("| ---", "| :-:"))]
     bodies = [

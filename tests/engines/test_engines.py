@@ -109,7 +109,8 @@ def test_an_interrupted_ensemble_leaves_no_one_at_work():
     "method", [gm.Verlet(), gm.Composition(gm.Verlet(form="drift"), order=8)], ids=lambda m: m.name
 )
 def test_chunks_may_end_anywhere(system, method, monkeypatch):
-    """LLVM copies the body of a loop; where it may contract products and sums at will, the copies differ in their last bits."""
+    """LLVM copies the body of a loop; where it may contract products and sums at will, the copies differ in their last
+    bits."""
     one = lambda: gm.simulate(
         system, [0.3, 0.5], [0.1, 0.7], method=method, dt=0.1, t_end=6.0, save_every=20, engine="native"
     )
@@ -223,7 +224,8 @@ class Kicked(Method):
     "area", [lambda q: q[0] * q[3] - q[1] * q[2], lambda q: q[0] * q[3]], ids=["two products", "one"]
 )
 def test_what_is_compared_is_what_is_subtracted(area):
-    """(x − min(x, 2))^1.5 is 0 below 2, and never a root of less: x is rounded in the difference as it is in the minimum."""
+    """(x − min(x, 2))^1.5 is 0 below 2, and never a root of less: x is rounded in the difference as it is in the
+    minimum."""
     system = gm.System(lambda q: 0.5 * jnp.sum(q**2) + (area(q) - jnp.minimum(area(q), 2.0)) ** 1.5)
     go = lambda engine: gm.simulate(
         system, [1.0, 0.3, 0.2, 0.9], [0.1, 0.2, -0.3, 0.4], method=gm.Verlet(), dt=0.01, t_end=5.0, engine=engine
@@ -264,7 +266,8 @@ def test_one_program_serves_a_sweep():
 
 
 def test_programs_are_forgotten(monkeypatch):
-    """Those that were used last are kept; one that is forgotten while it is in use lives on, and any can be made again."""
+    """Those that were used last are kept; one that is forgotten while it is in use lives on, and any can be made
+    again."""
     assert native._program.cache_parameters()["maxsize"] == kernel._program.cache_parameters()["maxsize"] == KEPT
     monkeypatch.setattr(native, "_program", functools.lru_cache(2)(native._program.__wrapped__))
     monkeypatch.setattr(native, "_pays", functools.lru_cache(2)(native._pays.__wrapped__))

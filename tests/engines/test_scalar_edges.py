@@ -59,19 +59,29 @@ EDGES = {  # what a rule may get wrong in silence; each has done so once
     "first true": lambda q: jnp.array([1.0, 2.0, 3.0])[jnp.argmax(jnp.array([-1.0, 0.0, 1.0]) > q[0])] * q[1],
     "order of truth values": lambda q: jnp.sum(jnp.where((q > 0) < (q > 0.5), 1.0, 2.0) * q),
     "product of truth values": lambda q: ((q > 0) @ (q > -0.5)) * 0.5 * q[0],
-    "32 bits": lambda q: 1e-3 * jnp.sum((jnp.where(q > 0, jnp.int32(77), jnp.int32(5)) * 1103515245 + 12345) % 1000) * q[0],
+    "32 bits": lambda q: (
+        1e-3 * jnp.sum((jnp.where(q > 0, jnp.int32(77), jnp.int32(5)) * 1103515245 + 12345) % 1000) * q[0]
+    ),
     "8 bits": lambda q: 0.01 * jnp.sum(jnp.where(q > 0, jnp.uint8(200), jnp.uint8(5)) + jnp.uint8(100)) * q[0],
     "no number made whole": lambda q: 1e-20 * jnp.sum(jnp.sqrt(q).astype(int)) * q[0],
     "too large a number made whole": lambda q: 1e-20 * jnp.sum((1e25 * q).astype(int)) * q[0],
     "first that is no number": lambda q: 0.1 * jnp.argmax(jnp.log(q)) * q[0],
-    "signed zeros": lambda q: jnp.arctan2(0.0, -1 - q[0] ** 2) * q[0] + 0.3 * jnp.arctan2(-0.0, -1 - q[0] ** 2) * q[1] + jnp.sum(jnp.arctan2(0.0 - jnp.maximum(q, 0.0), -1.0)),
+    "signed zeros": lambda q: (
+        jnp.arctan2(0.0, -1 - q[0] ** 2) * q[0]
+        + 0.3 * jnp.arctan2(-0.0, -1 - q[0] ** 2) * q[1]
+        + jnp.sum(jnp.arctan2(0.0 - jnp.maximum(q, 0.0), -1.0))
+    ),
     "small arguments of erfinv": lambda q: 1e7 * jnp.sum(jax.scipy.special.erfinv(q * 1e-7)),
-    "loops that are known to begin": lambda q: _halvings(q, 1.0, 0.1) + _halvings(q, 1.0, jnp.abs(jax.lax.stop_gradient(q[2]))),
+    "loops that are known to begin": lambda q: (
+        _halvings(q, 1.0, 0.1) + _halvings(q, 1.0, jnp.abs(jax.lax.stop_gradient(q[2])))
+    ),
     "a scan over single numbers": lambda q: jax.lax.scan(lambda c, y: (0.9 * c + y, c * y), 0.0, q)[0] * q[0],
     "one number after another": lambda q: (lambda x, y, z: jnp.sin(x * y) + z * x)(*q),
     "loops that are known not to": lambda q: _halvings(q, 0.05, 0.1),
-    "one of three": lambda q: jnp.sum(jax.vmap(lambda x: jax.lax.switch(jnp.clip(I(jnp.floor(3 * x)), 0, 2), [jnp.sin, jnp.cos, jnp.tanh], x))(q)),
-}  # fmt: skip
+    "one of three": lambda q: jnp.sum(
+        jax.vmap(lambda x: jax.lax.switch(jnp.clip(I(jnp.floor(3 * x)), 0, 2), [jnp.sin, jnp.cos, jnp.tanh], x))(q)
+    ),
+}
 
 
 NOT_COVERED = {"product of truth values": "dot_general of truth values", "8 bits": "numbers of type uint8"}

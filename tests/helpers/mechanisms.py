@@ -24,8 +24,8 @@ class Mechanism(NamedTuple):
 
 @functools.cache  # one system, so that its programs are compiled once
 def four_bars(n: int) -> Mechanism:
-    """IFToMM's N-four-bar: n windows of 2n + 1 uniform bars of length 1 and mass 1. The cranks start upright, the tops at
-    speed 1.
+    """IFToMM's N-four-bar: n windows of 2n + 1 uniform bars of length 1 and mass 1. The cranks start upright, the tops
+    at speed 1.
 
     All cranks stay parallel; in the two horizontal positions all bars are in line, and G loses rank.
     """

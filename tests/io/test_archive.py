@@ -73,7 +73,8 @@ def test_a_killed_run_of_1e8_steps(tmp_path):
 
 @pytest.mark.slow
 def test_fifty_kills_at_random_moments(tmp_path):
-    """Each kill falls on a file that is being created, written or checkpointed; every file opens, every run ends right."""
+    """Each kill falls on a file that is being created, written or checkpointed; every file opens, every run ends
+    right."""
     random.seed(1)
     for k in range(5):
         folder = tmp_path / str(k)

@@ -1,5 +1,5 @@
-"""Damaged and crafted archives are refused in one sentence, or give the rows that an intact checkpoint counts: no crash,
-no code that is run, no memory beyond the size of the file."""
+"""Damaged and crafted archives are refused in one sentence, or give the rows that an intact checkpoint counts: no
+crash, no code that is run, no memory beyond the size of the file."""
 
 from __future__ import annotations
 

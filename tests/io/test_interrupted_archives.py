@@ -179,7 +179,8 @@ def test_a_run_interrupted_between_saves_is_saved_and_goes_on_to_its_own_end(tmp
 
 @pytest.mark.parametrize("members", [False, True])
 def test_an_archive_of_an_engine_that_steps_aside_here(tmp_path, monkeypatch, members):
-    """The carry of straight-line code has no force in it, that of XLA has: the archive's form is kept. Then it may change back."""
+    """The carry of straight-line code has no force in it, that of XLA has: the archive's form is kept. Then it may
+    change back."""
     model, path = gm.models.fpu(10), tmp_path / "run.h5"
     q, v = (np.stack([x] * 3) if members else x for x in (model.q0, model.v0))
     go = lambda t_end, **more: (gm.ensemble if members else gm.simulate)(

@@ -30,8 +30,8 @@ COMPOSED = gm.Composition(gm.Rattle(), order=4)
 # --- through singular positions -------------------------------------------------------------------------------------
 @pytest.mark.parametrize("steps", [1298, 2000, 4999])
 def test_four_bars_pass_their_singular_positions(steps):
-    """IFToMM's N-four-bar, N = 2, to t = 10: all bars are in line six times on the way. At T/dt = 1298 Newton used to end on
-    another branch without a word."""
+    """IFToMM's N-four-bar, N = 2, to t = 10: all bars are in line six times on the way. At T/dt = 1298 Newton used to
+    end on another branch without a word."""
     seen = run(four_bars(2), COMPOSED, steps, 10.0)
     exact = four_bars_exact(2, seen.t)
     error = np.max(np.abs(seen.q - exact), axis=(1, 2))
@@ -176,7 +176,8 @@ def test_the_square_of_a_constraint_is_told():
 
 
 def test_positions_are_solved_to_rounding():
-    """Newton's method must not end early: a residual of 1e-13 a step adds up to a drift. At long steps it converges slowly."""
+    """Newton's method must not end early: a residual of 1e-13 a step adds up to a drift. At long steps it converges
+    slowly."""
     seen = gm.models.triple_pendulum()
     for engine in ("native", "xla"):
         found = gm.simulate(
@@ -212,7 +213,8 @@ def test_a_velocity_between_the_branches_is_refused(speeds):
 
 
 def test_order_from_a_start_on_the_second_branch():
-    """The kick turns v off the branch before the drift asks for the direction that G loses; an error of h² would remain."""
+    """The kick turns v off the branch before the drift asks for the direction that G loses; an error of h² would
+    remain."""
     start = parallelogram(), IN_LINE, np.array([[0, 0.3], [0, -0.9]])
     errors = [np.max(np.abs(run(start, COMPOSED, steps, 0.8).energy_error)) for steps in (20, 40)]
     assert errors[0] < 1e-8
@@ -277,7 +279,8 @@ def test_derivatives_after_the_sparsity_has_changed():
 
 @pytest.mark.parametrize("chunk", [25, 50, 100])
 def test_a_step_with_infinite_energy_is_not_taken_again(chunk, monkeypatch):
-    """Only the energy is not finite at some angles, and it is again at the next save or not; no solver can help there."""
+    """Only the energy is not finite at some angles, and it is again at the next save or not; no solver can help
+    there."""
     from geomint.run import loop
 
     whole = loop._chunk

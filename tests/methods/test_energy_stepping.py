@@ -37,7 +37,8 @@ def flown(method, system, flight, steps):
 
 @jax.jit
 def least_gauge(method, system, base, q, v, level, a):
-    """The least distance from the edges, in terraces, on each flight: 200 points, and 50 more around the least for each edge."""
+    """The least distance from the edges, in terraces, on each flight: 200 points, and 50 more around the least for each
+    edge."""
     mech = Mechanics(system, q.shape[1:])
 
     def one(flight):
@@ -129,7 +130,8 @@ def test_saved_states_lie_on_their_terraces_and_on_straight_lines():
 
 
 def by_hand(potential, square, slope, q, v, height, offset, count):
-    """Energy-stepping in a central field V(r²) with r²(V) and dV/d(r²): exits are roots of quadratics. (time, level, kind) of events."""
+    """Energy-stepping in a central field V(r²) with r²(V) and dV/d(r²): exits are roots of quadratics. (time, level,
+    kind) of events."""
     q, v, t, out = np.array(q), np.array(v), 0.0, []
     level, on = int(np.floor((potential(q @ q) - offset) / height)), None
     while len(out) < count:
@@ -187,8 +189,8 @@ def test_events_agree_with_exact_roots(field, q0, v0, height, offset):
 
 @pytest.mark.slow  # the experiment examples-4 shows the same in the quick tests
 def test_the_papers_examples():
-    """4.1: the speed on the highest terrace; 4.2: along the edge for ever; 4.3: reflected along the circle if γ²(1 − θ) ≤ 1 + 2h(1 − θ),
-    which the paper has without its last term, for h → 0: (v·n)² = 2h(1 − θ)γ², nᵀM⁻¹n = 2V there."""
+    """4.1: the speed on the highest terrace; 4.2: along the edge for ever; 4.3: reflected along the circle if γ²(1 − θ)
+    ≤ 1 + 2h(1 − θ), which the paper has without its last term, for h → 0: (v·n)² = 2h(1 − θ)γ², nᵀM⁻¹n = 2V there."""
     h = 0.12
     run = gm.simulate(
         gm.models.harmonic_oscillator().system, [0.0], [1.0], method=gm.EnergyStepping(h, 0.0), dt=0.01, t_end=20.0
@@ -208,7 +210,8 @@ def test_the_papers_examples():
 
 # --- symplecticity and reversal -------------------------------------------------------------------------------------
 def jacobian_by_hand(hessian, n, inverse_mass, p, tau, rest, impulse):
-    """d(q, p)(t)/d(q, p)(0) through one event after τ, `rest` before t: λ a + ½λ²k = −ΔV, or 0 for a reflection, is differentiated."""
+    """d(q, p)(t)/d(q, p)(0) through one event after τ, `rest` before t: λ a + ½λ²k = −ΔV, or 0 for a reflection, is
+    differentiated."""
     size, v = len(n), inverse_mass @ p
     dq, dp = np.eye(size, 2 * size), np.eye(size, 2 * size, size)
     a, k = n @ v, n @ inverse_mass @ n

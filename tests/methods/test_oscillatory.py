@@ -140,7 +140,8 @@ def test_the_stability_limit_in_a_run():
 
 @pytest.mark.parametrize("power", [2, 4])
 def test_gradients_run_through_imex(power):
-    """With respect to the frequency and the start, by differentiation and by a difference quotient; W quadratic and not."""
+    """With respect to the frequency and the start, by differentiation and by a difference quotient; W quadratic and
+    not."""
 
     fast = lambda q, k: k["omega"] ** 2 * jnp.sum((q - 0.1) ** power) / power
 

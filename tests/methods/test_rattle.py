@@ -130,7 +130,8 @@ def test_a_light_particle_does_not_disturb_the_heavy_ones(method, dt):
 
 
 def test_through_the_origin():
-    """A bead on a parabola leaves the origin and returns to it, where positions are far smaller than their rounding on the way."""
+    """A bead on a parabola leaves the origin and returns to it, where positions are far smaller than their rounding on
+    the way."""
     system = gm.System(lambda q: q[1], constraint=lambda q: jnp.array([q[1] - q[0] ** 2]))
     out = gm.simulate(system, np.zeros(2), np.array([0.5, 0.0]), method=gm.Rattle(), dt=0.01, t_end=0.4)
     back = gm.simulate(system, out.q[-1], -out.v[-1], method=gm.Rattle(), dt=0.01, t_end=0.6)

@@ -213,7 +213,8 @@ def test_every_operation_contains_the_exact_result():
     ],
 )
 def test_xla_is_as_accurate_as_the_rules_say(name, least, most):
-    """log1p of XLA is off by 120 eps near −.41, sinh and exp2 by hundreds for large arguments: against the long doubles of numpy."""
+    """log1p of XLA is off by 120 eps near −.41, sinh and exp2 by hundreds for large arguments: against the long doubles
+    of numpy."""
     x = RANDOM.uniform(least, most, 20_000)
     found = jax.jit(lambda y: evaluate(getattr(jnp, name), y))(x)
     exact = getattr(np, name)(x.astype(np.longdouble))

@@ -1,8 +1,7 @@
 """Malformed calls of everything public: one or two arguments of a good call are replaced by values that do not fit.
 
-Each call must end in one of two ways: a GeomintError whose message names a replaced argument, or a result whose numbers are
-finite. An exception of JAX, numpy, h5py or Python itself, a hang, and a result with NaN are failures.
-"""
+Each call must end in one of two ways: a GeomintError whose message names a replaced argument, or a result whose numbers
+are finite. An exception of JAX, numpy, h5py or Python itself, a hang, and a result with NaN are failures."""
 
 from __future__ import annotations
 

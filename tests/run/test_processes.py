@@ -1,4 +1,5 @@
-"""Ensembles shared by devices and by processes: the same bits on any number of them, and nothing lost when one is killed.
+"""Ensembles shared by devices and by processes: the same bits on any number of them, and nothing lost when one is
+killed.
 
 Processes are real ones, on this machine, over the loopback interface.
 """
@@ -92,7 +93,8 @@ def wait_for_rows(path: Path, rows: int, process: subprocess.Popen) -> None:
         time.sleep(0.02)
 
 
-# --- tiles ------------------------------------------------------------------------------------------------------------------------------
+# --- tiles ------------------------------------------------------------------------------------------------------------
+# ------------------
 @pytest.mark.parametrize("members", [1, 2, 7, 33, 200, 1000, 12_345, 1_000_000])
 @pytest.mark.parametrize("platform", ["cpu", "gpu"])
 def test_tiles_are_whole_and_every_member_has_one(members, platform):
@@ -219,7 +221,8 @@ def test_two_local_devices(tmp_path):
     )
 
 
-# --- processes --------------------------------------------------------------------------------------------------------------------------
+# --- processes --------------------------------------------------------------------------------------------------------
+# ------------------
 OWN_PARAMS = """
 import json, numpy as np, geomint as gm
 folder, mesh = sys.argv[4], "all"
@@ -249,7 +252,8 @@ print(json.dumps(told))
 
 
 def test_params_failures_and_memory_of_several_processes(tmp_path, capsys):
-    """Three processes, of which one has no share: 7 members are two tiles. And one process in which all is well hears of another's mistake."""
+    """Three processes, of which one has no share: 7 members are two tiles. And one process in which all is well hears
+    of another's mistake."""
     for processes in (1, 3):
         (tmp_path / str(processes)).mkdir()
     exec(OWN_PARAMS, {"sys": SimpleNamespace(argv=[*"0123", str(tmp_path / "1")]), "index": 0})

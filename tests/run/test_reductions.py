@@ -71,7 +71,8 @@ def histogram(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
 # --- against numpy --------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("engine", ["xla", "native"])
 def test_reductions_are_those_of_the_rows(engine):
-    """Functions with params of each member; the mean of a truth value is a share; some members are kept, in the order asked for."""
+    """Functions with params of each member; the mean of a truth value is a share; some members are kept, in the order
+    asked for."""
     full = gm.ensemble(PENDULUM.system, ANGLES, params=PARAMS, engine=engine, **GRID)
     run = gm.ensemble(PENDULUM.system, ANGLES, params=PARAMS, engine=engine, reduce=REDUCE, keep=[30, 2, -1], **GRID)
     assert run.engine == full.engine == engine
