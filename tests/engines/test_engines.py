@@ -319,8 +319,8 @@ def test_it_steps_aside():
         for e in ("auto", "native")
     )
     assert (
-        auto
-        == "xla (the native engine does not cover a step of long arrays, which XLA does faster; engine='native' insists)"
+        auto == "xla (the native engine does not cover a step of long arrays, which XLA does faster; "
+        "engine='native' insists)"
     )
     assert insisting == "native"
     big = gm.models.chain(300)

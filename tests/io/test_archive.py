@@ -27,7 +27,8 @@ steps, path = int(sys.argv[1]), sys.argv[2]
 model = gm.models.fpu()
 gm.simulate(model.system, model.q0, model.v0, method=gm.Verlet(), dt=0.001, t_end=10.0)
 before = psutil.Process().memory_info().rss
-gm.simulate(model.system, model.q0, model.v0, method=gm.Verlet(), dt=0.001, t_end=steps * 0.001, save_every=1000, output=path)
+grid = dict(dt=0.001, t_end=steps * 0.001, save_every=1000)
+gm.simulate(model.system, model.q0, model.v0, method=gm.Verlet(), output=path, **grid)
 print(psutil.Process().memory_info().rss - before)
 """
 

@@ -65,7 +65,9 @@ LONG = """
 import sys, warnings, geomint as gm
 warnings.simplefilter("ignore")
 m = gm.models.argon_cluster()
-gm.simulate(m.system, m.q0, m.v0, method=gm.EnergyStepping(10.519254 * 24932.594 / 60), dt=1e-4, t_end=float(sys.argv[1]), save_every=100, output=sys.argv[2])
+grid = dict(dt=1e-4, t_end=float(sys.argv[1]), save_every=100)
+method = gm.EnergyStepping(10.519254 * 24932.594 / 60)
+gm.simulate(m.system, m.q0, m.v0, method=method, output=sys.argv[2], **grid)
 """
 
 

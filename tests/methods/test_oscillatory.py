@@ -33,9 +33,15 @@ def only_fast(fast, mass=1.0):
 # --- what is found before the run -----------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("fast", "quadratic"),
-    [(lambda q: 50.0 * jnp.sum((q - 3.0) ** 2) + 2.0 * q[0] - q[1], True), (lambda q: 1e6 * q[0] * q[1] + jnp.sum(q), True), (lambda q: 0.0 * jnp.sum(q), True),
-     (lambda q: jnp.sum(q**2) + 1e-3 * jnp.sum(q**4), False), (lambda q: jnp.sum(jnp.cos(q)), False), (lambda q: jnp.sum(q**2) + jnp.sum(jnp.abs(q) ** 3), False)],
-)  # fmt: skip
+    [
+        (lambda q: 50.0 * jnp.sum((q - 3.0) ** 2) + 2.0 * q[0] - q[1], True),
+        (lambda q: 1e6 * q[0] * q[1] + jnp.sum(q), True),
+        (lambda q: 0.0 * jnp.sum(q), True),
+        (lambda q: jnp.sum(q**2) + 1e-3 * jnp.sum(q**4), False),
+        (lambda q: jnp.sum(jnp.cos(q)), False),
+        (lambda q: jnp.sum(q**2) + jnp.sum(jnp.abs(q) ** 3), False),
+    ],
+)
 def test_quadratic_or_not(fast, quadratic):
     assert gm.IMEX().prepare([(only_fast(fast), np.array([0.5, 0.2]))]).quadratic is quadratic
 

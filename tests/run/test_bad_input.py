@@ -156,7 +156,8 @@ def test_float32_constants_are_pointed_out():
 
 def test_precision_is_the_users_where_they_set_it():
     code = (
-        "import geomint as gm, numpy as np; m = gm.models.kepler(); r = gm.simulate(m.system, m.q0, m.v0, method=gm.Verlet(), dt=.02, t_end=10.); "
+        "import geomint as gm, numpy as np; m = gm.models.kepler(); "
+        "r = gm.simulate(m.system, m.q0, m.v0, method=gm.Verlet(), dt=.02, t_end=10.); "
         "print(r.q.dtype, abs(r.energy_error).max() < 3e-3)"
     )
     for setting, dtype in (("0", "float32"), ("1", "float64")):
