@@ -112,10 +112,11 @@ def of_signature(name: str, callee: Callable, **needed: Any) -> Call:
 
 
 @functools.cache
-def calls() -> list[Call]:
+def runs() -> list[Call]:
+    """Calls that make, continue or read a run."""
     step = {"dt": 0.25, "t_end": 1.0}
     two = [[1.0, 0.5], [0.5, 1.0]]
-    several = [
+    return [
         call(
             "simulate",
             gm.simulate,
@@ -155,6 +156,12 @@ def calls() -> list[Call]:
         call("load", gm.load, lambda: {"path": written()}, "system"),
         call("save", lambda path: springs().save(path), lambda: {"path": new_file()}),
         call("plot", lambda path: springs().plot(path), lambda: {"path": folder() / "run.png"}),
+    ]
+
+
+def tools() -> list[Call]:
+    """Functions of systems, of runs and of names."""
+    return [
         call("project", gm.project, lambda: {"system": pendulum, "q0": [[0.6, -0.9]]}, "v0"),
         call("penalize", gm.penalize, lambda: {"system": pendulum, "omega": 20.0}),
         call("recover_multipliers", gm.recover_multipliers, lambda: {"run": springs(), "window": 0.1}),
@@ -170,6 +177,12 @@ def calls() -> list[Call]:
         ),
         call("methods.named", gm.methods.named, lambda: {"text": "verlet"}),
         call("models.named", gm.models.named, lambda: {"text": "kepler"}),
+    ]
+
+
+def constructors() -> list[Call]:
+    """Classes, and the functions a system is made of."""
+    return [
         of_signature("System", gm.System, potential=lambda q: jnp.sum(q**4)),
         of_signature("LagrangianSystem", gm.LagrangianSystem, lagrangian=lambda q, v: jnp.sum(v**2)),
         of_signature("Translation", gm.Translation),
@@ -192,6 +205,11 @@ def calls() -> list[Call]:
         call("run", mean_of, lambda: {"of": lambda q, p: q}),
         call("run", walls_of, lambda: {"inside": lambda q: 10 - q}),
     ]
+
+
+def calls() -> list[Call]:
+    """All of them, and every method and model."""
+    several = [*runs(), *tools(), *constructors()]
     needed = {"Composition": {"base": gm.Verlet()}, "EnergyStepping": {"height": 0.1}}
     several += [of_signature(name, method, **needed.get(name, {})) for name, method in gm.methods.classes().items()]
     small = {"lennard_jones_cluster": {"n": 3}, "morse_cluster": {"n": 3}}
