@@ -26,9 +26,15 @@ class Rational:
 
 
 PLAIN = {
-    "add": lambda x, y: x + y, "sub": lambda x, y: x - y, "mul": lambda x, y: x * y, "neg": lambda x: -x, "div": lambda x, y: x / y, "abs": abs,
-    "rough": lambda x: 1 / x, "select": lambda which, yes, no: yes if which else no,
-}  # fmt: skip
+    "add": lambda x, y: x + y,
+    "sub": lambda x, y: x - y,
+    "mul": lambda x, y: x * y,
+    "neg": lambda x: -x,
+    "div": lambda x, y: x / y,
+    "abs": abs,
+    "rough": lambda x: 1 / x,
+    "select": lambda which, yes, no: yes if which else no,
+}
 
 
 class Exact(Remembering):
@@ -132,7 +138,8 @@ def test_sums_of_two_products(first, second):
 
 
 def test_what_was_asked_for_is_one_number():
-    """A product or a pair that was written, for a comparison say, is the same number in a sum: not one that was never rounded."""
+    """A product or a pair that was written, for a comparison say, is the same number in a sum: not one that was never
+    rounded."""
     for factor in (1.0, -2.0):
         for outside in (False, True):
             for make in (
@@ -185,7 +192,8 @@ def test_what_is_used_often_is_whole():
 
 
 def test_products_leave_loops():
-    """A factor of a product goes to the operand that was there before the loop: it is applied once, not in every round."""
+    """A factor of a product goes to the operand that was there before the loop: it is applied once, not in every
+    round."""
     code = Exact()
     a, b = Rational(Fraction(3)), Rational(Fraction(5))
     outside = code.value("add", a, b)
