@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from geomint.engines.scalar.fma_fusion import Remembering
+from geomint.engines.scalar.fma_fusion import OptimizingCode
 from geomint.engines.scalar.program import Loop, Numbers, StepProgram
 from geomint.engines.scalar.values import constant
 
@@ -31,7 +31,7 @@ class Number:
         self.x, self.operation, self.arguments = x, operation, arguments
 
 
-class Counted(Remembering):
+class Counted(OptimizingCode):
     """The `Code` that computes, one member at a time, and counts what was done for something; nothing is computed twice, as in a compiled program."""
 
     longest = 10**9
@@ -40,17 +40,17 @@ class Counted(Remembering):
         super().__init__()
         self.decided: list[Any] = []  # the values that loops and branches depended on
 
-    def written(self, operation: str, x: list[Any]) -> Number:
+    def emit(self, operation: str, x: list[Any]) -> Number:
         try:
             return Number(OPERATIONS[operation](*map(_plain, x)), operation, tuple(x))
         except (ZeroDivisionError, OverflowError, ValueError):
             return Number(math.nan, operation, tuple(x))
 
-    def fused(self, form: str, x: Any, y: Any, z: Any) -> Number:
+    def emit_fused(self, form: str, x: Any, y: Any, z: Any) -> Number:
         product, z_ = _plain(x) * _plain(y), _plain(z)
         return Number({"xy+z": product + z_, "z-xy": z_ - product, "xy-z": product - z_}[form], "fused", (x, y, z))
 
-    def real(self, x: Any) -> bool:
+    def is_real(self, x: Any) -> bool:
         return isinstance(x.x, float)
 
     def counts(self, results: list[Any]) -> collections.Counter[str]:
@@ -78,19 +78,19 @@ class Counted(Remembering):
                 self.decided.append(test(state))
                 if not _plain(self.decided[-1]):
                     return state
-                state = [self.settled(x) for x in body(state)]
+                state = [self.materialized(x) for x in body(state)]
 
     def repeat(self, count, begin, body):
         state = list(begin)
         for i in range(_plain(count)):
             with self.scope():
-                state = [self.settled(x) for x in body(Number(i), state)]
+                state = [self.materialized(x) for x in body(Number(i), state)]
         return state
 
     def branch(self, which, cases):
         self.decided.append(which)
         with self.scope():
-            return [self.settled(x) for x in cases[min(int(_plain(which)), len(cases) - 1)]()]
+            return [self.materialized(x) for x in cases[min(int(_plain(which)), len(cases) - 1)]()]
 
 
 def _plain(x: Any) -> Any:

@@ -193,7 +193,8 @@ def test_kernels_are_written_for_a_gpu(method):
     engine = kernel.Kernel(method, system, clock, "states")
     carry, _ = Xla.begin(engine, initial_state(q, p, 0.0, 0, False, len(q)))
     program = kernel.compiled(
-        StepProgram(method, system, carry, "states"), kernel.Shape(engine.layout.width, 2, len(q), 32, 1, interpret=False)
+        StepProgram(method, system, carry, "states"),
+        kernel.Shape(engine.layout.width, 2, len(q), 32, 1, interpret=False),
     )
     lowered = program.trace(method, system, carry, *engine.told(0, 1, 1)).lower(lowering_platforms=("cuda",))
     kernels = list(triton_programs(lowered.compiler_ir("stablehlo").operation))
@@ -416,6 +417,11 @@ def test_failures_are_the_same():
     assert str(errors[0]) == str(errors[1])
 
 
+LONG_ARRAYS = (
+    'more than 2000 operations a step on long arrays, where XLA is faster; engine="native" forces machine code'
+)
+
+
 def test_it_steps_aside():
     method = gm.Verlet()
     sorting = gm.System(lambda q: jnp.sum(jnp.sort(q)[0] ** 2) + jnp.sum(q**2))
@@ -426,10 +432,7 @@ def test_it_steps_aside():
         gm.simulate(long.system, long.q0, long.v0, method=gm.Verlet(), dt=0.001, t_end=0.002, engine=e).engine
         for e in ("auto", "native")
     )
-    assert (
-        auto
-        == "xla (the native engine does not cover a step of long arrays, which XLA does faster; engine='native' insists)"
-    )
+    assert auto == f"xla (the native engine does not cover {LONG_ARRAYS})"
     assert insisting == "native"
     big = gm.models.chain(1000)
     assert gm.simulate(

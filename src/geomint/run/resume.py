@@ -16,7 +16,7 @@ import numpy as np
 from .. import methods
 from ..engines import Clock, choose
 from ..engines.grid import Grid, grid
-from ..engines.scalar.straight import Straight
+from ..engines.scalar.scalar_engine import ScalarEngine
 from ..engines.tiles import Tiled
 from ..errors import ArchiveError, GeomintError, InputError
 from ..io import archive
@@ -266,7 +266,7 @@ def _begun(
     )
     method = prepared(method or archive.method_of(contents), system, np.asarray(q), meta["spread"])
     make = choose(meta["engine"])
-    if issubclass(make, Straight):  # the carry on file has that form, whether or not the engine covers the run here too
+    if issubclass(make, ScalarEngine):  # the carry on file has that form, whether or not the engine covers the run here too
         method = method.for_straight_code(bool(meta["members"]))
     if not meta["members"]:
         runner = make(method, system, clock, meta["spread"])
