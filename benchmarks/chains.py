@@ -84,7 +84,7 @@ def _thomas(a, b, c, r, w):
 
 @numba.njit(fastmath=False, error_model="numpy")
 def _one_sided(a, b, c, r, w):
-    """The same by the usual sweep, down and up again, as Thomas wrote it and as most people write it."""
+    """The same by Thomas's algorithm: one sweep down, one up."""
     n = len(b)
     w[0], r[0] = c[0] / b[0], r[0] / b[0]
     for i in range(1, n):
@@ -94,14 +94,60 @@ def _one_sided(a, b, c, r, w):
         r[i] -= w[i] * r[i + 1]
 
 
+@numba.njit(fastmath=False, error_model="numpy")
+def _links(x, y, dx, dy):
+    """The links between neighbouring masses, into entries 1 … n of dx and dy."""
+    dx[1], dy[1] = x[0], y[0]
+    for i in range(1, len(x)):
+        dx[i + 1], dy[i + 1] = x[i] - x[i - 1], y[i] - y[i - 1]
+
+
+@numba.njit(fastmath=False, error_model="numpy")
+def _newton_rows(dx, dy, fx, fy, mu, a, b, c, r):
+    """The tridiagonal system of a Newton iteration for the multipliers μ."""
+    for i in range(len(b)):
+        ex = fx[i + 1] + (mu[i] * dx[i] + mu[i + 2] * dx[i + 2] - 2.0 * mu[i + 1] * dx[i + 1])
+        ey = fy[i + 1] + (mu[i] * dy[i] + mu[i + 2] * dy[i + 2] - 2.0 * mu[i + 1] * dy[i + 1])
+        a[i] = ex * dx[i] + ey * dy[i]
+        b[i] = -2.0 * (ex * dx[i + 1] + ey * dy[i + 1])
+        c[i] = ex * dx[i + 2] + ey * dy[i + 2]
+        r[i] = 0.5 * (1.0 - (ex * ex + ey * ey))
+    ex, ey = fx[1] + (mu[2] * dx[2] - mu[1] * dx[1]), fy[1] + (mu[2] * dy[2] - mu[1] * dy[1])
+    b[0], c[0] = -(ex * dx[1] + ey * dy[1]), ex * dx[2] + ey * dy[2]
+    r[0] = 0.5 * (1.0 - (ex * ex + ey * ey))
+
+
+@numba.njit(fastmath=False, error_model="numpy")
+def _velocity_rows(dx, dy, u, v, a, b, c, r):
+    """The tridiagonal system G Gᵀ ν = G v of the projection of velocities."""
+    b[0], r[0] = dx[1] * dx[1] + dy[1] * dy[1], dx[1] * u[0] + dy[1] * v[0]
+    for i in range(1, len(b)):
+        a[i] = -(dx[i + 1] * dx[i] + dy[i + 1] * dy[i])
+        b[i] = 2.0 * (dx[i + 1] * dx[i + 1] + dy[i + 1] * dy[i + 1])
+        r[i] = dx[i + 1] * (u[i] - u[i - 1]) + dy[i + 1] * (v[i] - v[i - 1])
+        c[i - 1] = a[i]
+
+
+@numba.njit(fastmath=False, error_model="numpy")
+def _largest(dx, dy, change):
+    """The largest displacement of a mass by a change of the multipliers."""
+    square = 0.0
+    for i in range(len(change) - 2):
+        ex = change[i + 2] * dx[i + 2] - change[i + 1] * dx[i + 1]
+        ey = change[i + 2] * dy[i + 2] - change[i + 1] * dy[i + 1]
+        square = max(square, ex * ex + ey * ey)
+    return np.sqrt(square)
+
+
 def _rattle_with(solve):
     @numba.njit(fastmath=False, error_model="numpy")
     def rattle(x, y, u, v, h, steps, every, energies):
-        """RATTLE with Newton on the links e_i = Q_i − Q_{i−1} = f_i + d_{i−1}μ_{i−1} − 2 d_i μ_i + d_{i+1}μ_{i+1}, |e_i| = 1.
+        """RATTLE with Newton on the links e_i = Q_i − Q_{i−1} = f_i + d_{i−1}μ_{i−1} − 2 d_i μ_i + d_{i+1}μ_{i+1} with
+        |e_i| = 1.
 
-        d are the links before the step, f those after a step without tension. Arrays over links have an empty link at either
-        end; the first link has d_1 μ_1 once, as the origin does not move. Newton starts at 2μ − (μ of the step before) and goes
-        on until the correction of Q is below ε max|q|, or the next one will be, by quadratic convergence.
+        d are the links before the step, f those after a step without tension. Arrays over links have an empty link at
+        either end; the first link has d_1 μ_1 once, since the origin does not move. Newton starts at 2μ − (μ of the step
+        before) and ends when the correction of Q is below ε max|q|, or the next one will be, by quadratic convergence.
         """
         n = len(x)
         dx, dy, fx, fy = np.zeros(n + 2), np.zeros(n + 2), np.zeros(n + 2), np.zeros(n + 2)
@@ -109,9 +155,7 @@ def _rattle_with(solve):
         a, b, c, r, w = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
         tolerance = 2.0**-52 * n  # the chain reaches n away from the origin
         per_h, iterations, violation = 1.0 / h, 0, 0.0
-        dx[1], dy[1] = x[0], y[0]
-        for i in range(1, n):
-            dx[i + 1], dy[i + 1] = x[i] - x[i - 1], y[i] - y[i - 1]
+        _links(x, y, dx, dy)
         for step in range(1, steps + 1):
             for i in range(n):
                 v[i] -= 0.5 * h
@@ -124,26 +168,12 @@ def _rattle_with(solve):
             for sweep in range(21):
                 if sweep == 20:
                     raise ArithmeticError("Newton did not converge")
-                for i in range(n):
-                    ex = fx[i + 1] + (mu[i] * dx[i] + mu[i + 2] * dx[i + 2] - 2.0 * mu[i + 1] * dx[i + 1])
-                    ey = fy[i + 1] + (mu[i] * dy[i] + mu[i + 2] * dy[i + 2] - 2.0 * mu[i + 1] * dy[i + 1])
-                    a[i] = ex * dx[i] + ey * dy[i]
-                    b[i] = -2.0 * (ex * dx[i + 1] + ey * dy[i + 1])
-                    c[i] = ex * dx[i + 2] + ey * dy[i + 2]
-                    r[i] = 0.5 * (1.0 - (ex * ex + ey * ey))
-                ex, ey = fx[1] + (mu[2] * dx[2] - mu[1] * dx[1]), fy[1] + (mu[2] * dy[2] - mu[1] * dy[1])
-                b[0], c[0] = -(ex * dx[1] + ey * dy[1]), ex * dx[2] + ey * dy[2]
-                r[0] = 0.5 * (1.0 - (ex * ex + ey * ey))
+                _newton_rows(dx, dy, fx, fy, mu, a, b, c, r)
                 solve(a, b, c, r, w)
                 for i in range(n):
                     change[i + 1] = r[i]
                     mu[i + 1] += r[i]
-                square = 0.0
-                for i in range(n):
-                    ex = change[i + 2] * dx[i + 2] - change[i + 1] * dx[i + 1]
-                    ey = change[i + 2] * dy[i + 2] - change[i + 1] * dy[i + 1]
-                    square = max(square, ex * ex + ey * ey)
-                size, iterations = np.sqrt(square), iterations + 1
+                size, iterations = _largest(dx, dy, change), iterations + 1
                 if size <= tolerance or size * (size / before) ** 2 <= tolerance:
                     break
                 before = size
@@ -154,15 +184,8 @@ def _rattle_with(solve):
                 y[i] += h * v[i] + ey
                 u[i] += per_h * ex
                 v[i] += per_h * ey - 0.5 * h
-            dx[1], dy[1] = x[0], y[0]
-            for i in range(1, n):
-                dx[i + 1], dy[i + 1] = x[i] - x[i - 1], y[i] - y[i - 1]
-            b[0], r[0] = dx[1] * dx[1] + dy[1] * dy[1], dx[1] * u[0] + dy[1] * v[0]
-            for i in range(1, n):
-                a[i] = -(dx[i + 1] * dx[i] + dy[i + 1] * dy[i])
-                b[i] = 2.0 * (dx[i + 1] * dx[i + 1] + dy[i + 1] * dy[i + 1])
-                r[i] = dx[i + 1] * (u[i] - u[i - 1]) + dy[i + 1] * (v[i] - v[i - 1])
-                c[i - 1] = a[i]
+            _links(x, y, dx, dy)
+            _velocity_rows(dx, dy, u, v, a, b, c, r)
             solve(a, b, c, r, w)
             for i in range(n):
                 change[i + 1] = r[i]

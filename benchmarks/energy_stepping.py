@@ -56,6 +56,40 @@ def _root(w, rate, bend):
 
 
 @numba.njit(fastmath=False, error_model="numpy")
+def _gradient(x, n, epsilon, sigma2):
+    """The gradient of the potential into n."""
+    for k in range(14):
+        n[k] = 0.0
+    for i in range(7):
+        for j in range(i):
+            dx, dy = x[2 * i] - x[2 * j], x[2 * i + 1] - x[2 * j + 1]
+            per = 1.0 / (dx * dx + dy * dy)
+            y = (sigma2 * per) ** 3
+            g = -24.0 * epsilon * y * (2.0 * y - 1.0) * per
+            n[2 * i] += g * dx
+            n[2 * i + 1] += g * dy
+            n[2 * j] -= g * dx
+            n[2 * j + 1] -= g * dy
+
+
+@numba.njit(fastmath=False, error_model="numpy")
+def _impulse(v, n, jump):
+    """Refraction of v at a jump of the potential with normal n, or reflection, for which it returns True."""
+    across, k2 = 0.0, 0.0
+    for k in range(14):
+        across += n[k] * v[k]
+        k2 += n[k] * n[k]
+    reflects = across * across <= 2.0 * jump * k2
+    if reflects:
+        impulse = -2.0 * across / k2
+    else:
+        impulse = -2.0 * jump / (across + np.sign(jump) * np.sqrt(across * across - 2.0 * jump * k2))
+    for k in range(14):
+        v[k] += impulse * n[k]
+    return reflects
+
+
+@numba.njit(fastmath=False, error_model="numpy")
 def _events(x, v, height, base, epsilon, sigma2, until):
     """(events, reflections, evaluations) up to a time; x and v in place."""
     t, events, reflections, jets = 0.0, 0, 0, 1
@@ -107,33 +141,14 @@ def _events(x, v, height, base, epsilon, sigma2, until):
         t += a
         for k in range(14):
             x[k] += a * v[k]
-            n[k] = 0.0
-        for i in range(7):
-            for j in range(i):
-                dx, dy = x[2 * i] - x[2 * j], x[2 * i + 1] - x[2 * j + 1]
-                per = 1.0 / (dx * dx + dy * dy)
-                y = (sigma2 * per) ** 3
-                g = -24.0 * epsilon * y * (2.0 * y - 1.0) * per
-                n[2 * i] += g * dx
-                n[2 * i + 1] += g * dy
-                n[2 * j] -= g * dx
-                n[2 * j + 1] -= g * dy
-        across, k2 = 0.0, 0.0
-        for k in range(14):
-            across += n[k] * v[k]
-            k2 += n[k] * n[k]
-        jump = height if rising else -height
+        _gradient(x, n, epsilon, sigma2)
         events += 1
-        if across * across <= 2.0 * jump * k2:
-            impulse = -2.0 * across / k2
+        if _impulse(v, n, height if rising else -height):
             reflections += 1
             low = 1.0 if rising else 0.0
         else:
-            impulse = -2.0 * jump / (across + np.sign(jump) * np.sqrt(across * across - 2.0 * jump * k2))
             level += 1.0 if rising else -1.0
             low = 0.0 if rising else 1.0
-        for k in range(14):
-            v[k] += impulse * n[k]
         f, slope, bend = _jet(x, v, 0.0, epsilon, sigma2)
         jets += 1
 
