@@ -1,10 +1,10 @@
-"""Chains of n rigid links: geomint's RATTLE beside RATTLE written by hand in numba and beside MuJoCo's joint coordinates.
+"""Chains of n rigid links: geomint's RATTLE compared with RATTLE by hand in numba and with MuJoCo's joint coordinates.
 
-Unit point masses on links of length 1 in the plane, hung from the origin in unit gravity, let go at rest, stretched out at
-30° below the horizontal: g_i = |x_i − x_{i−1}|² − 1, V = Σ y_i, H = −n(n + 1)/4. The motion is chaotic, so what is
-compared is the time of a step and the energy error, the largest of LOOKS looks, never the trajectories.
+Unit point masses on links of length 1 in the plane, hung from the origin in unit gravity, let go at rest, stretched out
+at 30° below the horizontal: g_i = |x_i − x_{i−1}|² − 1, V = Σ y_i, H = −n(n + 1)/4. The motion is chaotic, so what is
+compared is the time of a step and the energy error, the largest of LOOKS samples, never the trajectories.
 
-Every yardstick is a function (n, h, steps, looks) -> Outcome that goes from the start, for `best_times` to call.
+Every variant is a function (n, h, steps, looks) -> Outcome that goes from the start, for `best_times` to call.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from .timing import best_times, table
 
 LOOKS = 20
 H = 0.01  # at 10,000 links enough for a while only: Newton fails between t = 40 and 80, with h = 0.007 not before 140
-# links: steps over which the energy is watched, and steps timed: MuJoCo's, whose time does not depend on the state, and the others'
+# Number of links: steps over which the energy is monitored; steps timed for MuJoCo, whose time does not depend on the
+# state; steps timed for the others.
 SPANS = {
     3: (1000, 20_000, 100_000),
     10: (1000, 10_000, 50_000),
@@ -53,8 +54,8 @@ def energy_at_start(n: int) -> float:
 def _thomas(a, b, c, r, w):
     """a_i x_{i−1} + b_i x_i + c_i x_{i+1} = r_i, n ≥ 2, x in place of r; w is room to work.
 
-    Elimination runs from both ends to the middle, row m: the two recurrences do not wait for each other, so that it takes
-    half the time of the usual sweep, which is all latency of one division after another.
+    Elimination runs from both ends to the middle, row m: the two recurrences do not wait for each other, so that it
+    takes half the time of the usual sweep, which is limited by the latency of one division after another.
     """
     n, m = len(b), len(b) // 2
     s, t = 1.0 / b[0], 1.0 / b[n - 1]
@@ -146,8 +147,9 @@ def _rattle_with(solve):
         |e_i| = 1.
 
         d are the links before the step, f those after a step without tension. Arrays over links have an empty link at
-        either end; the first link has d_1 μ_1 once, since the origin does not move. Newton starts at 2μ − (μ of the step
-        before) and ends when the correction of Q is below ε max|q|, or the next one will be, by quadratic convergence.
+        either end; the first link has d_1 μ_1 once, since the origin does not move. Newton starts at 2μ − (μ of the
+        step before) and ends when the correction of Q is below ε max|q|, or the next one will be, by quadratic
+        convergence.
         """
         n = len(x)
         dx, dy, fx, fy = np.zeros(n + 2), np.zeros(n + 2), np.zeros(n + 2), np.zeros(n + 2)
@@ -262,7 +264,7 @@ def mujoco_chain(n: int, h: float, steps: int, looks: int = 1, integrator: str =
 
 @functools.cache
 def _system(n: int) -> gm.System:
-    """Stated as anyone would; nothing is said about the structure."""
+    """The chain as a user states it, without any hint about its structure."""
     links = lambda q: jnp.diff(q, axis=0, prepend=jnp.zeros((1, 2)))
     return gm.System(potential=lambda q: jnp.sum(q[:, 1]), constraint=lambda q: jnp.sum(links(q) ** 2, axis=1) - 1)
 
@@ -291,7 +293,7 @@ def chains() -> None:
         rows = []
         for name, t in times.items():
             said = f"×{t / times['numba RATTLE']:.3g}"
-            if name in (*steps, cheapest, "MuJoCo RK4"):  # the others are too slow to watch, or do as EULER does
+            if name in (*steps, cheapest, "MuJoCo RK4"):  # the others are too slow, or give the same as EULER
                 out = go[name](n, H, watched, LOOKS)
                 said += f"; energy error {out.energy:.1e}, relative {out.energy / abs(energy_at_start(n)):.1e}"
                 said += (
@@ -302,7 +304,7 @@ def chains() -> None:
                     else ""
                 )
             rows.append((name, f"{1e6 * t:.4g} µs/step", said))
-        # MuJoCo's cheapest leaves room for shorter steps.
+        # In the time of MuJoCo's cheapest integrator, geomint can take shorter steps.
         shorter = geomint_rattle(n, 0.7 * H, 1440 if watched == 1000 else 280, LOOKS)
         rows.insert(
             2,
@@ -314,7 +316,7 @@ def chains() -> None:
         )
         if n > DEPTH:
             rows.append(("MuJoCo", "refuses", f"trees deeper than {DEPTH} bodies"))
-        table(f"chain of {n} links, h = {H:g}; energy over {watched} steps, {LOOKS} looks", rows)
+        table(f"chain of {n} links, h = {H:g}; energy over {watched} steps, {LOOKS} samples", rows)
 
 
 def main() -> None:

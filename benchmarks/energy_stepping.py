@@ -1,8 +1,10 @@
-"""Energy-stepping on seven argon atoms: events a second beside the same motion written by hand in numba, and 1000 clusters at once.
+"""Energy-stepping on seven argon atoms: events a second, compared with a loop by hand in numba; 1000 clusters at
+once.
 
-By hand: pairs written out, the jet (V, V', V'') along the ray from r² = α + 2βt + γt², an exit by the root of the parabola at the
-last trial, repeated until V is on the edge to rounding. It lacks the proof that no earlier exit was jumped over, the log, and the
-looks: what remains is the least a program can do. Trajectories are chaotic, so that only rates and means are compared.
+By hand: pairs written out, the jet (V, V', V'') along the ray from r² = α + 2βt + γt², an exit by the root of the
+parabola at the last trial, repeated until V is on the edge to rounding. It has no proof that no earlier exit
+was missed, no log and no saves: a lower bound of the cost. Trajectories are chaotic, so that only rates and means are
+compared.
 """
 
 from __future__ import annotations
@@ -189,7 +191,7 @@ def main() -> None:
         }
         times = best_times(variants, rounds=5)
         hand, run, proof = by_hand(parts), geomint_run(parts), geomint_run(parts, 0.1, "interval")
-        assert hand[3] < 1e-11, f"the loop by hand lost the energy: {hand[3]:.1e}"
+        assert hand[3] < 1e-11, f"the loop by hand does not conserve the energy: {hand[3]:.1e}"
         rate = {
             "hand": hand[0] / times["hand"],
             "geomint": len(run.events) / times["geomint"],
@@ -206,14 +208,17 @@ def main() -> None:
             (
                 f"E0/{parts}, geomint",
                 f"{rate['geomint']:,.0f} events/s",
-                f"×{rate['hand'] / rate['geomint']:.2f}; {run.events.counts['jets'] / len(run.events):.2f} jets an event, {1e6 * SPAN / len(run.events):.0f} fs a step",
+                f"×{rate['hand'] / rate['geomint']:.2f}; "
+                f"{run.events.counts['jets'] / len(run.events):.2f} jets an event, "
+                f"{1e6 * SPAN / len(run.events):.0f} fs a step",
             )
         )
         rows.append(
             (
                 f"E0/{parts}, search='interval'",
                 f"{rate['proved']:,.0f} events/s",
-                f"×{rate['hand'] / rate['proved']:.2f}; {proof.events.counts['jets'] / len(proof.events):.2f} jets an event",
+                f"×{rate['hand'] / rate['proved']:.2f}; "
+                f"{proof.events.counts['jets'] / len(proof.events):.2f} jets an event",
             )
         )
     span = 0.02
@@ -226,7 +231,7 @@ def main() -> None:
             f"{np.sum(run.events.counts['jets']) / len(run.events):.2f} jets an event",
         )
     )
-    table(f"energy-stepping: seven argon atoms, {SPAN:g} ns, looks every 10 ps", rows)
+    table(f"energy-stepping: seven argon atoms, {SPAN:g} ns, saved every 10 ps", rows)
 
 
 if __name__ == "__main__":
