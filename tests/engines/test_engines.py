@@ -318,10 +318,8 @@ def test_it_steps_aside():
         gm.simulate(long.system, long.q0, long.v0, method=gm.Verlet(), dt=0.001, t_end=0.002, engine=e).engine
         for e in ("auto", "native")
     )
-    assert (
-        auto == "xla (the native engine does not cover a step of long arrays, which XLA does faster; "
-        "engine='native' insists)"
-    )
+    reason = 'more than 2000 operations a step on long arrays, where XLA is faster; engine="native" forces machine code'
+    assert auto == f"xla (the native engine does not cover {reason})"
     assert insisting == "native"
     big = gm.models.chain(300)
     assert gm.simulate(

@@ -26,7 +26,7 @@ from .translate import ScalarInterpreter, arrays, operations
 from .values import Code, NotCovered, Values, filled
 
 KEPT = 64  # compiled loops in memory; beyond, the one used longest ago is dropped
-FOLDED = 4  # constant folding leaves at least this fraction (1/4) of the operations that are counted before it
+FOLDED = 4  # operations counted before constant folding may exceed the limit by this factor
 
 
 class Packed:
