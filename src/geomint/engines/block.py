@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..methods import Carry, Method, State, protocols
+from ..methods.protocols import EventDriven
 from ..numerics.compensated import value
 from ..system.lagrangian import derive
 from ..system.system import Stated
@@ -40,7 +41,7 @@ class Clock(eqx.Module):
 
 def observe(method: Method, mech: Any, carry: Carry, t: Array) -> Observed:
     """All that is kept of the state at time t: (q, p), the method's extras, and the watched quantities."""
-    state = method.between(mech, carry, t) if method.traits.event_driven else method.output(mech, carry)
+    state = method.between(mech, carry, t) if isinstance(method, EventDriven) else method.output(mech, carry)
     q, p = value(state.q), value(state.p)
     near = () if state.near is None else (state.near,)
     seen: Observed = {"q": q, "p": p, "energy": mech.energy(q, p, *near), **state.extras}
@@ -87,7 +88,7 @@ def march(
 ) -> tuple[Carry, Log | None]:
     """`steps` steps from step `first` on; an event-driven method steps until it has passed the time of step
     first + steps."""
-    if not method.traits.event_driven:
+    if not isinstance(method, EventDriven):
         return jax.lax.fori_loop(0, steps, lambda _, c: method.step(mech, c, clock.dt), carry), log
     until = clock.time(first + steps)
     if log is None:

@@ -70,8 +70,11 @@ class RankDeficientSolver(IterativeSolver):
     to take, whose plan it keeps."""
 
     after_chords: bool = eqx.field(static=True, default=False)
-    covers_dependence: ClassVar[bool] = True
     failure: ClassVar[str] = "Newton's method did not converge"
+
+    @property
+    def covers_dependence(self) -> bool:
+        return True
 
     @property
     def dependent(self) -> bool:

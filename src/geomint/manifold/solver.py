@@ -29,8 +29,12 @@ class ConstraintSolver(eqx.Module):
 
     plan: Plan = eqx.field(static=True)  # structure of G M⁻¹Gᵀ
     polishes: ClassVar[bool] = False  # whether `polish` returns a correction
-    covers_dependence: ClassVar[bool] = False  # whether constraints may depend on each other all along the motion
     failure: ClassVar[str] = "no position on the constraint was found"
+
+    @property
+    def covers_dependence(self) -> bool:
+        """Whether constraints may depend on each other all along the motion."""
+        return False
 
     @property
     def dependent(self) -> bool:

@@ -28,16 +28,16 @@ import os
 import re
 import warnings
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import jax
-import jaxlib
 
 from . import disk_cache
 
 FLAG = "xla_cpu_use_fusion_emitters"
-_VERSION = tuple(int(part) for part in re.findall(r"\d+", jaxlib.__version__)[:3])
+_VERSION = tuple(int(part) for part in re.findall(r"\d+", version("jaxlib"))[:3])
 MISCOMPILES = (0, 7) <= _VERSION < (0, 10, 2)
 
 
@@ -92,7 +92,8 @@ def jit(function: Callable | None = None, **settings: Any) -> Any:
         right = trace_state_clean() and jax.default_backend() == "cpu"
         return (outermost if right else nested)(*arguments, **named)
 
-    call.trace, call.lower = nested.trace, nested.lower  # to inspect the program, or to lower for another platform
+    for name in ("trace", "lower"):  # to inspect the program, or to lower for another platform
+        setattr(call, name, getattr(nested, name))
     return call
 
 

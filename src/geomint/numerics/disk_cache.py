@@ -203,7 +203,7 @@ def _silence_false_alarm() -> None:
     """
     try:
         from jax._src import compilation_cache
-        from jaxlib import utils
+        from jaxlib import utils  # pyright: ignore[reportAttributeAccessIssue]
 
         load, set_level = compilation_cache.get_executable_and_time, utils.absl_set_min_log_level
     except (ImportError, AttributeError):

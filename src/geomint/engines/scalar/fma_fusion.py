@@ -138,9 +138,12 @@ class OptimizingCode(abc.ABC):
             made = self._emit_once("mul", self._scaled(factor, rest.x), rest.y)
             whole = self._scaled(1 / factor, made)
         else:
-            product = rest if isinstance(rest, DeferredProduct) else rest.first
-            whole = self._emit_once("mul", product.x, product.y)
-            whole = whole if product is rest else self._added(whole, rest.operation, rest.second)
+            whole: Any
+            if isinstance(rest, DeferredProduct):
+                whole = self._emit_once("mul", rest.x, rest.y)
+            else:
+                product = rest.first
+                whole = self._added(self._emit_once("mul", product.x, product.y), rest.operation, rest.second)
             made = self.materialized(self._scaled(factor, whole))
         self.seen[-1][("whole", id(rest))] = whole, rest
         return made

@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import AbstractValue  # pyright: ignore[reportPrivateImportUsage]
 
 from ...numerics.interpreter import called_program
 
@@ -80,7 +81,7 @@ class _Hasher:
             return f"array {array.dtype} {array.shape} ".encode() + hashlib.sha256(array.tobytes()).digest()
         if hasattr(x, "eqns") or (hasattr(x, "jaxpr") and hasattr(x, "consts")):
             return b"program " + self.program(x)
-        if isinstance(x, jax.core.AbstractValue):
+        if isinstance(x, AbstractValue):
             return _type(x).encode()
         if isinstance(x, type) and issubclass(x, np.generic):
             return x.__name__.encode()
