@@ -73,10 +73,9 @@ class _Stepper:
         turned = Xla(method, system, Clock(clock.t0, -clock.dt))
         turned.layout, turned.rows, turned.buffer_shape = self.runner.layout, self.runner.rows, self.runner.buffer_shape
         mech = derive(system, self.at.q.shape)
-        self.runner, self.carry = (
-            turned,
-            protocols.rescale(method, mech, protocols.reverse(method, self.carry), jnp.asarray(turned.clock.dt)),
-        )
+        reversed_carry = protocols.reverse(method, self.carry)
+        self.carry = protocols.rescale(method, mech, reversed_carry, jnp.asarray(turned.clock.dt))
+        self.runner = turned
         return self
 
 
@@ -94,7 +93,7 @@ def step_jacobian(method: Method, system: Stated, q: Array, p: Array, dt: Array,
     def step(x: Array) -> Array:
         mech = derive(system, q.shape)
         begun = _begun(method, mech, x[:n].reshape(q.shape), x[n:].reshape(q.shape), dt)
-        if method.traits.event_driven:
+        if isinstance(method, protocols.EventDriven):
             end = method.between(mech, march(method, mech, begun, Clock(0.0, dt), 0, steps)[0], steps * dt)
         else:
             end = method.output(
@@ -189,12 +188,13 @@ class LongRun(NamedTuple):
 
 
 @unwatched()
-def long_run(method: Method, system: Stated, at: Point, dt: float, steps: int = 20_000, saves: int = 1000) -> LongRun:
+def long_run(
+    method: Method, system: Stated, at: Point, dt: float, steps: int = 20_000, saves: int = 1000, engine: str = "auto"
+) -> LongRun:
     """Energy, momentum maps and constraints over many steps, with compensated sums: a drift is not due to rounding."""
     every = max(1, steps // saves)
-    run = simulate(
-        system, at.q, p0=at.p, method=method, dt=dt, t_end=every * saves * dt, save_every=every, compensated=True
-    )
+    grid = {"dt": dt, "t_end": every * saves * dt, "save_every": every}
+    run = simulate(system, at.q, p0=at.p, method=method, compensated=True, engine=engine, **grid)
     error = np.asarray(run.energy_error)
     slope, level = np.polyfit(run.t, error, 1)
     around = error - (slope * run.t + level)

@@ -54,12 +54,12 @@ def penalize(system: System, omega: float) -> System:
     checked_system(system, System, callee="penalize")
     if system.constraint is None:
         raise InputError("penalize(system=...): the system has no constraint to turn into springs.")
-    omega = jnp.asarray(positive(omega, "omega", "penalize"), float)
+    frequency = jnp.asarray(positive(omega, "omega", "penalize"), float)
     overrides = {name: f for name, f in system.overrides.items() if name != "fast_gradient"}
     if system.fast is not None and "fast_gradient" in system.overrides:
-        overrides["fast_gradient"] = PenaltyGradient(system.constraint, omega, system.overrides["fast_gradient"])
+        overrides["fast_gradient"] = PenaltyGradient(system.constraint, frequency, system.overrides["fast_gradient"])
     # All other fields are kept. `origin` names a model from which an archive can be resumed; this is another system.
-    fast = Penalty(system.constraint, omega, system.fast)
+    fast = Penalty(system.constraint, frequency, system.fast)
     return dataclasses.replace(system, constraint=None, fast=fast, overrides=overrides, origin=None)
 
 

@@ -62,15 +62,15 @@ class Acceleration:
 
     def __init__(self, system: Stated, shape: tuple[int, ...]):
         self.system, self.shape = system, shape
-        if self.constrained:
+        self.constrained = isinstance(system, System) and system.constraint is not None
+        self.root: Any = None  # M⁻¹ = root·rootᵀ, for a mass matrix
+        self.scale: Any = None  # M⁻¹ = diag(scale²), for masses of the coordinates
+        if isinstance(system, System) and self.constrained:
             mass = np.asarray(system.mass)
-            matrix = mass_is_matrix(mass.shape, shape)
-            self.root = np.linalg.inv(np.linalg.cholesky(mass)).T if matrix else None  # M⁻¹ = root·rootᵀ
-            self.scale = None if matrix else 1 / np.sqrt(np.broadcast_to(mass, shape)).ravel()
-
-    @property
-    def constrained(self) -> bool:
-        return isinstance(self.system, System) and self.system.constraint is not None
+            if mass_is_matrix(mass.shape, shape):
+                self.root = np.linalg.inv(np.linalg.cholesky(mass)).T
+            else:
+                self.scale = 1 / np.sqrt(np.broadcast_to(mass, shape)).ravel()
 
     def __call__(self, q: np.ndarray, v: np.ndarray, t: float) -> np.ndarray:
         q, v = q.reshape(self.shape), v.reshape(self.shape)

@@ -168,22 +168,22 @@ def stability_diagram(
         raise InputError("give h or omega, not both: the other one varies.")
     callee = "stability_diagram"
     h = 0.1 if fast and h is None and omega is None else h
-    largest = (4.0 if omega is not None else 4.5 * math.pi if fast else 20.0) if largest is None else largest
+    usual = 4.0 if omega is not None else 4.5 * math.pi if fast else 20.0
     h, omega = (None if x is None else number(x, name, callee, above=0.0) for x, name in ((h, "h"), (omega, "omega")))
-    largest = number(largest, "largest", callee, above=0.0, most=MOST)
+    end = number(usual if largest is None else largest, "largest", callee, above=0.0, most=MOST)
     points = whole(points, "points", callee, least=3, most=MOST)
-    grid = np.linspace(0, largest, points + 1)[1:]
+    grid = np.linspace(0, end, points + 1)[1:]
     grid = np.concatenate([grid[0] * 0.5 ** np.arange(20, 0, -1), grid])  # the limit may lie before the first point
     if fast and omega is None:
         # Resonances are expected at multiples of π. Exactly there some filters are 0/0 and rounding decides.
-        grid = np.union1d(grid, np.pi * np.arange(1, int(largest / np.pi) + 1) - 1e-6)
+        grid = np.union1d(grid, np.pi * np.arange(1, int(end / np.pi) + 1) - 1e-6)
     growth = functools.partial(_growth, *_problem(method, fast), h, omega)
     x, excess, radius = grid, *growth(grid)
     if traits.steps <= 2:
         x, excess, radius = _with_peaks(growth, x, excess, radius)
     unstable = _intervals(growth, x, excess > 0)
     inner = _between(
-        *(np.array([i[end] for i in unstable if i[1] - i[0] < 20 * largest / points]) for end in (0, 1))
+        *(np.array([i[side] for i in unstable if i[1] - i[0] < 20 * end / points]) for side in (0, 1))
     ).ravel()
     if len(inner):  # resolve narrow windows
         x, kept = np.unique(np.concatenate([x, inner]), return_index=True)

@@ -119,7 +119,7 @@ def _whole_saves(t_end: float, dt: float, save_every: int) -> float:
 
 
 def _print_summary(done: Trajectory, seconds: float, picture: Path | None) -> None:
-    """Print the summary of a run and draw its picture where one is wanted."""
+    """Print the summary of a run, and draw its picture where one is wanted."""
     facts: dict[str, Any] = {"final time": f"{float(done.t[-1]):.12g}", "saved points": len(done)}
     if done.members:
         facts["members"] = f"{len(done.failed_at)}, of which {np.count_nonzero(done.failed_at >= 0)} failed"

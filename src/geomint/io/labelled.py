@@ -26,7 +26,7 @@ def to_xarray(run: Trajectory) -> Any:
         import xarray
     except ImportError:
         raise GeomintError("to_xarray needs the package xarray: pip install geomint[analysis]") from None
-    from .. import __version__  # defined after this module is imported
+    from importlib.metadata import version
 
     leading = ("member", "time") if run.members else ("time",)
     variables: dict[str, Any] = (
@@ -45,7 +45,7 @@ def to_xarray(run: Trajectory) -> Any:
             (coordinates if dims == (name,) else variables)[name] = (dims, x)
     about = {
         "method": run.method.name, "dt": run.dt, "t0": run.grid.t0, "save_every": run.grid.save_every, "seed": run.seed,
-        "compensated": int(run.compensated), "engine": run.engine, "geomint_version": __version__,
+        "compensated": int(run.compensated), "engine": run.engine, "geomint_version": version("geomint"),
     }  # fmt: skip
     if origin := getattr(run.system, "origin", None):
         about["model"] = origin

@@ -53,7 +53,7 @@ def rounding_scale(mech: Any, q: Array) -> Array:
     return along(signs[0]) + along(signs[1])
 
 
-def scales(mech: Any, q: Array, groups: np.ndarray) -> Scales:
+def scales(mech: Any, q: Array, groups: np.ndarray | Array) -> Scales:
     """All of them, exactly: from three products with G and Gᵀ for each group of constraints."""
     pull = jax.vjp(mech.constraint, q)[1]
     rate = lambda x, along: jax.jvp(mech.constraint, (x,), (along,))[1]

@@ -149,7 +149,7 @@ class Composition(FindsStructure, CanFail, HasScalarForm, Rescuable, WarnsOfStep
 
     # --- what only some bases have, asked of the base ---------------------------------------------------------------
     @property
-    def failures(self) -> Mapping[int, str]:
+    def failures(self) -> Mapping[int, str]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return protocols.failures(self.base)
 
     def status(self, carry: Carry) -> Array | None:

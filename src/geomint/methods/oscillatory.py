@@ -93,7 +93,7 @@ def _bend(system: System, q: Array) -> Array:
     random = np.random.default_rng(11).normal(size=(lengths.size, 2, *q.shape))
     base = gradient(q)
 
-    def at(length: Array, directions: Array) -> Array:
+    def at(length: Array, directions: Any) -> Array:
         a, b = length * directions
         rise = jax.vmap(gradient)(q + jnp.stack([a, b, a + b])) - base
         scale = jnp.maximum(jnp.max(jnp.abs(rise)), jnp.maximum(1e-3 * jnp.max(jnp.abs(base)), jnp.finfo(q.dtype).tiny))

@@ -63,7 +63,7 @@ def sum_over_pairs(n: int, pair: Callable[[Array, Any], Array]) -> Callable[[Arr
         )
         return evaluate(of, s, rate)
 
-    potential.curvature = curvature
+    potential.curvature = curvature  # pyright: ignore[reportFunctionMemberAccess]
     return potential
 
 

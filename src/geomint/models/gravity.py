@@ -86,7 +86,7 @@ _SOLAR_VELOCITIES = np.array([
 def outer_solar_system() -> Model:
     """The sun with Jupiter, Saturn, Uranus, Neptune and Pluto; days and astronomical units, G = 2.95912208286e-4.
 
-    The energy is about −3e-8 in these units: judge its error relative to that.
+    The energy is about −3e-8 in these units: compare its error with that.
     """
     system = System(
         newtonian(_SOLAR_MASSES, 2.95912208286e-4), mass=_SOLAR_MASSES[:, None], symmetries=(Translation(), Rotation())

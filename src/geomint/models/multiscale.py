@@ -55,7 +55,7 @@ def stiff_double_pendulum(omega: float = 50.0, gravity: float = 1.0) -> Model:
         q0,
         np.zeros((2, 2)),
         "stiff_double_pendulum",
-        f"two masses on springs of frequency {omega:g}, let go at rest",
+        f"two masses on springs of frequency {omega:g}, released at rest",
         dt=0.02,
         t_end=50.0,
     )
@@ -63,8 +63,8 @@ def stiff_double_pendulum(omega: float = 50.0, gravity: float = 1.0) -> Model:
 
 @model
 def elastic_chain(n: Annotated[int, count(2)] = 100, stiff: float = 50.0, quartic: float = 1.0) -> Model:
-    """n unit masses between walls, their springs by turns stiff (the even ones) and soft, of frequencies `stiff` and
-    1; the soft ones harden:
+    """n unit masses between walls, with alternating stiff (even) and soft springs, of frequencies `stiff` and 1; the
+    soft ones harden:
 
         V = ¼a Σ_{soft} d⁴,     W = ½ Σ kᵢ dᵢ²,   kᵢ = stiff² or 1,
 
@@ -88,7 +88,7 @@ def elastic_chain(n: Annotated[int, count(2)] = 100, stiff: float = 50.0, quarti
         np.zeros(n),
         v0,
         "elastic_chain",
-        f"{n} masses on a line, springs of frequencies {stiff:g} and 1 by turns",
+        f"{n} masses on a line, alternating springs of frequencies {stiff:g} and 1",
         dt=0.1,
         t_end=100.0,
     )

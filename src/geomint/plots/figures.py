@@ -101,12 +101,12 @@ def _reductions(run: Any, path: Path | None) -> Figure:
     if not panels:
         raise InputError("there is nothing to draw: nothing was reduced in this run.")
     figure, t = new_figure(8.0, 1.0 + 2.3 * len(panels)), np.asarray(run.t)
-    for row, (name, held) in enumerate(panels):
-        axes = figure.add_subplot(len(panels), 1, row + 1)
+    rows = [figure.add_subplot(len(panels), 1, row + 1) for row in range(len(panels))]
+    for axes, (name, held) in zip(rows, panels, strict=True):
         _draw_reduction(axes, t, held)
         axes.set_ylabel(name)
         axes.margins(x=0)
-    axes.set_xlabel("time")
+    rows[-1].set_xlabel("time")
     left = run.members_left
     figure.suptitle(
         f"{_caption(run, None)}, {left[0]} members"
@@ -156,7 +156,7 @@ def _draw_reduction(axes: Axes, t: np.ndarray, held: Any) -> None:
 
 
 # --- thinning ---------------------------------------------------------------------------------------------------------
-def envelope(t: np.ndarray, y: np.ndarray, points: int = POINTS) -> tuple[np.ndarray, np.ndarray]:
+def envelope(t: Any, y: Any, points: int = POINTS) -> tuple[np.ndarray, np.ndarray]:
     """At most `points` points of y(t) that keep every peak: the smallest and largest value of each interval, in order.
 
     Taking every n-th point instead would alias an oscillation.
@@ -212,8 +212,8 @@ def _draw_paths(axes: Axes, run: Any, members: np.ndarray | None) -> None:
         for k, particle in enumerate(drawn):
             color = colors[k if member is None else m]
             label = f"particle {particle}" if member is None and 1 < particles <= LINES else None
-            style = {"lw": 0.9, "alpha": 0.9} if member is None else {"lw": 0.5, "alpha": 0.6}
-            axes.plot(q[:, particle, 0], q[:, particle, 1], color=color, label=label, **style)
+            width, alpha = (0.9, 0.9) if member is None else (0.5, 0.6)
+            axes.plot(q[:, particle, 0], q[:, particle, 1], lw=width, alpha=alpha, color=color, label=label)
             axes.plot(*q[0, particle, :2], "o", ms=4 if member is None else 2, color=color)
     axes.set_aspect("equal", adjustable="datalim")
     axes.set(xlabel="x", ylabel="y")

@@ -17,7 +17,7 @@ import numpy as np
 from .. import methods
 from ..engines import Clock, choose
 from ..engines.grid import Grid
-from ..engines.scalar.straight import Straight
+from ..engines.scalar.scalar_engine import ScalarEngine
 from ..engines.tiles import Engine, Tiled
 from ..errors import ArchiveError, GeomintError
 from ..io import archive
@@ -124,7 +124,7 @@ def _restored(
     q, p = jnp.asarray(first("q")), jnp.asarray(first("p"))
     method = prepared(method or method_of(contents), system, np.asarray(q), meta["spread"])
     make = choose(meta["engine"])
-    if issubclass(make, Straight):  # the archived carry has that form, even where XLA continues the run
+    if issubclass(make, ScalarEngine):  # the archived carry has that form, even where XLA continues the run
         method = protocols.for_scalar_code(method, bool(meta["members"]))
     if not meta["members"]:
         engine = make(method, system, clock, meta["spread"])

@@ -119,6 +119,7 @@ def whole(
         + _bounds(-math.inf, -math.inf if least is None else least, math.inf, math.inf if most is None else most)
         + (" or None" if none else "")
     )
+    value = 0
     try:
         value = int(plain_scalar(x))
         fits = value == x and (least is None or value >= least) and (most is None or value <= most)
@@ -172,10 +173,9 @@ def vector(x: Any, name: str, callee: str = "", *, size: int | None = None, leas
         or getattr(x, "ndim", 1) != 1
     ):
         raise refused(x, must, name, callee)
-    values = tuple(None if plain_scalar(y) is None else number(y, name, callee) for y in x)
-    if None in values or len(values) < least or (size is not None and len(values) != size):
+    if any(plain_scalar(y) is None for y in x) or len(x) < least or (size is not None and len(x) != size):
         raise refused(x, must, name, callee)
-    return values
+    return tuple(number(y, name, callee) for y in x)
 
 
 def as_array(x: Any, name: str, callee: str = "") -> Any:

@@ -241,7 +241,7 @@ def checked_params(params: PyTree) -> PyTree:
             continue
         try:
             kind = jax.eval_shape(lambda x: x, leaf).dtype
-            fits = any(jax.dtypes.issubdtype(kind, k) for k in (np.number, np.bool_, jax.dtypes.extended))
+            fits = any(jnp.issubdtype(kind, k) for k in (np.number, np.bool_, jax.dtypes.extended))
         except Exception:  # whatever JAX says of an object that is no array
             fits = False
         if not fits:

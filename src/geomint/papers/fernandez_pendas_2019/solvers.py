@@ -289,7 +289,7 @@ class Particles:
         self.energy = np.asarray(self.run.energy_error)
 
 
-def by_hand(q: np.ndarray, p: np.ndarray, system: Any) -> float:
+def by_hand(q: Any, p: Any, system: Any) -> float:
     """How far each next position is from X − a q with X = q + hp + ½h²f, a = c/(b + √(b² − c)), b = q·X, c = |X|² −
     1."""
     force = np.asarray(jax.vmap(derive(system, q.shape[1:]).force)(jnp.asarray(q)))

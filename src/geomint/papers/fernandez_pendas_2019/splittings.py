@@ -122,7 +122,7 @@ def gains_on(problem: str, model: Model, bases: dict[str, KickDrift], spacing: f
 
 # Gains per force over Verlet by base and problem.
 PROBLEMS = ("triple pendulum", "two bodies on a sphere", "double pendulum", "chain of 10")
-GAINS = {
+GAINS: dict[str, dict[str, float]] = {
     "two-stage, b = .211781": dict(zip(PROBLEMS, (1.335, 1.295, 1.666, 2.01), strict=True)),
     "two-stage, b = .193183": dict(zip(PROBLEMS, (1.606, 1.459, 2.511, 4.16), strict=True)),
     "three-stage": dict(zip(PROBLEMS, (1.39, 1.36, 1.96, 2.71), strict=True)),

@@ -279,7 +279,7 @@ class Window(NamedTuple):
 def windows(ns: float) -> dict[str, Window]:
     """The reference, Verlet at 10 fs, and energy-stepping with three heights. The last 50 ps start from a saved
     point of the run."""
-    looks, dt = 2000, 10 * FEMTOSECOND
+    samples, dt = 2000, 10 * FEMTOSECOND
     reference = simulate(
         cluster().system,
         cluster().q0,
@@ -287,9 +287,9 @@ def windows(ns: float) -> dict[str, Window]:
         method=Verlet("kick"),
         dt=dt,
         t_end=ns,
-        save_every=round(ns / dt / looks),
+        save_every=round(ns / dt / samples),
     )
-    at = round((1 - 0.05 / ns) * looks)
+    at = round((1 - 0.05 / ns) * samples)
     end = simulate(cluster().system, reference.q[at], reference.v[at], method=Verlet("kick"), dt=dt, t_end=0.05)
     found = {"Verlet, 10 fs": Window(reference, end)}
     for parts in PARTS:

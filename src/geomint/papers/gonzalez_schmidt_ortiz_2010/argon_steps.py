@@ -139,8 +139,8 @@ TRAPPED = {100: (0.005, 0.16, "0.08"), 60: (0.03, 0.25, "0.09"), 30: (0.1, 0.55,
 def approach(parts: int, picoseconds: float) -> tuple[np.ndarray, np.ndarray]:
     """|n·q̇|/√h just before each event, n = ∇V/|∇V|, and whether the event is a reflection. Flights are straight,
     so that a saved point within a flight gives the position at its end; the few flights without one are left out."""
-    looks = round(10 * picoseconds * parts)  # about fifty in a flight
-    run = terraced(cluster().system, cluster().q0, cluster().v0, height(parts), picoseconds * PICOSECOND, looks)
+    samples = round(10 * picoseconds * parts)  # about fifty in a flight
+    run = terraced(cluster().system, cluster().q0, cluster().v0, height(parts), picoseconds * PICOSECOND, samples)
     times, before = run.events.times, np.searchsorted(run.t, run.events.times) - 1
     within = run.t[before] > np.concatenate([[0.0], times[:-1]])
     late, v = (times - run.t[before])[within, None, None], run.v[before][within]

@@ -56,10 +56,10 @@ class Swing:
 class Ring:
     """Example 4.3: the bowl from (1, 0) with the velocity (0, γ), k terraces and the part θ of one above the bottom."""
 
-    def __init__(self, speed: float, part: float, k: int, t_end: float = 10.0, looks: int = 1000):
+    def __init__(self, speed: float, part: float, k: int, t_end: float = 10.0, samples: int = 1000):
         self.h, self.speed = 1 / (2 * (k + part)), speed
         self.radius = float(np.sqrt(2 * (k + 1) * self.h))  # of the first edge outside
-        self.run = terraced(bowl().system, [1.0, 0.0], [0.0, speed], self.h, t_end, looks)
+        self.run = terraced(bowl().system, [1.0, 0.0], [0.0, speed], self.h, t_end, samples)
         self.exact = np.stack([np.cos(self.run.t), speed * np.sin(self.run.t)], axis=1)
 
     @property

@@ -23,11 +23,11 @@ def terraced(
     v0: Any,
     height: float,
     t_end: float,
-    looks: int = 1,
+    samples: int = 1,
     t0: float = 0.0,
     offset: float | None = 0.0,
 ) -> Trajectory:
-    """Energy-stepping, sampled `looks` times. Its warning of traps is expected here and suppressed: experiments
+    """Energy-stepping, sampled `samples` times. Its warning of traps is expected here and suppressed: experiments
     report them as numbers."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="EnergyStepping was trapped")
@@ -36,7 +36,7 @@ def terraced(
             q0,
             v0,
             method=EnergyStepping(float(height), offset=offset),
-            dt=(t_end - t0) / looks,
+            dt=(t_end - t0) / samples,
             t0=t0,
             t_end=t_end,
         )

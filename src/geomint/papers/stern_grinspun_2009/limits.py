@@ -101,16 +101,16 @@ def draw_long(small: ShiftedStarts, large: ShiftedStarts) -> Figure:
 
     figure = new_figure(13.0, 5.2)
     grid = figure.add_gridspec(2, 2, width_ratios=(2.2, 1))
-    for row, (x, top) in enumerate(((small, 1.25), (large, 5.0))):
-        axes = figure.add_subplot(grid[row, 0])
+    upper, lower = (figure.add_subplot(grid[row, 0]) for row in range(2))
+    for axes, x, top in ((upper, small, 1.25), (lower, large, 5.0)):
         lines = {"I": x.total[0], "I₁": x.parts[0, :, 0], "I₂": x.parts[0, :, 1], "I₃": x.parts[0, :, 2]}
         for (name, y), color in zip(lines.items(), ("0.6", "C0", "C1", "C2"), strict=True):
             axes.plot(*envelope(x.t, y), lw=0.8, color=color, label=name)
         axes.set(xlim=(0, x.t[-1]), ylim=(0, top), ylabel="oscillatory energy")
         axes.set_title(f"IMEX, h = {x.dt:g} (hω = {x.dt * OMEGA:g}), one start", fontsize=10)
         axes.grid(alpha=0.25)
-    axes.set_xlabel("time")
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower left", ncols=4, frameon=False)
+    lower.set_xlabel("time")
+    figure.legend(*lower.get_legend_handles_labels(), loc="outside lower left", ncols=4, frameon=False)
     right = figure.add_subplot(grid[:, 1])
     for x, color in ((small, "C0"), (large, "C3")):
         y = np.sort(x.late[np.isfinite(x.late)])

@@ -242,7 +242,7 @@ def long_dna(system: Any, transition: float) -> tuple[list[Check], list[Informat
 def draw_dna(
     verlet: list[Opening], coarse: list[Opening], lost: list[Opening], steps: np.ndarray, stiffness: np.ndarray
 ) -> Figure:
-    """Fig. 8 above; when it opens, what is kept and why it is lost below."""
+    """Fig. 8 above; below, the times of opening, the filtered energy, and the stiffness that makes the run blow up."""
     from ...plots.figures import envelope, new_figure
 
     figure = new_figure(13.0, 7.0)

@@ -160,20 +160,18 @@ def draw_penalty(sprung: dict[float, Sprung], held: Any) -> Figure:
     figure = new_figure(13.0, 6.0)
     left, right = figure.add_gridspec(1, 2, width_ratios=(1.7, 1))
     strips = left.subgridspec(3, 1, hspace=0.05)
-    for k, omega in enumerate((10.0, 50.0, 250.0)):
-        axes, x = figure.add_subplot(strips[k]), sprung[omega]
+    panels = [figure.add_subplot(strips[k]) for k in range(3)]
+    for k, (axes, omega) in enumerate(zip(panels, (10.0, 50.0, 250.0), strict=True)):
+        x = sprung[omega]
         axes.plot(x.t, x.raw, lw=0.6 if omega < 100 else 0.3, color="C0", alpha=0.6, label="ω²g")
         axes.plot(x.t[x.whole], x.average[x.whole], lw=1.6, color="C3", label="averaged over (48/ω)^⅓")
         axes.plot(held.t, held.multipliers[:, 0], "k--", lw=1.2, label="λ by Rattle = cos t")
         axes.set(xlim=(0, T_END), ylim=(-2.6, 2.6), ylabel=f"ω = {omega:g}")
         axes.tick_params(labelbottom=k == 2)
         axes.grid(alpha=0.25)
-        if k == 0:
-            axes.set_title("The multiplier of q₁ = 0: ω²g has no limit, its average has")
-            handles = axes.get_legend_handles_labels()
-        if k == 2:
-            axes.set_xlabel("time")
-    figure.legend(*handles, loc="outside lower left", ncols=3, frameon=False, fontsize=9)
+    panels[0].set_title("The multiplier of q₁ = 0: ω²g has no limit, its average has")
+    panels[-1].set_xlabel("time")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower left", ncols=3, frameon=False, fontsize=9)
     rates = figure.add_subplot(right)
     omega = np.array(list(sprung))
     rates.loglog(omega, [x.off(x.raw) for x in sprung.values()], "o-", ms=4, color="C0", label="ω²g − λ, rms")
