@@ -2,9 +2,9 @@
 
 Unit point masses on links of length 1 in the plane, hung from the origin in unit gravity, let go at rest, stretched out
 at 30° below the horizontal: g_i = |x_i − x_{i−1}|² − 1, V = Σ y_i, H = −n(n + 1)/4. The motion is chaotic, so what is
-compared is the time of a step and the energy error, the largest of LOOKS samples, never the trajectories.
+compared is the time of a step and the energy error, the largest of SAMPLES samples, never the trajectories.
 
-Every variant is a function (n, h, steps, looks) -> Outcome that goes from the start, for `best_times` to call.
+Every variant is a function (n, h, steps, samples) -> Outcome that goes from the start, for `best_times` to call.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import geomint as gm
 
 from .timing import best_times, table
 
-LOOKS = 20
+SAMPLES = 20
 H = 0.01  # at 10,000 links enough for a while only: Newton fails between t = 40 and 80, with h = 0.007 not before 140
 # Number of links: steps over which the energy is monitored; steps timed for MuJoCo, whose time does not depend on the
 # state; steps timed for the others.
@@ -36,8 +36,8 @@ ANGLE = -np.pi / 6
 
 
 class Outcome(NamedTuple):
-    energy: float  # the largest |H − H(0)| at the looks
-    violation: float = 0.0  # the largest |g| at the looks
+    energy: float  # the largest |H − H(0)| at the samples
+    violation: float = 0.0  # the largest |g| at the samples
     note: str = ""
 
 
@@ -208,10 +208,10 @@ def _rattle_with(solve):
 _rattle, _plain_rattle = _rattle_with(_thomas), _rattle_with(_one_sided)
 
 
-def numba_rattle(n: int, h: float, steps: int, looks: int = 1, rattle=_rattle) -> Outcome:
+def numba_rattle(n: int, h: float, steps: int, samples: int = 1, rattle=_rattle) -> Outcome:
     x, y = start(n).T.copy()
-    energies = np.empty(looks)
-    iterations, violation = rattle(x, y, np.zeros(n), np.zeros(n), h, steps, steps // looks, energies)
+    energies = np.empty(samples)
+    iterations, violation = rattle(x, y, np.zeros(n), np.zeros(n), h, steps, steps // samples, energies)
     return Outcome(np.max(np.abs(energies - energy_at_start(n))), violation, f"{iterations:.2f} Newton iterations")
 
 
@@ -244,14 +244,14 @@ def _mujoco_model(n: int):
     return model, mujoco.MjData(model)
 
 
-def mujoco_chain(n: int, h: float, steps: int, looks: int = 1, integrator: str = "EULER") -> Outcome:
+def mujoco_chain(n: int, h: float, steps: int, samples: int = 1, integrator: str = "EULER") -> Outcome:
     model, data = _mujoco_model(n)
     model.opt.timestep, model.opt.integrator = h, INTEGRATORS[integrator]
     mujoco.mj_resetData(model, data)
     data.qpos[0] = ANGLE
     worst = 0.0
-    for _ in range(looks):
-        mujoco.mj_step(model, data, steps // looks)
+    for _ in range(samples):
+        mujoco.mj_step(model, data, steps // samples)
         angle, spin = np.cumsum(data.qpos), np.cumsum(data.qvel)
         velocity = np.cumsum(np.stack([-np.sin(angle), np.cos(angle)]) * spin, axis=1)
         energy = 0.5 * np.sum(velocity**2) + 0.5 * INERTIA * np.sum(spin**2) + np.sum(np.cumsum(np.sin(angle)))
@@ -269,8 +269,8 @@ def _system(n: int) -> gm.System:
     return gm.System(potential=lambda q: jnp.sum(q[:, 1]), constraint=lambda q: jnp.sum(links(q) ** 2, axis=1) - 1)
 
 
-def geomint_rattle(n: int, h: float, steps: int, looks: int = 1) -> Outcome:
-    run = gm.simulate(_system(n), start(n), method=gm.Rattle(), dt=h, t_end=steps * h, save_every=steps // looks)
+def geomint_rattle(n: int, h: float, steps: int, samples: int = 1) -> Outcome:
+    run = gm.simulate(_system(n), start(n), method=gm.Rattle(), dt=h, t_end=steps * h, save_every=steps // samples)
     return Outcome(np.max(np.abs(run.energy_error)), np.max(np.abs(run.constraint_residual)), run.solver or "")
 
 
@@ -294,7 +294,7 @@ def chains() -> None:
         for name, t in times.items():
             said = f"×{t / times['numba RATTLE']:.3g}"
             if name in (*steps, cheapest, "MuJoCo RK4"):  # the others are too slow, or give the same as EULER
-                out = go[name](n, H, watched, LOOKS)
+                out = go[name](n, H, watched, SAMPLES)
                 said += f"; energy error {out.energy:.1e}, relative {out.energy / abs(energy_at_start(n)):.1e}"
                 said += (
                     f"; max|g| {out.violation:.0e}; {out.note}"
@@ -305,7 +305,7 @@ def chains() -> None:
                 )
             rows.append((name, f"{1e6 * t:.4g} µs/step", said))
         # In the time of MuJoCo's cheapest integrator, geomint can take shorter steps.
-        shorter = geomint_rattle(n, 0.7 * H, 1440 if watched == 1000 else 280, LOOKS)
+        shorter = geomint_rattle(n, 0.7 * H, 1440 if watched == 1000 else 280, SAMPLES)
         rows.insert(
             2,
             (
@@ -316,7 +316,7 @@ def chains() -> None:
         )
         if n > DEPTH:
             rows.append(("MuJoCo", "refuses", f"trees deeper than {DEPTH} bodies"))
-        table(f"chain of {n} links, h = {H:g}; energy over {watched} steps, {LOOKS} samples", rows)
+        table(f"chain of {n} links, h = {H:g}; energy over {watched} steps, {SAMPLES} samples", rows)
 
 
 def main() -> None:

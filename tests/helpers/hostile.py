@@ -57,14 +57,12 @@ def make_archives(folder: Path, all_kinds: bool) -> dict[str, Path]:
             "kepler",
             "--members",
             "4",
-            "--processes",
-            "2",
             "--dt",
             "0.01",
             "--t-end",
             "0.2",
             "-o",
-            str(output("processes")),
+            str(output("members")),
         ]
         subprocess.run([sys.executable, "-m", "geomint", *command], check=True, stdout=subprocess.DEVNULL)
     return paths

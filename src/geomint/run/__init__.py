@@ -14,8 +14,8 @@ trajectory, events    what a run returns
 load, save, resume    archives as runs and runs as archives; restore: setting an archived run up again
 processes, shared     several processes that share an ensemble and write one archive
 
-It may import errors, numerics, system, manifold, methods, engines and io, but nothing above it (analysis, models,
-plots, cli), except inside functions that need a model by its name or a plot.
+It may import errors, numerics, system, manifold, methods, engines, io and models, but neither analysis, papers nor cli.
+plots is imported by the methods of a Trajectory that need it, when they are called.
 """
 
 from .ensemble import ensemble

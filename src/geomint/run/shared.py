@@ -28,13 +28,13 @@ _ZEROS = bytes(2**20)
 
 
 class SharedWriter(Writer):
-    """The part of one process in the writing of an archive; a sink like the whole one."""
+    """A Writer of the members of one process."""
 
     def __init__(
         self, team: Alone, held: Writer | None, told: Sequence[Any], start: int, stop: int, members: int, alike: bool
     ):
-        """held: the archive as the first process has opened it; `told` is what the others need to know of it.
-        alike: all processes have the same rows, and the first of them writes them."""
+        """held: the archive that the first process has opened; None on the others, which get path, rows and sequence of
+        it in `told`. alike: all processes have the same rows, and the first one writes them."""
         if held is None:
             path, rows, sequence = Path(told[0]), *told[1:]
             meta, columns, slots, count, _ = archive_tables(path)
@@ -70,7 +70,7 @@ class SharedWriter(Writer):
             )
 
     def abandon(self) -> None:
-        """Other processes have the file open."""
+        """Close only: other processes have the file open."""
         self.close()
 
     def due(self) -> bool:
@@ -98,12 +98,12 @@ class SharedWriter(Writer):
                 write_at(self.file, SLOT_CRC.pack(checksum), slot + self.slot_bytes - SLOT_CRC.size)
                 write_at(self.file, np.int64(self.rows).tobytes(), self.count_offset)
                 synchronise(self.file)
-        self.team.agree("checkpoint counts", None, first)  # what follows may read it
+        self.team.agree("checkpoint counts", None, first)  # a process may read the archive from here on
         self.last = time.monotonic()
 
 
 def _checksum(head: bytes, pieces: Sequence[Sequence[Sequence[int]]]) -> int:
-    """The checksum of a whole slot from those of its pieces, leaf by leaf and in each from process to process."""
+    """The checksum of a whole slot from those of its pieces, which are ordered by leaf and then by process."""
     total = zlib.crc32(head)
     for leaf in zip(*pieces, strict=True):
         for checksum, size in leaf:
@@ -119,7 +119,7 @@ def _over_zeros(checksum: int, size: int) -> int:
 
 
 def opened(team: Alone, make: Callable[[], Writer], start: int, stop: int, members: int, alike: bool = False) -> Writer:
-    """An archive for all processes of a team: made, enlarged or opened, and locked, by the first."""
+    """An archive for all processes of a team; the first one makes, enlarges or opens it, and locks it."""
     held = make() if team.index == 0 else None
     if team.count == 1 and held is not None:
         return held

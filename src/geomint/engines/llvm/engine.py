@@ -164,12 +164,13 @@ CODE, REASON = b"c", b"r"  # first byte of a file: object code follows, or the r
 
 def _disk_key(program: StepProgram, width: int, lanes: int) -> str | None:
     """The name of the loop's file, or None where it can't be cached."""
+    from .code import Machine
     from .compile import environment
 
     if disk_cache.folder() is None:
         return None
     try:
-        return disk_cache.key(program.digest(), environment(), f"{width} {lanes}")
+        return disk_cache.key(program.digest(), environment(), f"{width} {lanes} {Machine.longest}")
     except Unhashable:
         return None
 
