@@ -1,10 +1,10 @@
-"""Chains of n rigid links: geomint's RATTLE beside RATTLE written by hand in numba and beside MuJoCo's joint coordinates.
+"""Chains of n rigid links: geomint's RATTLE compared with RATTLE by hand in numba and with MuJoCo's joint coordinates.
 
-Unit point masses on links of length 1 in the plane, hung from the origin in unit gravity, let go at rest, stretched out at
-30° below the horizontal: g_i = |x_i − x_{i−1}|² − 1, V = Σ y_i, H = −n(n + 1)/4. The motion is chaotic, so what is
-compared is the time of a step and the energy error, the largest of LOOKS looks, never the trajectories.
+Unit point masses on links of length 1 in the plane, hung from the origin in unit gravity, let go at rest, stretched out
+at 30° below the horizontal: g_i = |x_i − x_{i−1}|² − 1, V = Σ y_i, H = −n(n + 1)/4. The motion is chaotic, so what is
+compared is the time of a step and the energy error, the largest of LOOKS samples, never the trajectories.
 
-Every yardstick is a function (n, h, steps, looks) -> Outcome that goes from the start, for `best_times` to call.
+Every variant is a function (n, h, steps, looks) -> Outcome that goes from the start, for `best_times` to call.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from .timing import best_times, table
 
 LOOKS = 20
 H = 0.01  # at 10,000 links enough for a while only: Newton fails between t = 40 and 80, with h = 0.007 not before 140
-# links: steps over which the energy is watched, and steps timed: MuJoCo's, whose time does not depend on the state, and the others'
+# Number of links: steps over which the energy is monitored; steps timed for MuJoCo, whose time does not depend on the
+# state; steps timed for the others.
 SPANS = {
     3: (1000, 20_000, 100_000),
     10: (1000, 10_000, 50_000),
@@ -53,8 +54,8 @@ def energy_at_start(n: int) -> float:
 def _thomas(a, b, c, r, w):
     """a_i x_{i−1} + b_i x_i + c_i x_{i+1} = r_i, n ≥ 2, x in place of r; w is room to work.
 
-    Elimination runs from both ends to the middle, row m: the two recurrences do not wait for each other, so that it takes
-    half the time of the usual sweep, which is all latency of one division after another.
+    Elimination runs from both ends to the middle, row m: the two recurrences do not wait for each other, so that it
+    takes half the time of the usual sweep, which is limited by the latency of one division after another.
     """
     n, m = len(b), len(b) // 2
     s, t = 1.0 / b[0], 1.0 / b[n - 1]
@@ -84,7 +85,7 @@ def _thomas(a, b, c, r, w):
 
 @numba.njit(fastmath=False, error_model="numpy")
 def _one_sided(a, b, c, r, w):
-    """The same by the usual sweep, down and up again, as Thomas wrote it and as most people write it."""
+    """The same by Thomas's algorithm: one sweep down, one up."""
     n = len(b)
     w[0], r[0] = c[0] / b[0], r[0] / b[0]
     for i in range(1, n):
@@ -94,14 +95,61 @@ def _one_sided(a, b, c, r, w):
         r[i] -= w[i] * r[i + 1]
 
 
+@numba.njit(fastmath=False, error_model="numpy")
+def _links(x, y, dx, dy):
+    """The links between neighbouring masses, into entries 1 … n of dx and dy."""
+    dx[1], dy[1] = x[0], y[0]
+    for i in range(1, len(x)):
+        dx[i + 1], dy[i + 1] = x[i] - x[i - 1], y[i] - y[i - 1]
+
+
+@numba.njit(fastmath=False, error_model="numpy")
+def _newton_rows(dx, dy, fx, fy, mu, a, b, c, r):
+    """The tridiagonal system of a Newton iteration for the multipliers μ."""
+    for i in range(len(b)):
+        ex = fx[i + 1] + (mu[i] * dx[i] + mu[i + 2] * dx[i + 2] - 2.0 * mu[i + 1] * dx[i + 1])
+        ey = fy[i + 1] + (mu[i] * dy[i] + mu[i + 2] * dy[i + 2] - 2.0 * mu[i + 1] * dy[i + 1])
+        a[i] = ex * dx[i] + ey * dy[i]
+        b[i] = -2.0 * (ex * dx[i + 1] + ey * dy[i + 1])
+        c[i] = ex * dx[i + 2] + ey * dy[i + 2]
+        r[i] = 0.5 * (1.0 - (ex * ex + ey * ey))
+    ex, ey = fx[1] + (mu[2] * dx[2] - mu[1] * dx[1]), fy[1] + (mu[2] * dy[2] - mu[1] * dy[1])
+    b[0], c[0] = -(ex * dx[1] + ey * dy[1]), ex * dx[2] + ey * dy[2]
+    r[0] = 0.5 * (1.0 - (ex * ex + ey * ey))
+
+
+@numba.njit(fastmath=False, error_model="numpy")
+def _velocity_rows(dx, dy, u, v, a, b, c, r):
+    """The tridiagonal system G Gᵀ ν = G v of the projection of velocities."""
+    b[0], r[0] = dx[1] * dx[1] + dy[1] * dy[1], dx[1] * u[0] + dy[1] * v[0]
+    for i in range(1, len(b)):
+        a[i] = -(dx[i + 1] * dx[i] + dy[i + 1] * dy[i])
+        b[i] = 2.0 * (dx[i + 1] * dx[i + 1] + dy[i + 1] * dy[i + 1])
+        r[i] = dx[i + 1] * (u[i] - u[i - 1]) + dy[i + 1] * (v[i] - v[i - 1])
+        c[i - 1] = a[i]
+
+
+@numba.njit(fastmath=False, error_model="numpy")
+def _largest(dx, dy, change):
+    """The largest displacement of a mass by a change of the multipliers."""
+    square = 0.0
+    for i in range(len(change) - 2):
+        ex = change[i + 2] * dx[i + 2] - change[i + 1] * dx[i + 1]
+        ey = change[i + 2] * dy[i + 2] - change[i + 1] * dy[i + 1]
+        square = max(square, ex * ex + ey * ey)
+    return np.sqrt(square)
+
+
 def _rattle_with(solve):
     @numba.njit(fastmath=False, error_model="numpy")
     def rattle(x, y, u, v, h, steps, every, energies):
-        """RATTLE with Newton on the links e_i = Q_i − Q_{i−1} = f_i + d_{i−1}μ_{i−1} − 2 d_i μ_i + d_{i+1}μ_{i+1}, |e_i| = 1.
+        """RATTLE with Newton on the links e_i = Q_i − Q_{i−1} = f_i + d_{i−1}μ_{i−1} − 2 d_i μ_i + d_{i+1}μ_{i+1} with
+        |e_i| = 1.
 
-        d are the links before the step, f those after a step without tension. Arrays over links have an empty link at either
-        end; the first link has d_1 μ_1 once, as the origin does not move. Newton starts at 2μ − (μ of the step before) and goes
-        on until the correction of Q is below ε max|q|, or the next one will be, by quadratic convergence.
+        d are the links before the step, f those after a step without tension. Arrays over links have an empty link at
+        either end; the first link has d_1 μ_1 once, since the origin does not move. Newton starts at 2μ − (μ of the
+        step before) and ends when the correction of Q is below ε max|q|, or the next one will be, by quadratic
+        convergence.
         """
         n = len(x)
         dx, dy, fx, fy = np.zeros(n + 2), np.zeros(n + 2), np.zeros(n + 2), np.zeros(n + 2)
@@ -109,9 +157,7 @@ def _rattle_with(solve):
         a, b, c, r, w = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
         tolerance = 2.0**-52 * n  # the chain reaches n away from the origin
         per_h, iterations, violation = 1.0 / h, 0, 0.0
-        dx[1], dy[1] = x[0], y[0]
-        for i in range(1, n):
-            dx[i + 1], dy[i + 1] = x[i] - x[i - 1], y[i] - y[i - 1]
+        _links(x, y, dx, dy)
         for step in range(1, steps + 1):
             for i in range(n):
                 v[i] -= 0.5 * h
@@ -124,26 +170,12 @@ def _rattle_with(solve):
             for sweep in range(21):
                 if sweep == 20:
                     raise ArithmeticError("Newton did not converge")
-                for i in range(n):
-                    ex = fx[i + 1] + (mu[i] * dx[i] + mu[i + 2] * dx[i + 2] - 2.0 * mu[i + 1] * dx[i + 1])
-                    ey = fy[i + 1] + (mu[i] * dy[i] + mu[i + 2] * dy[i + 2] - 2.0 * mu[i + 1] * dy[i + 1])
-                    a[i] = ex * dx[i] + ey * dy[i]
-                    b[i] = -2.0 * (ex * dx[i + 1] + ey * dy[i + 1])
-                    c[i] = ex * dx[i + 2] + ey * dy[i + 2]
-                    r[i] = 0.5 * (1.0 - (ex * ex + ey * ey))
-                ex, ey = fx[1] + (mu[2] * dx[2] - mu[1] * dx[1]), fy[1] + (mu[2] * dy[2] - mu[1] * dy[1])
-                b[0], c[0] = -(ex * dx[1] + ey * dy[1]), ex * dx[2] + ey * dy[2]
-                r[0] = 0.5 * (1.0 - (ex * ex + ey * ey))
+                _newton_rows(dx, dy, fx, fy, mu, a, b, c, r)
                 solve(a, b, c, r, w)
                 for i in range(n):
                     change[i + 1] = r[i]
                     mu[i + 1] += r[i]
-                square = 0.0
-                for i in range(n):
-                    ex = change[i + 2] * dx[i + 2] - change[i + 1] * dx[i + 1]
-                    ey = change[i + 2] * dy[i + 2] - change[i + 1] * dy[i + 1]
-                    square = max(square, ex * ex + ey * ey)
-                size, iterations = np.sqrt(square), iterations + 1
+                size, iterations = _largest(dx, dy, change), iterations + 1
                 if size <= tolerance or size * (size / before) ** 2 <= tolerance:
                     break
                 before = size
@@ -154,15 +186,8 @@ def _rattle_with(solve):
                 y[i] += h * v[i] + ey
                 u[i] += per_h * ex
                 v[i] += per_h * ey - 0.5 * h
-            dx[1], dy[1] = x[0], y[0]
-            for i in range(1, n):
-                dx[i + 1], dy[i + 1] = x[i] - x[i - 1], y[i] - y[i - 1]
-            b[0], r[0] = dx[1] * dx[1] + dy[1] * dy[1], dx[1] * u[0] + dy[1] * v[0]
-            for i in range(1, n):
-                a[i] = -(dx[i + 1] * dx[i] + dy[i + 1] * dy[i])
-                b[i] = 2.0 * (dx[i + 1] * dx[i + 1] + dy[i + 1] * dy[i + 1])
-                r[i] = dx[i + 1] * (u[i] - u[i - 1]) + dy[i + 1] * (v[i] - v[i - 1])
-                c[i - 1] = a[i]
+            _links(x, y, dx, dy)
+            _velocity_rows(dx, dy, u, v, a, b, c, r)
             solve(a, b, c, r, w)
             for i in range(n):
                 change[i + 1] = r[i]
@@ -239,7 +264,7 @@ def mujoco_chain(n: int, h: float, steps: int, looks: int = 1, integrator: str =
 
 @functools.cache
 def _system(n: int) -> gm.System:
-    """Stated as anyone would; nothing is said about the structure."""
+    """The chain as a user states it, without any hint about its structure."""
     links = lambda q: jnp.diff(q, axis=0, prepend=jnp.zeros((1, 2)))
     return gm.System(potential=lambda q: jnp.sum(q[:, 1]), constraint=lambda q: jnp.sum(links(q) ** 2, axis=1) - 1)
 
@@ -268,7 +293,7 @@ def chains() -> None:
         rows = []
         for name, t in times.items():
             said = f"×{t / times['numba RATTLE']:.3g}"
-            if name in (*steps, cheapest, "MuJoCo RK4"):  # the others are too slow to watch, or do as EULER does
+            if name in (*steps, cheapest, "MuJoCo RK4"):  # the others are too slow, or give the same as EULER
                 out = go[name](n, H, watched, LOOKS)
                 said += f"; energy error {out.energy:.1e}, relative {out.energy / abs(energy_at_start(n)):.1e}"
                 said += (
@@ -279,7 +304,7 @@ def chains() -> None:
                     else ""
                 )
             rows.append((name, f"{1e6 * t:.4g} µs/step", said))
-        # MuJoCo's cheapest leaves room for shorter steps.
+        # In the time of MuJoCo's cheapest integrator, geomint can take shorter steps.
         shorter = geomint_rattle(n, 0.7 * H, 1440 if watched == 1000 else 280, LOOKS)
         rows.insert(
             2,
@@ -291,7 +316,7 @@ def chains() -> None:
         )
         if n > DEPTH:
             rows.append(("MuJoCo", "refuses", f"trees deeper than {DEPTH} bodies"))
-        table(f"chain of {n} links, h = {H:g}; energy over {watched} steps, {LOOKS} looks", rows)
+        table(f"chain of {n} links, h = {H:g}; energy over {watched} steps, {LOOKS} samples", rows)
 
 
 def main() -> None:

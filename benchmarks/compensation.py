@@ -1,4 +1,5 @@
-"""Compensated summation: 1e7 steps of an order-8 composition on Kepler, e = .2, where truncation lies below round-off."""
+"""Compensated summation: 1e7 steps of an order-8 composition on Kepler, e = .2, where rounding errors
+dominate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long the first call of `simulate` takes for every model of the zoo, compiling included: one trajectory, engine="auto"."""
+"""The time of the first call of `simulate` for every model, compilation included: one trajectory, engine="auto"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The linearly implicit family: cost of the third derivative, cost against length, and time at equal error, beside RATTLE."""
+"""The linearly implicit family: cost of the third derivative, cost against length, and time at equal error,
+compared with RATTLE."""
 
 from __future__ import annotations
 
@@ -59,15 +60,16 @@ def length() -> None:
 
 
 METHODS = {
-    "Rattle, no springs": gm.Rattle(), "Verlet": gm.Verlet(), "ZhangSkeel(.4)": gm.ZhangSkeel(0.4), "ZhangSkeel(.25)": gm.ZhangSkeel(0.25),
-    "SimplifiedZhangSkeel(.4)": gm.SimplifiedZhangSkeel(0.4), "StiffZhangSkeel(.4)": gm.StiffZhangSkeel(0.4),
-    "PushforwardNewmark(.4)": gm.PushforwardNewmark(0.4), "Newmark(.4)": gm.Newmark(0.4), "Composition(ZhangSkeel(.4), 4)": gm.Composition(gm.ZhangSkeel(0.4), 4),
+    "Rattle, no springs": gm.Rattle(), "Verlet": gm.Verlet(), "ZhangSkeel(.4)": gm.ZhangSkeel(0.4),
+    "ZhangSkeel(.25)": gm.ZhangSkeel(0.25), "SimplifiedZhangSkeel(.4)": gm.SimplifiedZhangSkeel(0.4),
+    "StiffZhangSkeel(.4)": gm.StiffZhangSkeel(0.4), "PushforwardNewmark(.4)": gm.PushforwardNewmark(0.4),
+    "Newmark(.4)": gm.Newmark(0.4), "Composition(ZhangSkeel(.4), 4)": gm.Composition(gm.ZhangSkeel(0.4), 4),
 }  # fmt: skip
 
 
 def _largest_step(system, model, method, t_end, error, target) -> tuple[float, int] | None:
-    """The largest step of a geometric ladder at which the error is below the target, and a number of steps that it survives and
-    that is so large that starting up does not count."""
+    """The largest step of a geometric ladder at which the error is below the target, and a number of steps that it
+    survives and that is so large that starting up does not count."""
     for n in (4, 6, 8, 11, *np.geomspace(16, 20_000, 22).astype(int)):
         dt = t_end / (8 * int(n))
         steps = max(3000, round(t_end / dt))

@@ -1,4 +1,5 @@
-"""Ensembles as one kernel on a GPU: every row with its numbers checked, beside XLA's vmap of the same step, and FPU beside diffrax.
+"""Ensembles as one kernel on a GPU: results checked for every row, compared with XLA's vmap of the same step, and FPU
+with diffrax.
 
 python -m benchmarks gpu                  all rows that are in float64
 python -m benchmarks.gpu fpu rattle       some of them
@@ -110,7 +111,8 @@ def few(row: Row, engine: str) -> dict[str, np.ndarray]:
 
 
 def checked(name: str, row: Row) -> float:
-    """The largest difference of the kernel from a float64 run of the reference engine, which another process does on the processor."""
+    """The largest difference of the kernel from a float64 run of the reference engine, computed on the CPU by another
+    process."""
     found = few(row, "kernel")
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/reference.npz"
@@ -127,7 +129,8 @@ def measure(name: str, row: Row) -> None:
     real = np.dtype(jax.dtypes.canonicalize_dtype(float)).name
     engine, carry, ready = begun(Kernel, row, row.members)
     print(
-        f"\n{name}: {row.method.name} on {row.model.name}, {row.members:,} members, {real}; {engine.described[:300]}; ready after {ready:.1f} s",
+        f"\n{name}: {row.method.name} on {row.model.name}, {row.members:,} members, {real}; "
+        f"{engine.described[:300]}; ready after {ready:.1f} s",
         flush=True,
     )
     if engine.program is None:
@@ -145,7 +148,9 @@ def measure(name: str, row: Row) -> None:
         + row.members * engine.layout.width * np.dtype(real).itemsize
     )
     print(
-        f"  {per_step:.0f} operations a {'look' if row.method.traits.event_driven else 'step'}: {per_step * row.members * row.steps / seconds / PEAK[real]:.1%} of the peak of {PEAK[real]:.2g}; {moved / seconds / BANDWIDTH:.2%} of the bandwidth",
+        f"  {per_step:.0f} operations a {'save' if row.method.traits.event_driven else 'step'}: "
+        f"{per_step * row.members * row.steps / seconds / PEAK[real]:.1%} of the peak of {PEAK[real]:.2g}; "
+        f"{moved / seconds / BANDWIDTH:.2%} of the bandwidth",
         flush=True,
     )
     members, steps = min(row.members, 2**18), max(1, row.steps // 40)
@@ -167,7 +172,8 @@ def measure(name: str, row: Row) -> None:
 
 
 def by_ensemble(row: Row) -> float:
-    """As a user calls it: five times the steps, checks, the copies to the host and the first and last state of every member included."""
+    """As a user calls it: five times the steps, checks, the copies to the host and the first and last state of every
+    member included."""
     steps = 5 * row.steps
     go = lambda: gm.ensemble(
         row.model.system,
@@ -215,7 +221,8 @@ def by_diffrax(row: Row, members: int, steps: int) -> float:
 
 
 def by_textbook(row: Row, members: int, steps: int) -> float:
-    """RATTLE as one writes it in JAX: Newton's method with a dense solve until the residual is small, then the momenta; vmap over all."""
+    """RATTLE as one writes it in JAX: Newton's method with a dense solve until the residual is small, then the momenta;
+    vmap over all."""
     system, h = row.model.system, row.dt
     constraint, force = system.constraint, lambda q: -jax.grad(system.potential)(q)
     flat = lambda q: jax.jacfwd(constraint)(q).reshape(3, -1)

@@ -1,4 +1,4 @@
-"""The native engine beside loops written by hand: a step as straight-line machine code, from ordinary Python."""
+"""The native engine compared with loops written by hand in numba."""
 
 from __future__ import annotations
 
@@ -91,7 +91,8 @@ def _ensembles(steps: int) -> None:
     best = min(times["member by member"], times["side by side"])
     lines = [(which, f"{1e-6 * MEMBERS * steps / t:,.0f}", f"×{t / best:.2f}") for which, t in times.items()]
     table(
-        f"{MEMBERS:,} FPU chains, Verlet, {steps} steps: million member-steps a second (native differs by {difference:.0e} from the loop by hand)",
+        f"{MEMBERS:,} FPU chains, Verlet, {steps} steps: million member-steps a second "
+        f"(native differs by {difference:.0e} from the loop by hand)",
         lines,
     )
 

@@ -1,4 +1,4 @@
-"""What simulate costs beside the bare compiled loop and a loop written by hand: FPU, 1e6 Verlet steps, saved every 100."""
+"""The overhead of simulate over the bare compiled loop and a loop by hand: FPU, 1e6 Verlet steps, saved every 100."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _drift_form(q, p, h):
 
 @functools.partial(jax.jit, static_argnums=(0, 3, 4, 5))
 def _bare(step, state, h, every, blocks, with_energy):
-    """The loop anyone would write: a scan over blocks of a fori_loop over steps, stacking (q, p) and, where asked, H."""
+    """The usual loop in JAX: a scan over blocks of a fori_loop over steps, stacking (q, p) and H if `with_energy`."""
 
     def block(state, _):
         q, p = jax.lax.fori_loop(0, every, lambda _, s: step(*s, h), state)
@@ -50,7 +50,8 @@ def _bare(step, state, h, every, blocks, with_energy):
 
 @numba.njit
 def _by_hand(q, p, h, every, blocks, omega, out):
-    """Drift–kick–drift written out; the number of springs is a constant, so that the compiler unrolls the loops over it."""
+    """Drift–kick–drift written out; the number of springs is a constant, so that the compiler unrolls the
+    loops."""
     m = 3
     for b in range(blocks):
         for _ in range(every):
@@ -89,8 +90,12 @@ def main() -> None:
     bare = lambda step, energy: lambda: jax.block_until_ready(_bare(step, start, DT, EVERY, blocks, energy))
     times = best_times({
         "numba": hand,
-        "bare kick": bare(_kick_form, False), "bare kick H": bare(_kick_form, True), "simulate kick": lambda: _simulate(gm.Verlet()),
-        "bare drift": bare(_drift_form, False), "bare drift H": bare(_drift_form, True), "simulate drift": lambda: _simulate(gm.Verlet(form="drift")),
+        "bare kick": bare(_kick_form, False),
+        "bare kick H": bare(_kick_form, True),
+        "simulate kick": lambda: _simulate(gm.Verlet()),
+        "bare drift": bare(_drift_form, False),
+        "bare drift H": bare(_drift_form, True),
+        "simulate drift": lambda: _simulate(gm.Verlet(form="drift")),
     })  # fmt: skip
     run = _simulate(gm.Verlet(form="drift"))
     hand()

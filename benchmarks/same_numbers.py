@@ -1,6 +1,6 @@
 """Fingerprints of trajectories, to show that a change of the code changed no number.
 
-python -m benchmarks.same_numbers before.json              SHA-256 of q and p for every registered method x two models x engines
+python -m benchmarks.same_numbers before.json              SHA-256 of q and p: all methods x two models x engines
 python -m benchmarks.same_numbers after.json before.json   the same, compared with an earlier file
 GEOMINT_PART=3/16 python -m ...                            only every sixteenth method, for many processes side by side
 

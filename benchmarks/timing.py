@@ -1,4 +1,4 @@
-"""Timing by turns: every variant in each round, the best of the rounds, so that a slow moment hits all alike."""
+"""Interleaved timing: each round runs every variant, and the best round counts, so that noise affects all alike."""
 
 from __future__ import annotations
 

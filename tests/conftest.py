@@ -8,6 +8,7 @@ from pathlib import Path
 import jax
 import pytest
 
+import geomint as gm
 from geomint.engines.llvm import engine as native
 from geomint.engines.pallas import engine as kernel
 
@@ -23,3 +24,12 @@ def forget_old_programs():
         jax.clear_caches()
         for programs in (native._program, native._pays, kernel._program):
             programs.cache_clear()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """For `--dist loadgroup`: the tests of one method run in one worker, which keeps its compiled programs; all others
+    are grouped by file."""
+    for item in items:
+        method = item.callspec.params.get("method") if hasattr(item, "callspec") else None
+        group = method.name if isinstance(method, gm.methods.Method) else item.path.stem
+        item.add_marker(pytest.mark.xdist_group(group))

@@ -27,7 +27,8 @@ FIRST = {type(m): m.name for m in reversed(ABLE)}  # of each class; the others w
     "method", [pytest.param(m, id=m.name, marks=[] if FIRST[type(m)] == m.name else pytest.mark.slow) for m in ABLE]
 )
 def test_as_in_theory(method):
-    """The limit, and for 2×2 matrices every unstable window, against the trace by hand on a grid of a million points."""
+    """The limit, and for 2×2 matrices every unstable window, against the trace by hand on a grid of a million
+    points."""
     _, known = figures.theory(method)
     if known is None:
         pytest.skip("no theory written down")

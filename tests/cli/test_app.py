@@ -19,6 +19,7 @@ from geomint import papers
 from geomint.cli.app import app
 from geomint.io import archive
 from geomint.papers import Check, Information, Outcome, base
+from helpers.processes import COMMAND
 
 
 @pytest.fixture
@@ -317,15 +318,11 @@ def test_version(shell):
     assert shell("--version").stdout == f"geomint {gm.__version__}\n"
 
 
-# `python -m geomint`, in a process that hears Ctrl-C even where the tests run in the background of a shell, which ignores it.
-PROCESS = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); runpy.run_module('geomint', run_name='__main__')"
-
-
 def test_ctrl_c_leaves_an_archive_that_resume_continues(shell, tmp_path):
     command = [
         sys.executable,
         "-c",
-        PROCESS,
+        COMMAND,
         "run",
         "kepler",
         "--dt",
@@ -351,7 +348,8 @@ def test_ctrl_c_leaves_an_archive_that_resume_continues(shell, tmp_path):
     assert process.returncode == 2
     assert "Traceback" not in err
     assert re.fullmatch(
-        r"interrupted at step \d+, t = \S+\. \d+ saved points up to t = \S+ are in long.h5. `geomint resume long.h5` goes on.\n",
+        r"interrupted at step \d+, t = \S+\. \d+ saved points up to t = \S+ are in long.h5. "
+        r"`geomint resume long.h5` goes on.\n",
         err,
     )
     assert "saved points" in out

@@ -70,9 +70,18 @@ def generate(monkeypatch):
 
 @pytest.mark.parametrize(
     ("old", "measured", "new"),
-    [("0.094", 0.1479, "0.148"), ("2.6e-9", 3.14159e-8, "3.1e-8"), ("41 %", 0.2588, "26 %"), ("39,232", 40123.0, "40,123"), ("531", 12345.0, "12,345"),
-     ("−3.36", -2.999, "−3.00"), ("0.02", 1.3e-5, "1.3e-5"), ("13", 0.0, "0"), ("5e4", 48476.7, "5e4")],
-)  # fmt: skip
+    [
+        ("0.094", 0.1479, "0.148"),
+        ("2.6e-9", 3.14159e-8, "3.1e-8"),
+        ("41 %", 0.2588, "26 %"),
+        ("39,232", 40123.0, "40,123"),
+        ("531", 12345.0, "12,345"),
+        ("−3.36", -2.999, "−3.00"),
+        ("0.02", 1.3e-5, "1.3e-5"),
+        ("13", 0.0, "0"),
+        ("5e4", 48476.7, "5e4"),
+    ],
+)
 def test_numbers_of_experiments_are_written_in_the_form_that_stands_there(generate, old, measured, new):
     tag = "<!--=one: largest error-->"
     results = {"one": {"largest |error|, t ≤ 30": measured, "another row": 7.0}}
@@ -87,7 +96,8 @@ def test_a_number_of_no_experiment_is_refused(generate):
 
 @pytest.mark.parametrize("paper", sorted(PAPERS))
 def test_the_tables_of_a_paper_hold_measured_numbers(paper):
-    """In the section of measurements, every row of a table has a number that carries the name of a row of an experiment."""
+    """In the section of measurements, every row of a table has a number that carries the name of a row of an
+    experiment."""
     text = (ROOT / f"docs/{paper}.md").read_text().partition("## What the experiments measure")[2]
     tables = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith(("| ---", "| :-:"))]
     bodies = [

@@ -28,7 +28,8 @@ def test_every_example_is_tested():
 
 
 def test_demo(example, tmp_path, capsys):
-    """At equal cost Runge–Kutta loses the energy and Verlet does not; the error of a symmetric method of order 2 is bounded."""
+    """At equal cost Runge–Kutta loses the energy and Verlet does not; the error of a symmetric method of order 2 is
+    bounded."""
     kepler, solar = example("demo").main(tmp_path / "demo.png")
     assert (tmp_path / "demo.png").stat().st_size > 20_000
     printed = capsys.readouterr().out
@@ -50,8 +51,9 @@ def test_kepler_precession(example):
 
 
 def test_outer_solar_system(example):
-    """Pluto's resonant argument swings about 180° and never turns round, and the distance to Neptune is never much less than
-    that of Pluto's aphelion from Neptune's orbit, 49.3 − 30.1 au: Libration of Pluto–Neptune, Science 145 (1964) 1302."""
+    """Pluto's resonant argument swings about 180° and never turns round, and the distance to Neptune is never much less
+    than that of Pluto's aphelion from Neptune's orbit, 49.3 − 30.1 au: Libration of Pluto–Neptune, Science 145 (1964)
+    1302."""
     low, high, apart, energy = example("outer_solar_system").main()
     assert (low + high) / 2 == pytest.approx(180, abs=6)
     assert 60 < low < high < 300
@@ -118,7 +120,8 @@ def test_gradient_shooting(example):
 
 
 def test_custom_symmetry(example):
-    """Noether: the stated combination is kept to rounding by a symplectic splitting, its parts are not; Runge–Kutta keeps neither."""
+    """Noether: the stated combination is kept to rounding by a symplectic splitting, its parts are not; Runge–Kutta
+    keeps neither."""
     main = example("custom_symmetry").main
     both, first = main(gm.Verlet())
     assert both < 1e-12

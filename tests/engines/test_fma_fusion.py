@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from geomint.engines.scalar.fma_fusion import Remembering
+from geomint.engines.scalar.fma_fusion import OptimizingCode
 from geomint.engines.scalar.values import constant
 
 
@@ -26,18 +26,24 @@ class Rational:
 
 
 PLAIN = {
-    "add": lambda x, y: x + y, "sub": lambda x, y: x - y, "mul": lambda x, y: x * y, "neg": lambda x: -x, "div": lambda x, y: x / y, "abs": abs,
-    "rough": lambda x: 1 / x, "select": lambda which, yes, no: yes if which else no,
-}  # fmt: skip
+    "add": lambda x, y: x + y,
+    "sub": lambda x, y: x - y,
+    "mul": lambda x, y: x * y,
+    "neg": lambda x: -x,
+    "div": lambda x, y: x / y,
+    "abs": abs,
+    "rough": lambda x: 1 / x,
+    "select": lambda which, yes, no: yes if which else no,
+}
 
 
-class Exact(Remembering):
+class Exact(OptimizingCode):
     longest = 10**6
 
     def number(self, x):
         return Fraction(x) if constant(x) else x.x
 
-    def written(self, operation, x):
+    def emit(self, operation, x):
         which = x[:1] if operation == "select" else []
         return Rational(
             PLAIN[operation](*which, *map(self.number, x[len(which) :])),
@@ -45,11 +51,11 @@ class Exact(Remembering):
             tuple(x),
         )
 
-    def fused(self, form, x, y, z):
+    def emit_fused(self, form, x, y, z):
         a, b, c = map(self.number, (x, y, z))
         return Rational({"xy+z": a * b + c, "z-xy": c - a * b, "xy-z": a * b - c}[form], 1, (x, y, z))
 
-    def real(self, x):
+    def is_real(self, x):
         return True
 
 
@@ -94,14 +100,14 @@ def test_the_same_numbers(seed, code):
         if expected[-1].denominator > 10**40 or abs(expected[-1].numerator) > 10**40:  # numbers that grow tell no more
             values[-1], expected[-1] = Rational(Fraction(1, 3)), Fraction(1, 3)
     for value, number in zip(values, expected, strict=True):
-        assert code.number(code.settled(value)) == number
+        assert code.number(code.materialized(value)) == number
 
 
 def test_fewer_operations():
     code = Exact()
     a, b, c, d = (Rational(Fraction(k)) for k in (3, 5, 7, 11))
     value, times = code.value, lambda factor, x: code.value("mul", x, factor)
-    took = lambda x: code.settled(x).live()
+    took = lambda x: code.materialized(x).live()
     assert took(value("mul", times(2.0, a), times(4.0, b))) == 2  # 8(ab)
     assert took(value("sub", times(2.0, value("mul", a, b)), times(2.0, value("mul", c, d)))) == 3  # 2(ab − cd)
     assert took(value("sub", a, value("neg", a))) == 1  # 2a
@@ -128,11 +134,12 @@ def test_sums_of_two_products(first, second):
         code, numbers = Exact(), [Rational(Fraction(k)) for k in (3, 5, 7, 11)]
         value = code.value
         pair = value(first, value("mul", numbers[0], numbers[1]), value("mul", numbers[2], numbers[3]))
-        assert code.settled(whole(value, pair, *numbers)).live() == cost, other
+        assert code.materialized(whole(value, pair, *numbers)).live() == cost, other
 
 
 def test_what_was_asked_for_is_one_number():
-    """A product or a pair that was written, for a comparison say, is the same number in a sum: not one that was never rounded."""
+    """A product or a pair that was written, for a comparison say, is the same number in a sum: not one that was never
+    rounded."""
     for factor in (1.0, -2.0):
         for outside in (False, True):
             for make in (
@@ -142,17 +149,17 @@ def test_what_was_asked_for_is_one_number():
                 code = Exact()
                 a, b, c = (Rational(Fraction(k)) for k in (3, 5, 7))
                 if outside:
-                    a, b = code.settled(code.value("add", a, c)), code.settled(code.value("add", b, c))
+                    a, b = code.materialized(code.value("add", a, c)), code.materialized(code.value("add", b, c))
                 with code.scope() if outside else contextlib.nullcontext():
                     x = make(code.value, a, b, Rational(Fraction(2)))
-                    written = code.settled(code.value("mul", factor, x))
+                    written = code.materialized(code.value("mul", factor, x))
                     for operation, expected in (("add", written.x + 7), ("sub", written.x - 7)):
-                        made = code.settled(code.value(operation, code.value("mul", factor, x), c))
+                        made = code.materialized(code.value(operation, code.value("mul", factor, x), c))
                         assert made.x == expected
                         assert (
                             made.live({id(written), *map(id, written.parents)}) == 1
                         )  # and −2x is −2 times what x was written as
-                    assert code.number(code.settled(code.value("sub", x, x))) == 0
+                    assert code.number(code.materialized(code.value("sub", x, x))) == 0
 
 
 def test_what_is_given_costs_nothing_in_a_loop():
@@ -164,7 +171,7 @@ def test_what_is_given_costs_nothing_in_a_loop():
     value = code.value
     with code.scope():
         x, y, p = (Rational(Fraction(k)) for k in (11, 13, 17))
-        moving = lambda made: code.settled(made).live({i for i, (depth, _) in code.depths.items() if depth == 0})
+        moving = lambda made: code.materialized(made).live({i for i, (depth, _) in code.depths.items() if depth == 0})
         assert (
             moving(value("sub", value("add", value("mul", x, x), value("mul", y, y)), value("mul", length, length)))
             == 2
@@ -176,22 +183,23 @@ def test_what_is_used_often_is_whole():
     """p − (2a)x + (2b)y with 2a and 2b computed once: two operations for every x and y, not three."""
     code = Exact()
     a, b, p = (Rational(Fraction(k)) for k in (3, 5, 7))
-    doubled = [code.settled(code.value("mul", 2.0, x)) for x in (a, b)]
+    doubled = [code.materialized(code.value("mul", 2.0, x)) for x in (a, b)]
     for k in range(3):
         products = [code.value("mul", x, Rational(Fraction(k + i))) for i, x in enumerate(doubled)]
         made = code.value("sub", p, code.value("sub", *products))
-        assert code.settled(made).live({id(x) for x in doubled}) == 2
-        assert code.number(code.settled(made)) == 7 - 6 * k + 10 * (k + 1)
+        assert code.materialized(made).live({id(x) for x in doubled}) == 2
+        assert code.number(code.materialized(made)) == 7 - 6 * k + 10 * (k + 1)
 
 
 def test_products_leave_loops():
-    """A factor of a product goes to the operand that was there before the loop: it is applied once, not in every round."""
+    """A factor of a product goes to the operand that was there before the loop: it is applied once, not in every
+    round."""
     code = Exact()
     a, b = Rational(Fraction(3)), Rational(Fraction(5))
     outside = code.value("add", a, b)
     with code.scope():
         inside = Rational(Fraction(7))
-        made = code.settled(code.value("mul", code.value("mul", inside, outside), 2.0))
-        doubled = code.settled(code.value("mul", outside, 2.0))
+        made = code.materialized(code.value("mul", code.value("mul", inside, outside), 2.0))
+        doubled = code.materialized(code.value("mul", outside, 2.0))
         assert made.x == 112
         assert any(x is doubled for x in made.parents)

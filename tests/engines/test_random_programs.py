@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import geomint as gm
-from helpers.programs import Motion, Springs, Sum, Surfaces, noisy
+from helpers.programs import noisy
+from helpers.random_systems import Motion, Springs, Sum, Surfaces
 
 
 @dataclasses.dataclass(frozen=True)

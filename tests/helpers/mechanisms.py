@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from typing import NamedTuple
 
 import jax
@@ -23,8 +24,8 @@ class Mechanism(NamedTuple):
 
 @functools.cache  # one system, so that its programs are compiled once
 def four_bars(n: int) -> Mechanism:
-    """IFToMM's N-four-bar: n windows of 2n + 1 uniform bars of length 1 and mass 1. The cranks start upright, the tops at
-    speed 1.
+    """IFToMM's N-four-bar: n windows of 2n + 1 uniform bars of length 1 and mass 1. The cranks start upright, the tops
+    at speed 1.
 
     All cranks stay parallel; in the two horizontal positions all bars are in line, and G loses rank.
     """
@@ -128,3 +129,9 @@ def moved_by_least_squares(mechanism: Mechanism, times: np.ndarray) -> np.ndarra
     start = np.concatenate([mechanism.q0.ravel(), mechanism.v0.ravel()])
     found = solve_ivp(right, (0, times[-1]), start, method="DOP853", t_eval=times, rtol=1e-11, atol=1e-12).y.T
     return found[:, : mechanism.q0.size].reshape(-1, *shape)
+
+
+def run(mechanism, method, steps, t_end, **more):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return gm.simulate(*mechanism, method=method, dt=t_end / steps, t_end=t_end, **more)

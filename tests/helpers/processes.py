@@ -71,12 +71,6 @@ def ends(copies: list[subprocess.Popen], timeout: float = 100) -> list[str]:
     return [out for out, _ in said]
 
 
-def geomint(*arguments: object) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, "-c", COMMAND, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-
-
 def wait_for_rows(path: Path, rows: int, process: subprocess.Popen) -> None:
     until = time.monotonic() + 60
     while not (path.exists() and archive.read(path).rows >= rows):

@@ -47,8 +47,9 @@ def coupled_quartic() -> Problem:
 
 
 def three_bodies() -> Problem:
-    """Central pair forces in the plane: translations and rotations are symmetries. Softened enough that no encounter
-    is too quick for the step: a symplectic method keeps the energy only where h times the highest frequency stays small."""
+    """Central pair forces in the plane: translations and rotations are symmetries. Softened enough that no encounter is
+    too quick for the step: a symplectic method keeps the energy only where h times the highest frequency stays
+    small."""
     masses = np.array([1.0, 0.6, 1.7])
     system = gm.System(
         newtonian(masses, 1.0, softening=1.0), mass=masses[:, None], symmetries=(gm.Translation(), gm.Rotation((0, 1)))
@@ -77,22 +78,25 @@ def pendula() -> Problem:
 
 
 def trimer() -> Problem:
-    """Three particles of unequal mass: bonds of moderate stiffness as `fast`, a soft attraction besides; the whole turns."""
+    """Three particles of unequal mass: bonds of moderate stiffness as `fast`, a soft attraction besides; the whole
+    turns."""
     masses = np.array([1.0, 0.5, 0.8])
     i, j = np.array([0, 1, 2]), np.array([1, 2, 0])
     squares = lambda q: jnp.sum((q[i] - q[j]) ** 2, axis=1)
     system = gm.System(
         lambda q: 0.3 * jnp.sum(squares(q) ** 2) + 0.2 * jnp.sum(jnp.cos(squares(q))),
-        mass=masses[:, None], fast=lambda q: 3.0 * jnp.sum((squares(q) - 1) ** 2), symmetries=(gm.Translation(), gm.Rotation((0, 1))),
-    )  # fmt: skip
+        mass=masses[:, None],
+        fast=lambda q: 3.0 * jnp.sum((squares(q) - 1) ** 2),
+        symmetries=(gm.Translation(), gm.Rotation((0, 1))),
+    )
     q = np.array([[0.0, 0.1], [1.0, 0.0], [0.4, 0.8]])
     v = np.array([[0.3, -0.2], [-0.1, 0.5], [-0.4, 0.1]])
     return Problem("trimer", system, Point(q, masses[:, None] * v), 0.03, quadratic=False)
 
 
 def harmonic_bonds() -> Problem:
-    """Three particles of unequal mass on harmonic springs of no length, a fast part that is quadratic and not diagonal, with
-    a soft attraction that is neither; the whole moves and turns freely."""
+    """Three particles of unequal mass on harmonic springs of no length, a fast part that is quadratic and not diagonal,
+    with a soft attraction that is neither; the whole moves and turns freely."""
     masses = np.array([1.0, 0.6, 1.7])
     i, j = np.array([0, 1]), np.array([1, 2])
     system = gm.System(
@@ -106,7 +110,8 @@ def harmonic_bonds() -> Problem:
 
 
 def hinged(lengths: list[float], angles: list[float], rates: list[float]) -> tuple[np.ndarray, np.ndarray]:
-    """Positions and velocities of the ends of rods joined one to the next, by their angles from the downward vertical."""
+    """Positions and velocities of the ends of rods joined one to the next, by their angles from the downward
+    vertical."""
     arms = np.array([[length * np.sin(a), -length * np.cos(a)] for length, a in zip(lengths, angles, strict=True)])
     turns = np.array(
         [[length * w * np.cos(a), length * w * np.sin(a)] for length, a, w in zip(lengths, angles, rates, strict=True)]
@@ -150,9 +155,12 @@ def bent_molecule() -> Problem:
     bonds = lambda q, k: jnp.sum((q[i] - q[j]) ** 2, axis=1) - k["lengths"] ** 2
     opening = lambda q, k: jnp.sum((q[2] - q[0]) ** 2)
     system = gm.System(
-        lambda q, k: k["stiffness"] * (opening(q, k) - 2.2) ** 2 + 0.3 * jnp.sin(opening(q, k)), mass=masses[:, None], constraint=bonds,
-        symmetries=(gm.Translation(), gm.Rotation((0, 1))), params={"lengths": np.array([1.0, 1.2]), "stiffness": 0.5},
-    )  # fmt: skip
+        lambda q, k: k["stiffness"] * (opening(q, k) - 2.2) ** 2 + 0.3 * jnp.sin(opening(q, k)),
+        mass=masses[:, None],
+        constraint=bonds,
+        symmetries=(gm.Translation(), gm.Rotation((0, 1))),
+        params={"lengths": np.array([1.0, 1.2]), "stiffness": 0.5},
+    )
     arms, turns = hinged([1.0, 1.2], angles=[1.5, 2.8], rates=[0.4, -0.6])
     place, push = np.array([0.0, 0.1]), np.array([0.3, -0.2])
     q, v = np.array([place, *(arms + place)]), np.array([push, *(turns + push)])
@@ -160,12 +168,15 @@ def bent_molecule() -> Problem:
 
 
 def bonded_on_circle() -> Problem:
-    """A particle on a circle joined to another by a harmonic spring, the fast part; a constraint and a stiff force at once."""
+    """A particle on a circle joined to another by a harmonic spring, the fast part; a constraint and a stiff force at
+    once."""
     masses = np.array([1.0, 0.6])
     system = gm.System(
-        lambda q: q[0, 1] + 0.6 * q[1, 1] + 0.3 * q[1, 0] ** 2 * q[0, 0], mass=masses[:, None], fast=lambda q: 8.0 * jnp.sum((q[1] - q[0]) ** 2),
+        lambda q: q[0, 1] + 0.6 * q[1, 1] + 0.3 * q[1, 0] ** 2 * q[0, 0],
+        mass=masses[:, None],
+        fast=lambda q: 8.0 * jnp.sum((q[1] - q[0]) ** 2),
         constraint=gm.Distances([(None, 0)]),
-    )  # fmt: skip
+    )
     arm, turn = hinged([1.0], angles=[0.4], rates=[0.5])
     q, v = np.array([*arm, [0.5, -1.1]]), np.array([*turn, [-0.2, 0.4]])
     return Problem("bonded-on-circle", system, Point(q, masses[:, None] * v), 0.04)
@@ -209,8 +220,8 @@ def first_of_its_class(method: gm.methods.Method) -> bool:
 
 @functools.cache
 def chosen(method: gm.methods.Method) -> list[Problem]:
-    """The problems of the quick tests, by turns: two of each kind, free and constrained, for the first variant of a class, one
-    for its others. The slow tests take all."""
+    """The problems of the quick tests, by turns: two of each kind, free and constrained, for the first variant of a
+    class, one for its others. The slow tests take all."""
     turn = [m.name for m in gm.methods.all()].index(method.name)
     kinds = [[p for p in fitting(method) if (p.system.constraint is None) is free] for free in (True, False)]
     each = 2 if first_of_its_class(method) else 1

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import fcntl
-import math
 import os
 import shutil
 import time
 from types import SimpleNamespace
 
 import h5py
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import geomint as gm
-from geomint.engines.grid import Grid, grid
+from geomint.engines.grid import Grid
 from geomint.io import archive, locks, sinks
 from geomint.io.archive_checks import parsed
-from geomint.io.fingerprint import fingerprint
 from geomint.io.hdf5_tables import Damaged, Reader, read_tables
-from geomint.run.loop import _chunk
-from geomint.run.reductions import Histogram, Mean, Quantiles
-from geomint.run.trajectory import Checkpoint, Trajectory
 
 ROWS, SAVES = 4, 9
 CARRY = (np.arange(2.0), np.arange(3, dtype=np.int32))
@@ -310,190 +304,3 @@ def test_a_run_on_disk_starts_its_times_where_its_rows_end(path):
     writer.checkpoint(CARRY, ROWS + 1, force=True)
     disk.close()
     assert np.array_equal(archive.read(path).array("t"), [*times(0, ROWS), 10 + 0.5 * ROWS, 10 + 0.5 * (ROWS + 1)])
-
-
-# --- fingerprints ---------------------------------------------------------------------------------------
-def test_every_number_and_operation_of_a_system_enters_its_fingerprint():
-    """Arrays that a function closes over, which are constants of the program, also inside of loops; axes, order of
-    operands, outputs."""
-    weights = np.linspace(1.0, 2.0, 6).reshape(2, 3)
-    other = weights.copy()
-    other[1, 2] = np.nextafter(other[1, 2], 3.0)
-
-    def scanned(w):
-        import jax
-
-        return gm.System(
-            lambda q: jax.lax.fori_loop(0, 3, lambda i, s: s + jnp.sum(jnp.asarray(w)[:, i] * q[:, i] ** 2), 0.0)
-        )
-
-    closed = lambda w: gm.System(lambda q: jnp.sum(jnp.asarray(w) * q**2))
-    systems = [
-        closed(weights),
-        closed(other),
-        closed(weights.astype(np.float32)),
-        scanned(weights),
-        scanned(other),
-        gm.System(lambda q: jnp.sum(jnp.sum(q, axis=0) ** 2)),
-        gm.System(lambda q: jnp.sum(jnp.sum(q, axis=1) ** 2)),
-        gm.System(lambda q: jnp.sum(q[0] - q[1] / 2)),
-        gm.System(lambda q: jnp.sum(q[1] - q[0] / 2)),
-        gm.System(lambda q: q[0, 0]),
-        gm.System(lambda q: q[0, 1]),
-        gm.System(lambda q: jnp.sum(q**2), mass=2.0),
-        gm.System(lambda q: jnp.sum(q**2), mass=np.full((2, 1), 2.0)),
-        gm.System(lambda q: jnp.sum(q**2)),
-        gm.System(lambda q, k: k * jnp.sum(q**2), params=1.0),
-        gm.System(lambda q, k: k * jnp.sum(q**2), params=1.5),
-        gm.System(lambda q: jnp.sum(q**2), watch={"a": lambda q, p: q[0, 0]}),
-        gm.System(lambda q: jnp.sum(q**2), watch={"a": lambda q, p: q[1, 0]}),
-        gm.System(lambda q: jnp.sum(q**2), fast=lambda q: q[0, 0] ** 2),
-        gm.System(lambda q: jnp.sum(q**2), constraint=lambda q: q[0]),
-        gm.System(lambda q: jnp.sum(q**2), symmetries=(gm.Rotation((0, 1)),)),
-        gm.System(lambda q: jnp.sum(q**2), overrides={"gradient": lambda q: 2 * q}),
-        gm.System(lambda q: jnp.sum(q**2), overrides={"gradient": lambda q: 3 * q}),
-    ]
-    prints = [fingerprint(system, (2, 3)) for system in systems]
-    assert len(set(prints)) == len(prints)
-    each = lambda k: gm.System(
-        lambda q, k: k * jnp.sum(q**2), params=np.array(k)
-    )  # of three members, of which one is traced
-    own = [
-        fingerprint(each(k), (2, 3), "states and params") for k in ([1.0, 2.0, 3.0], [1.0, 2.0, 3.5], [1.0, 2.0, 3.0])
-    ]
-    assert own[0] == own[2] != own[1]
-    assert fingerprint(closed(weights.copy()), (2, 3)) == prints[0]
-    assert fingerprint(scanned(weights.copy()), (2, 3)) == prints[3]
-
-
-# --- grids ----------------------------------------------------------------------------------------------
-def test_a_grid_takes_whole_steps_only():
-    assert grid(0.1, 0.3).steps == 3  # 0.3/0.1 is not 3 in floating point
-    assert grid(1e-3, 1e6 + 1.0, 1e6).steps == 1000
-    assert grid(1e-3, 1e9 + 0.7, 1e9).steps == 700  # a unit in the last place of t_end is 1e-4 steps
-    assert Grid(2.0, 0.5, 6, 3).saves == 3
-    assert np.array_equal(Grid(2.0, 0.5, 12, 3).times(1, 2), [3.5, 5.0])
-    assert np.array_equal(Grid(2.0, 0.5, 12, 3).times(3), [6.5, 8.0])
-    assert Grid(2.0, 0.5, 12, 3).t_end == 8.0
-    for off in (1e-4, -1e-4, 1e-5):
-        with pytest.raises(gm.InputError, match="not a whole number"):
-            grid(1.0, 7 + off)
-    with pytest.raises(
-        gm.InputError,
-        match=r"save_every = 4 does not divide the 10 steps of the run\. Nearest that do: 2 or 5; or t_end = 8 or 12\.",
-    ):
-        grid(1.0, 10, save_every=4)
-    with pytest.raises(gm.InputError, match=r"Nearest that do: 5 or 10;"):
-        grid(1.0, 10, save_every=6)
-    with pytest.raises(gm.InputError, match=r"Nearest that fit: t_end = 0\.9 or 1\.2; or dt = 0\.25 or 0\.33"):
-        grid(0.3, 1.0)
-    assert grid(1.0, 5.0, 5.0).steps == 0
-    with pytest.raises(gm.InputError, match="before t0"):
-        grid(1.0, 4.0, 5.0)
-
-
-@pytest.mark.parametrize("budget", [1, 3, 10, 25, 1000])
-def test_chunks_end_at_saves_and_cover_the_grid_once(budget):
-    """Whatever the budget: no part of a block across a save, no more rows than there is room for, each step once."""
-    times, n, saved = Grid(0.0, 1.0, 70, 10), 0, []
-    while n < times.steps:
-        steps, blocks = _chunk(times, n, 3, budget)
-        assert 0 < steps * blocks <= max(budget, 1)
-        assert blocks <= 3
-        assert blocks == 1 or (steps == 10 and n % 10 == 0)
-        assert n // 10 == (n + steps - 1) // 10
-        saved += [n + steps * (k + 1) for k in range(blocks) if (n + steps * (k + 1)) % 10 == 0]
-        n += steps * blocks
-    assert saved == list(range(10, 71, 10))
-
-
-# --- reductions -----------------------------------------------------------------------------------------
-def tiled(x: np.ndarray, well: np.ndarray, reduction) -> dict[str, np.ndarray]:
-    """A reduction of (members, …) in tiles of 4, joined as in a run of one row."""
-    tiles = [reduction.of_tile(jnp.asarray(x[a : a + 4]), jnp.asarray(well[a : a + 4])) for a in range(0, len(x), 4)]
-    return reduction.joined(
-        [{k: np.asarray(v)[None] for k, v in tile.items()} for tile in tiles], np.array([well.sum()])
-    )
-
-
-@pytest.mark.parametrize("members", [1, 2, 5, 10, 13])
-def test_reductions_of_several_tiles_are_those_of_numpy(members):
-    """Quantiles between two members, at levels on both sides of the middle between them, without those that failed."""
-    chance = np.random.default_rng(members)
-    x, well = 5 + chance.normal(size=(members + 3, 2)) ** 3, np.ones(members + 3, bool)
-    well[chance.choice(members + 3, 3, replace=False)] = False
-    counted, levels = x[well], (0.0, 0.1, 0.21, 0.5, 0.77, 0.987, 1.0)
-    quantiles = tiled(x, well, Quantiles("q", levels))["quantiles"][0]
-    np.testing.assert_array_equal(quantiles, np.quantile(counted, levels, axis=0))
-    mean = tiled(x, well, Mean("q"))
-    np.testing.assert_allclose(mean["mean"][0], counted.mean(axis=0), rtol=1e-14)
-    np.testing.assert_allclose(mean["standard_deviation"][0], counted.std(axis=0), rtol=1e-12, atol=1e-14)
-    edges = np.unique([*np.sort(x[:, 0])[[0, -1]], 4.0, 5.0, 6.0])  # two values lie on the outermost edges
-    counts = tiled(x, well, Histogram("q", edges))["counts"][0]
-    np.testing.assert_array_equal(counts.T, [np.histogram(counted[:, k], edges)[0] for k in (0, 1)])
-
-
-def test_quantiles_are_exact_at_both_ends_of_an_interval():
-    """Between numbers of very different size, where lower + share (upper − lower) loses the digits of the upper one."""
-    x, levels = np.array([[-1e17], [3.3]]), (0.25, 0.75, 0.987, 1.0)
-    found = tiled(x, np.ones(2, bool), Quantiles("q", levels))["quantiles"][0]
-    np.testing.assert_array_equal(found, np.quantile(x, levels, axis=0))
-    chance = np.random.default_rng(0)
-    x, levels = chance.normal(size=(50, 7)) * 10.0 ** chance.integers(-8, 8, (50, 7)), tuple(chance.random(200))
-    found = tiled(x, np.ones(50, bool), Quantiles("q", levels))["quantiles"][0]
-    np.testing.assert_array_equal(found, np.quantile(x, levels, axis=0))
-
-
-def test_reductions_of_no_member_are_not_numbers():
-    for reduction, name in ((Mean("q"), "mean"), (Quantiles("q"), "quantiles")):
-        with np.errstate(all="ignore"):
-            assert np.isnan(tiled(np.ones((5, 2)), np.zeros(5, bool), reduction)[name]).all()
-
-
-# --- trajectories ---------------------------------------------------------------------------------------
-def test_what_a_trajectory_says_of_its_members():
-    energy = np.array([[1.0, 1.5, 0.5], [2.0, 2.0, np.nan], [3.0, np.inf, 3.0]])
-    run = Trajectory(
-        None,
-        gm.Verlet(),
-        Grid(0.0, 1.0, 2, 1),
-        np.arange(3.0),
-        {"q": energy[..., None], "p": energy[..., None], "energy": energy},
-        members=True,
-    )
-    assert np.array_equal(run.energy_error[:2], [[0.0, 0.5, -0.5], [0.0, 0.0, np.nan]], equal_nan=True)
-    assert run.failed_at.tolist() == [-1, 2, 1]
-    assert run.member_range == (0, 3)
-    assert run.kept.tolist() == [0, 1, 2]
-    assert run.constraint_residual.shape == run.multipliers.shape == (3, 3, 0)
-    one = Trajectory(
-        None, gm.Verlet(), Grid(0.0, 1.0, 2, 1), np.arange(3.0), {"q": energy[0][:, None], "energy": energy[0]}
-    )
-    assert one.energy_error.tolist() == [0.0, 0.5, -0.5]
-    assert math.isclose(one.dt, 1.0)
-
-
-def test_the_constraint_pulls_inwards_and_velocities_are_momenta_over_mass(tmp_path):
-    """A mass that circles at speed v on a string of length l: the force on it is m v²/l, towards the centre."""
-    length, mass, speed = 2.0, 3.0, 1.5
-    system = gm.System(mass=mass, constraint=lambda q: jnp.array([jnp.sum(q**2) - length**2]))
-    run = gm.simulate(
-        system, [length, 0.0], [0.0, speed], method=gm.Rattle(), dt=0.001, t_end=0.01, output=tmp_path / "run.h5"
-    )
-    again = gm.load(tmp_path / "run.h5", system)
-    for each in (run, again):
-        np.testing.assert_allclose(
-            np.asarray(each.constraint_forces)[5], -mass * speed**2 / length**2 * np.asarray(each.q)[5], rtol=1e-5
-        )
-        np.testing.assert_allclose(np.asarray(each.v) * mass, each.p, rtol=1e-15)
-    assert isinstance(again.checkpoint, Checkpoint)
-    assert again.checkpoint.step == 10
-    with pytest.raises(gm.InputError, match="was run with Rattle.*not with Verlet"):
-        gm.resume(tmp_path / "run.h5", system, method=gm.Verlet())
-    with pytest.raises(gm.InputError, match="run without reduce="):
-        gm.resume(tmp_path / "run.h5", system, reduce={})
-    with pytest.raises(gm.InputError, match="holds one trajectory"):
-        gm.resume(tmp_path / "run.h5", system, mesh="all")
-    with pytest.raises(gm.ArchiveError, match="not the one that was run"):
-        gm.load(tmp_path / "run.h5", gm.models.fpu().system)
-    assert len(gm.resume(tmp_path / "run.h5", system)) == len(gm.resume(tmp_path / "run.h5", system, t_end=0.01)) == 11

@@ -95,7 +95,8 @@ def test_a_disk_that_fills_up_during_a_run_loses_nothing_that_was_saved(tmp_path
         disk_full_after(patch, 5000)
         with pytest.raises(
             gm.ArchiveError,
-            match=r"run\.h5 can't be written: No space left on device\. Everything up to the last checkpoint is kept: gm\.resume",
+            match=r"run\.h5 can't be written: No space left on device\. "
+            r"Everything up to the last checkpoint is kept: gm\.resume",
         ) as caught:
             kepler(output=path)
     assert caught.value.path == path
@@ -148,7 +149,8 @@ def test_output_to_a_full_device_is_one_line(tmp_path):
 def test_a_small_file_system(tmp_path):
     """A real disk that fills up: a file system in memory of 200 kB."""
     run = f"{sys.executable} -m geomint run kepler --dt 0.01 --t-end 1000 -o {tmp_path}/run.h5"
-    script = f"mount -t tmpfs -o size=200k none {tmp_path} && {run}; echo $?; {sys.executable} -m geomint info {tmp_path}/run.h5"
+    info = f"{sys.executable} -m geomint info {tmp_path}/run.h5"
+    script = f"mount -t tmpfs -o size=200k none {tmp_path} && {run}; echo $?; {info}"
     if subprocess.run(["unshare", "-rm", "true"], check=False, capture_output=True).returncode:
         pytest.skip("no user namespaces here")
     done = subprocess.run(["unshare", "-rm", "bash", "-c", script], capture_output=True, text=True, check=False)

@@ -1,5 +1,5 @@
-"""Damaged and crafted archives are refused in one sentence, or give the rows that an intact checkpoint counts: no crash,
-no code that is run, no memory beyond the size of the file."""
+"""Damaged and crafted archives are refused in one sentence, or give the rows that an intact checkpoint counts: no
+crash, no code that is run, no memory beyond the size of the file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers.hostile import craft_files, make_archives, mutate_files, open_all
+from helpers.crafted_files import craft_files
+from helpers.hostile import make_archives, mutate_files, open_all
 
 ROOM = 2**22  # for the objects of Python that every run has, however small its file
 

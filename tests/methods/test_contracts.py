@@ -11,27 +11,15 @@ import pytest
 import geomint as gm
 from geomint.engines import xla
 from geomint.run import loop
-from helpers.runs import same
+from helpers.runs import run, same
 from helpers.zoo import PROBLEMS, first_of_its_class, fitting
 
-# Variants of a class differ by numbers; beyond the first of each they wait for the slow tests, but for those that differ by more.
+# Variants of a class differ by numbers; beyond the first of each they wait for the slow tests, but for those that
+# differ by more.
 QUICK = lambda m: first_of_its_class(m) or "Rattle" in m.name
 METHODS = pytest.mark.parametrize(
     "method", [pytest.param(m, id=m.name, marks=[] if QUICK(m) else pytest.mark.slow) for m in gm.methods.all()]
 )
-
-
-def run(method, problem, steps=60, save_every=3, **more):
-    return gm.simulate(
-        problem.system,
-        problem.at.q,
-        p0=problem.at.p,
-        method=method,
-        dt=problem.dt,
-        t_end=steps * problem.dt,
-        save_every=save_every,
-        **more,
-    )
 
 
 @METHODS
@@ -88,20 +76,20 @@ def test_members_of_an_ensemble_equal_single_runs(method):
 @METHODS
 def test_chunked_equals_unchunked(method, monkeypatch):
     problem = fitting(method)[-1]
-    whole = run(method, problem)
+    whole = run(method, problem, steps=60)
     monkeypatch.setattr(
         loop, "_chunk", lambda grid, n, rows, budget: (min(2, grid.save_every - n % grid.save_every), 1)
     )
-    assert same(run(method, problem), whole)
+    assert same(run(method, problem, steps=60), whole)
     monkeypatch.undo()
     monkeypatch.setattr(xla, "BUFFER_ROWS", 4)
-    assert same(run(method, problem), whole)
+    assert same(run(method, problem, steps=60), whole)
 
 
 @METHODS
 def test_resumed_equals_uninterrupted(method, tmp_path):
     problem = fitting(method)[-1]
-    whole = run(method, problem)
+    whole = run(method, problem, steps=60)
     run(method, problem, steps=30, output=tmp_path / "half.h5")
     assert same(gm.resume(tmp_path / "half.h5", system=problem.system, t_end=60 * problem.dt), whole)
 
@@ -109,6 +97,6 @@ def test_resumed_equals_uninterrupted(method, tmp_path):
 @pytest.mark.parametrize("problem", PROBLEMS, ids=repr)
 def test_compensated_runs_resume_too(problem, tmp_path):
     method = gm.Composition(gm.Verlet() if problem.system.constraint is None else gm.Rattle(), order=6)
-    whole = run(method, problem, compensated=True)
+    whole = run(method, problem, steps=60, compensated=True)
     run(method, problem, steps=30, compensated=True).save(tmp_path / "half.h5")
     assert same(gm.resume(tmp_path / "half.h5", system=problem.system, t_end=60 * problem.dt), whole)

@@ -1,11 +1,6 @@
 """Energy-stepping: exact events, no exit missed, saving and stopping change nothing."""
 
 import functools
-import os
-import signal
-import subprocess
-import sys
-import time
 
 import jax
 import jax.numpy as jnp
@@ -14,21 +9,11 @@ import pytest
 
 import geomint as gm
 from geomint.analysis import measure
-from geomint.engines import xla
-from geomint.io import archive
 from geomint.methods import State
 from geomint.system.mechanics import Mechanics
+from helpers.runs import ARGON, ARGON_ENERGY, argon
 
-E0 = 10.519254 * 24932.594
-ARGON = gm.models.argon_cluster()
 pytestmark = pytest.mark.filterwarnings("ignore:EnergyStepping was trapped")
-
-
-def argon(parts=60, t_end=0.05, dt=1e-4, q0=None, v0=None, **more):
-    q0, v0 = (ARGON.q0 if q0 is None else q0), (ARGON.v0 if v0 is None else v0)
-    return gm.simulate(
-        ARGON.system, q0, v0, method=gm.EnergyStepping(E0 / parts, more.pop("offset", None)), dt=dt, t_end=t_end, **more
-    )
 
 
 def argon_potential(q):
@@ -52,7 +37,8 @@ def flown(method, system, flight, steps):
 
 @jax.jit
 def least_gauge(method, system, base, q, v, level, a):
-    """The least distance from the edges, in terraces, on each flight: 200 points, and 50 more around the least for each edge."""
+    """The least distance from the edges, in terraces, on each flight: 200 points, and 50 more around the least for each
+    edge."""
     mech = Mechanics(system, q.shape[1:])
 
     def one(flight):
@@ -85,7 +71,7 @@ def scan(model, height, events, chunk=16_000):
 
 
 def test_no_exit_is_missed_in_20000_events_of_argon():
-    count, worst = scan(ARGON, E0 / 60, 20_000)
+    count, worst = scan(ARGON, ARGON_ENERGY / 60, 20_000)
     assert count >= 20_000
     assert -1e-10 < worst <= 0  # rounding of V, some 1e-13 of a terrace
 
@@ -93,7 +79,7 @@ def test_no_exit_is_missed_in_20000_events_of_argon():
 @pytest.mark.slow
 @pytest.mark.parametrize("parts", [100, 60, 30])
 def test_no_exit_is_missed_in_a_million_events_of_argon(parts):
-    count, worst = scan(ARGON, E0 / parts, 1_000_000, 100_000)
+    count, worst = scan(ARGON, ARGON_ENERGY / parts, 1_000_000, 100_000)
     assert count >= 1_000_000
     assert -1e-10 < worst <= 0
 
@@ -116,18 +102,18 @@ def test_no_exit_is_missed_elsewhere(text, height):
 # --- exactness ------------------------------------------------------------------------------------------------------
 def test_energy_and_momenta_of_argon_are_exact():
     run = argon(60, t_end=1.0, dt=1e-3)
-    assert np.max(np.abs(run.energy_error)) <= 1e-13 * E0
+    assert np.max(np.abs(run.energy_error)) <= 1e-13 * ARGON_ENERGY
     assert np.max(np.abs(run.momentum_maps["translation"])) <= 1e-12 * np.max(np.sum(np.abs(run.p), axis=(1, 2)))
     turning = run.momentum_maps["rotation"]
     assert np.max(np.abs(turning - turning[0])) <= 1e-11 * abs(turning[0])
-    assert np.max(np.abs(run.smooth_energy - run.energy)) <= (1 + 1e-9) * E0 / 60
+    assert np.max(np.abs(run.smooth_energy - run.energy)) <= (1 + 1e-9) * ARGON_ENERGY / 60
     assert run.events.counts["jets"] <= 4.5 * len(run.events)
 
 
 def test_saved_states_lie_on_their_terraces_and_on_straight_lines():
     run = argon(60, t_end=0.02, dt=1e-6)
     base = float(run.checkpoint.carry.base)
-    above = (argon_potential(run.q) - base) / (E0 / 60) - run.level
+    above = (argon_potential(run.q) - base) / (ARGON_ENERGY / 60) - run.level
     assert above.min() > -1e-9
     assert above.max() < 1 + 1e-9
     events = run.events.times
@@ -144,7 +130,8 @@ def test_saved_states_lie_on_their_terraces_and_on_straight_lines():
 
 
 def by_hand(potential, square, slope, q, v, height, offset, count):
-    """Energy-stepping in a central field V(r²) with r²(V) and dV/d(r²): exits are roots of quadratics. (time, level, kind) of events."""
+    """Energy-stepping in a central field V(r²) with r²(V) and dV/d(r²): exits are roots of quadratics. (time, level,
+    kind) of events."""
     q, v, t, out = np.array(q), np.array(v), 0.0, []
     level, on = int(np.floor((potential(q @ q) - offset) / height)), None
     while len(out) < count:
@@ -202,8 +189,8 @@ def test_events_agree_with_exact_roots(field, q0, v0, height, offset):
 
 @pytest.mark.slow  # the experiment examples-4 shows the same in the quick tests
 def test_the_papers_examples():
-    """4.1: the speed on the highest terrace; 4.2: along the edge for ever; 4.3: reflected along the circle if γ²(1 − θ) ≤ 1 + 2h(1 − θ),
-    which the paper has without its last term, for h → 0: (v·n)² = 2h(1 − θ)γ², nᵀM⁻¹n = 2V there."""
+    """4.1: the speed on the highest terrace; 4.2: along the edge for ever; 4.3: reflected along the circle if γ²(1 − θ)
+    ≤ 1 + 2h(1 − θ), which the paper has without its last term, for h → 0: (v·n)² = 2h(1 − θ)γ², nᵀM⁻¹n = 2V there."""
     h = 0.12
     run = gm.simulate(
         gm.models.harmonic_oscillator().system, [0.0], [1.0], method=gm.EnergyStepping(h, 0.0), dt=0.01, t_end=20.0
@@ -223,7 +210,8 @@ def test_the_papers_examples():
 
 # --- symplecticity and reversal -------------------------------------------------------------------------------------
 def jacobian_by_hand(hessian, n, inverse_mass, p, tau, rest, impulse):
-    """d(q, p)(t)/d(q, p)(0) through one event after τ, `rest` before t: λ a + ½λ²k = −ΔV, or 0 for a reflection, is differentiated."""
+    """d(q, p)(t)/d(q, p)(0) through one event after τ, `rest` before t: λ a + ½λ²k = −ΔV, or 0 for a reflection, is
+    differentiated."""
     size, v = len(n), inverse_mass @ p
     dq, dp = np.eye(size, 2 * size), np.eye(size, 2 * size, size)
     a, k = n @ v, n @ inverse_mass @ n
@@ -305,7 +293,7 @@ def test_the_jacobian_of_an_event(name, heavy):
 
 
 def test_a_hundred_events_of_argon_are_reversed():
-    offset = float(argon_potential(ARGON.q0)) - 0.5 * E0 / 100
+    offset = float(argon_potential(ARGON.q0)) - 0.5 * ARGON_ENERGY / 100
     there = argon(100, 6e-3, 1e-3, offset=offset)
     assert len(there.events) > 100
     back = argon(100, 6e-3, 1e-3, there.q[-1], -there.v[-1], offset=offset)
@@ -314,116 +302,8 @@ def test_a_hundred_events_of_argon_are_reversed():
 
 
 def test_the_certificate():
-    certificate = gm.certify(ARGON.system, gm.EnergyStepping(E0 / 60), ARGON.q0, ARGON.v0, dt=1e-4, steps=500)
+    certificate = gm.certify(ARGON.system, gm.EnergyStepping(ARGON_ENERGY / 60), ARGON.q0, ARGON.v0, dt=1e-4, steps=500)
     assert certificate.ok
     assert certificate["symplecticity"].measured < 1e-13
     for word in ("EnergyStepping(height=", "reversibility", "momentum map rotation", "as claimed"):
         assert word in str(certificate)
-
-
-# --- saving, stopping, resuming -------------------------------------------------------------------------------------
-def same(a, b):
-    return (
-        np.array_equal(a.q[-1], b.q[-1])
-        and np.array_equal(a.events.records, b.events.records)
-        and a.events.counts == b.events.counts
-    )
-
-
-def test_looking_more_often_changes_nothing():
-    fine, coarse = argon(t_end=2.0**-6, dt=2.0**-14), argon(t_end=2.0**-6, dt=2.0**-14, save_every=16)
-    other = argon(t_end=2.0**-6, dt=2.0**-8)
-    assert len(fine.events) > 150
-    assert np.array_equal(fine.q[::16], coarse.q)
-    assert np.array_equal(fine.q[::64], other.q)
-    assert same(fine, coarse)
-    assert same(fine, other)
-
-
-def test_a_log_with_few_rows_loses_no_event(monkeypatch):
-    whole = argon(t_end=0.01, dt=1e-3)
-    for rows in (5,):
-        jax.clear_caches()
-        monkeypatch.setattr(xla.Xla, "log_rows", rows)
-        few = argon(t_end=0.01, dt=1e-3)
-        assert same(whole, few), rows
-
-
-def test_saved_loaded_and_resumed_runs_keep_their_events(tmp_path):
-    whole = argon(t_end=0.04, dt=1e-3)
-    argon(t_end=0.02, dt=1e-3).save(tmp_path / "saved.h5")
-    argon(t_end=0.02, dt=1e-3, output=tmp_path / "streamed.h5")
-    for name in ("saved.h5", "streamed.h5"):
-        half = gm.load(tmp_path / name)
-        assert 0 < len(half.events) == len(half.events.times) < len(whole.events)
-        resumed = gm.resume(tmp_path / name, t_end=0.04)
-        assert np.array_equal(resumed.q, whole.q)
-        assert same(resumed, whole)
-        assert same(gm.load(tmp_path / name), whole)
-
-
-LONG = """
-import sys, warnings, geomint as gm
-warnings.simplefilter("ignore")
-m = gm.models.argon_cluster()
-gm.simulate(m.system, m.q0, m.v0, method=gm.EnergyStepping(10.519254 * 24932.594 / 60), dt=1e-4, t_end=float(sys.argv[1]), save_every=100, output=sys.argv[2])
-"""
-
-
-def test_a_killed_run_resumes_with_its_events(tmp_path):
-    path = tmp_path / "killed.h5"
-    process = subprocess.Popen([sys.executable, "-c", LONG, "200.0", str(path)])
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not (path.exists() and archive.read(path).step > 2000):
-        time.sleep(0.02)
-    time.sleep(0.7)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    contents = archive.read(path)
-    events, step = archive.events_path(path), contents.step
-    with events.open("ab") as file:  # what a kill between log and checkpoint leaves
-        file.write(os.urandom(24 * 5 + 11))
-    assert 0 < step < 2_000_000
-    end = (step // 100 + 300) * 100 * 1e-4
-    head = gm.load(path).events
-    assert len(head.times) == len(head)
-    # Up to a time shortly after, by changing nothing but the end of the run.
-    whole = argon(t_end=end, dt=1e-4, save_every=100)
-    resumed = gm.resume(path, t_end=end)
-    assert events.stat().st_size == 24 * len(resumed.events)
-    assert np.array_equal(resumed.q, whole.q)
-    assert same(resumed, whole)
-
-
-def test_an_ensemble_counts_for_each_member():
-    rng = np.random.default_rng(0)
-    q0s, v0s = ARGON.q0 + 1e-3 * rng.normal(size=(24, 7, 2)), np.stack([ARGON.v0] * 24)
-    epsilon = ARGON.system.params["epsilon"] * np.linspace(0.9, 1.1, 24)
-    params, method = {"epsilon": epsilon, "sigma": np.full(24, 0.341)}, gm.EnergyStepping(E0 / 60)
-    run = gm.ensemble(ARGON.system, q0s, v0s, params=params, method=method, dt=1e-3, t_end=5e-3)
-    assert len(np.unique(run.events.counts["events"])) > 5
-    with pytest.raises(AttributeError, match="ensemble only counts"):
-        run.events.times  # noqa: B018
-    for i in (0, 11, 23):
-        system = ARGON.system.with_params({"epsilon": epsilon[i], "sigma": 0.341})
-        alone = gm.simulate(system, q0s[i], v0s[i], method=method, dt=1e-3, t_end=5e-3)
-        assert alone.events.counts["events"] == run.events.counts["events"][i]
-        np.testing.assert_allclose(run.q[i], alone.q, rtol=0, atol=1e-9)
-    assert np.max(np.abs(run.energy_error)) < 1e-13 * E0
-
-
-@pytest.mark.slow
-def test_an_ensemble_of_a_thousand_clusters():
-    rng = np.random.default_rng(1)
-    run = gm.ensemble(
-        ARGON.system,
-        ARGON.q0 + 2e-3 * rng.normal(size=(1000, 7, 2)),
-        np.stack([ARGON.v0] * 1000),
-        method=gm.EnergyStepping(E0 / 60),
-        dt=1e-2,
-        t_end=0.1,
-    )
-    assert np.max(np.abs(run.energy_error)) <= 1e-13 * E0
-    assert (run.failed_at == -1).all()
-    mean = 0.1 / run.events.counts["events"] * 1e6
-    assert 60 < np.mean(mean) < 110  # fs a step

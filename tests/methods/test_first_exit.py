@@ -1,4 +1,5 @@
-"""Where a straight flight first leaves its terrace: held to a scan in extended precision, at grazes as shallow as 1e-12 of a terrace."""
+"""Where a straight flight first leaves its terrace: held to a scan in extended precision, at grazes as shallow as 1e-12
+of a terrace."""
 
 import functools
 
@@ -108,7 +109,8 @@ def searched(family, k, base, height, end, search="hermite"):
 
 
 def grazes(name, count, seed):
-    """Rays with an extremum that no earlier point of the ray exceeds, and terraces whose edge passes it at the depth ±δ."""
+    """Rays with an extremum that no earlier point of the ray exceeds, and terraces whose edge passes it at the depth
+    ±δ."""
     family, end = FAMILIES[name]
     rng = np.random.default_rng(seed)
     rays, made = [], []
@@ -116,8 +118,13 @@ def grazes(name, count, seed):
         k = ray(rng, name)
         r = Ray(family, k, end)
         values = r.at_ends[:-1]
-        good = [i for i in range(1, len(values)) if min(abs(values[i] - np.max(values[:i])), abs(values[i] - np.min(values[:i]))) > 0
-                and (values[i] > np.max(values[:i]) + 0.05 or values[i] < np.min(values[:i]) - 0.05) and np.ptp(values[: i + 1]) < 30]  # fmt: skip
+        good = [
+            i
+            for i in range(1, len(values))
+            if min(abs(values[i] - np.max(values[:i])), abs(values[i] - np.min(values[:i]))) > 0
+            and (values[i] > np.max(values[:i]) + 0.05 or values[i] < np.min(values[:i]) - 0.05)
+            and np.ptp(values[: i + 1]) < 30
+        ]
         if not good:
             continue
         i, depth, sign = rng.choice(good), DEPTHS[len(rays) % len(DEPTHS)], rng.choice([-1, 1])
@@ -211,9 +218,12 @@ def test_no_tunnel_through_a_core(search, more, far, aside):
 
 # --- the start, and potentials that are hardly any ------------------------------------------------------------------
 PARABOLAS = {  # V along y at x = 1, on an edge, moving along y: (φ', φ'') decide the terrace, level 2 or 1
-    "falls": (lambda q: q[0] - q[1], 1), "rises": (lambda q: q[0] + q[1], 2), "bends down": (lambda q: q[0] - 0.5 * q[1] ** 2, 1),
-    "bends up": (lambda q: q[0] + 0.5 * q[1] ** 2, 2), "goes along": (lambda q: q[0] + 0 * q[1], 2),
-}  # fmt: skip
+    "falls": (lambda q: q[0] - q[1], 1),
+    "rises": (lambda q: q[0] + q[1], 2),
+    "bends down": (lambda q: q[0] - 0.5 * q[1] ** 2, 1),
+    "bends up": (lambda q: q[0] + 0.5 * q[1] ** 2, 2),
+    "goes along": (lambda q: q[0] + 0 * q[1], 2),
+}
 
 
 @pytest.mark.parametrize("name", PARABOLAS)

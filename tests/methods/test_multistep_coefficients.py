@@ -90,7 +90,8 @@ def test_momentum_formula(denominator, numerators):
 
 @pytest.mark.parametrize("k", [2, 4, 6, 8, 10, 12])
 def test_momentum_formula_is_exact_for_polynomials_of_degree_k(k):
-    """With q(t) = tᵐ, h = 1 and p_{j+½} = q_{j+1} − q_j the derivative at 0 comes out exactly, and not for m = k + 1."""
+    """With q(t) = tᵐ, h = 1 and p_{j+½} = q_{j+1} − q_j the derivative at 0 comes out exactly, and not for m = k +
+    1."""
     weights = construct(PARAMETERS[: k // 2 - 1]).delta_hat
     derivative = lambda m: sum(d * ((j + 1) ** m - j**m) for d, j in zip(weights, range(-k // 2, k // 2), strict=True))
     assert [derivative(m) for m in range(1, k + 1)] == [1] + [0] * (k - 1)
@@ -207,7 +208,8 @@ def test_a_double_root_at_minus_one_is_on_the_circle():
 
 
 def test_multiple_roots_of_sigma_are_seen():
-    """Made by hand, since no rational a need lie on the boundary: ζ(ζ²+1)², and ζ(ζ−1)²(ζ²+1) with its double root 1."""
+    """Made by hand, since no rational a need lie on the boundary: ζ(ζ²+1)², and ζ(ζ−1)²(ζ²+1) with its double root
+    1."""
     method = construct((-0.7, 0.4))
     for sigma in ((0, 1, 0, 2, 0, 1, 0), (0, 1, -2, 2, -2, 1, 0)):
         changed = dataclasses.replace(method, sigma=tuple(Fraction(s) for s in sigma))
@@ -268,7 +270,8 @@ def test_periodicity_against_brute_force(a):
 
 
 def test_narrow_unstable_window_is_found():
-    """Near hω = arccos(.97) the principal root meets a parasitic one and leaves for 1.2e-4; a scan in steps of .001 steps over it."""
+    """Near hω = arccos(.97) the principal root meets a parasitic one and leaves for 1.2e-4; a scan in steps of .001
+    steps over it."""
     method = construct((-0.97, -0.2, 0.3, 0.7))
     omega = interval_of_periodicity(method)
     assert omega == pytest.approx(0.245505, abs=1e-6)

@@ -33,9 +33,15 @@ def only_fast(fast, mass=1.0):
 # --- what is found before the run -----------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("fast", "quadratic"),
-    [(lambda q: 50.0 * jnp.sum((q - 3.0) ** 2) + 2.0 * q[0] - q[1], True), (lambda q: 1e6 * q[0] * q[1] + jnp.sum(q), True), (lambda q: 0.0 * jnp.sum(q), True),
-     (lambda q: jnp.sum(q**2) + 1e-3 * jnp.sum(q**4), False), (lambda q: jnp.sum(jnp.cos(q)), False), (lambda q: jnp.sum(q**2) + jnp.sum(jnp.abs(q) ** 3), False)],
-)  # fmt: skip
+    [
+        (lambda q: 50.0 * jnp.sum((q - 3.0) ** 2) + 2.0 * q[0] - q[1], True),
+        (lambda q: 1e6 * q[0] * q[1] + jnp.sum(q), True),
+        (lambda q: 0.0 * jnp.sum(q), True),
+        (lambda q: jnp.sum(q**2) + 1e-3 * jnp.sum(q**4), False),
+        (lambda q: jnp.sum(jnp.cos(q)), False),
+        (lambda q: jnp.sum(q**2) + jnp.sum(jnp.abs(q) ** 3), False),
+    ],
+)
 def test_quadratic_or_not(fast, quadratic):
     assert gm.IMEX().prepare([(only_fast(fast), np.array([0.5, 0.2]))]).quadratic is quadratic
 
@@ -140,7 +146,8 @@ def test_the_stability_limit_in_a_run():
 
 @pytest.mark.parametrize("power", [2, 4])
 def test_gradients_run_through_imex(power):
-    """With respect to the frequency and the start, by differentiation and by a difference quotient; W quadratic and not."""
+    """With respect to the frequency and the start, by differentiation and by a difference quotient; W quadratic and
+    not."""
 
     fast = lambda q, k: k["omega"] ** 2 * jnp.sum((q - 0.1) ** power) / power
 

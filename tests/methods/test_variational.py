@@ -34,7 +34,8 @@ def test_on_a_constant_mass_they_are_old_friends(quadrature, same):
 
 
 def test_two_descriptions_of_the_double_pendulum_agree():
-    """Angles by a sixth-order variational integrator, Cartesian coordinates by Dormand–Prince on the constrained equations."""
+    """Angles by a sixth-order variational integrator, Cartesian coordinates by Dormand–Prince on the constrained
+    equations."""
     times = np.arange(1, 51) * 0.2
     cartesian = gm.models.double_pendulum()
     exact = measure.independent_reference(cartesian.system, Point(cartesian.q0, 0 * cartesian.q0), times)
@@ -122,8 +123,8 @@ def test_errors_of_lagrangian_systems():
 
 
 def test_penalty_and_multipliers():
-    """Tao and Owhadi's example of two degrees of freedom, with its exact solution: q₁ is held at 0, λ = cos t in geomint's sign
-    (M q̈ = −∇V − Gᵀλ: 0 = q₂ − q₁ − λ), and the penalised q₁ oscillates as the paper's formula says."""
+    """Tao and Owhadi's example of two degrees of freedom, with its exact solution: q₁ is held at 0, λ = cos t in
+    geomint's sign (M q̈ = −∇V − Gᵀλ: 0 = q₂ − q₁ − λ), and the penalised q₁ oscillates as the paper's formula says."""
     system = gm.System(lambda q: 0.5 * (q[1] - q[0]) ** 2, constraint=lambda q: q[:1])
     omega = 50.0
     run = gm.simulate(

@@ -9,8 +9,14 @@ import pytest
 
 import geomint as gm
 
-CLUSTERS = ["argon_cluster", "lennard_jones_cluster", "lennard_jones_cluster(n=7, dimension=2)", "lennard_jones_cluster(n=5, epsilon=24932.6, sigma=0.341)",
-            "morse_cluster", "morse_cluster(n=9, dimension=2, epsilon=2.0, distance=1.5, steepness=3.0)"]  # fmt: skip
+CLUSTERS = [
+    "argon_cluster",
+    "lennard_jones_cluster",
+    "lennard_jones_cluster(n=7, dimension=2)",
+    "lennard_jones_cluster(n=5, epsilon=24932.6, sigma=0.341)",
+    "morse_cluster",
+    "morse_cluster(n=9, dimension=2, epsilon=2.0, distance=1.5, steepness=3.0)",
+]
 RELAXED = CLUSTERS[1:]
 
 
@@ -109,13 +115,24 @@ def test_a_cluster_starts_at_a_minimum_without_momentum(text):
 
 @pytest.mark.parametrize(
     ("text", "energy"),
-    [("lennard_jones_cluster(n=2, dimension=2)", -1.0), ("lennard_jones_cluster(n=3, dimension=2)", -3.0), ("lennard_jones_cluster(n=7, dimension=2)", -12.534867),
-     ("lennard_jones_cluster(n=2)", -1.0), ("lennard_jones_cluster(n=3)", -3.0), ("lennard_jones_cluster(n=4)", -6.0), ("lennard_jones_cluster", -44.326801),
-     ("lennard_jones_cluster(n=55)", -279.248470), ("lennard_jones_cluster(sigma=0.5)", -44.326801),
-     ("morse_cluster(n=4)", -6.0), ("morse_cluster", -42.439863), ("morse_cluster(epsilon=3.0, distance=2.0, steepness=3.0)", -3 * 42.439863)],
-)  # fmt: skip
+    [
+        ("lennard_jones_cluster(n=2, dimension=2)", -1.0),
+        ("lennard_jones_cluster(n=3, dimension=2)", -3.0),
+        ("lennard_jones_cluster(n=7, dimension=2)", -12.534867),
+        ("lennard_jones_cluster(n=2)", -1.0),
+        ("lennard_jones_cluster(n=3)", -3.0),
+        ("lennard_jones_cluster(n=4)", -6.0),
+        ("lennard_jones_cluster", -44.326801),
+        ("lennard_jones_cluster(n=55)", -279.248470),
+        ("lennard_jones_cluster(sigma=0.5)", -44.326801),
+        ("morse_cluster(n=4)", -6.0),
+        ("morse_cluster", -42.439863),
+        ("morse_cluster(epsilon=3.0, distance=2.0, steepness=3.0)", -3 * 42.439863),
+    ],
+)
 def test_known_least_energies(text, energy):
-    """Of the Cambridge cluster database: the icosahedra of 13 and 55 atoms; pairs, triangles and tetrahedra by counting."""
+    """Of the Cambridge cluster database: the icosahedra of 13 and 55 atoms; pairs, triangles and tetrahedra by
+    counting."""
     model, mech, _ = start(text)
     assert float(mech.potential(model.q0)) == pytest.approx(energy, abs=2e-6 * max(1.0, abs(energy) / 10))
 
@@ -174,7 +191,8 @@ def test_hard_spheres_start_inside(text):
 
 
 def test_hard_spheres_are_as_large_as_stated():
-    """c vanishes where two spheres touch and where one touches a wall, and is quadratic, or linear, along a straight flight."""
+    """c vanishes where two spheres touch and where one touches a wall, and is quadratic, or linear, along a straight
+    flight."""
     model = gm.models.hard_spheres(n=3, box=5.0, radius=0.6)
     pairs, walls = model.inside
     q = np.array([[0.6, 2.0], [1.8, 2.0], [4.4, 4.0]])
@@ -195,10 +213,17 @@ def test_hard_spheres_have_maxwells_velocities():
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("lennard_jones_cluster(n=1)", "at least 2"), ("morse_cluster(dimension=4)", "dimension must be 2 or 3"), ("lennard_jones_cluster(sigma=-1.0)", "sigma=-1.*positive"),
-     ("morse_cluster(temperature=-1.0)", "temperature must be a number of at least 0"), ("harmonic_bowl(speed=0.0)", "positive"), ("hard_spheres(n=17, box=5.0)", "5 rows .* larger than 5"),
-     ("hard_spheres(dimension=1)", "dimension must be 2 or 3"), ("hard_spheres(radius=0.0)", "radius must be positive")],
-)  # fmt: skip
+    [
+        ("lennard_jones_cluster(n=1)", "at least 2"),
+        ("morse_cluster(dimension=4)", "dimension must be 2 or 3"),
+        ("lennard_jones_cluster(sigma=-1.0)", "sigma=-1.*positive"),
+        ("morse_cluster(temperature=-1.0)", "temperature must be a number of at least 0"),
+        ("harmonic_bowl(speed=0.0)", "positive"),
+        ("hard_spheres(n=17, box=5.0)", "5 rows .* larger than 5"),
+        ("hard_spheres(dimension=1)", "dimension must be 2 or 3"),
+        ("hard_spheres(radius=0.0)", "radius must be positive"),
+    ],
+)
 def test_nonsense_is_refused(text, message):
     with pytest.raises(gm.InputError, match=message):
         gm.models.named(text)

@@ -16,10 +16,23 @@ from geomint.models import rigid
 from geomint.models.sphere import from_spherical
 
 MODELS = [
-    "double_pendulum", "triple_pendulum", "chain", "chain(n=1, dimension=3)", "chain(dimension=3)", "sphere_bodies", "sphere_bodies(n=7)",
-    "sphere_bodies(n=3, pair_potential='gravity', seed=2)", "heavy_top", "heavy_top(inertia=[1, 1, 0.5], momentum=[0.2, 0.1, 2])", "rigid_water",
-    "rigid_water(n=2)", "rigid_water(n=8, temperature=300, seed=1)", "slider_crank", "slider_crank(crank=1.3, rod=0.7, speed=0.5)", "slider_crank(rod=1)",
-]  # fmt: skip
+    "double_pendulum",
+    "triple_pendulum",
+    "chain",
+    "chain(n=1, dimension=3)",
+    "chain(dimension=3)",
+    "sphere_bodies",
+    "sphere_bodies(n=7)",
+    "sphere_bodies(n=3, pair_potential='gravity', seed=2)",
+    "heavy_top",
+    "heavy_top(inertia=[1, 1, 0.5], momentum=[0.2, 0.1, 2])",
+    "rigid_water",
+    "rigid_water(n=2)",
+    "rigid_water(n=8, temperature=300, seed=1)",
+    "slider_crank",
+    "slider_crank(crank=1.3, rod=0.7, speed=0.5)",
+    "slider_crank(rod=1)",
+]
 each = pytest.mark.parametrize("text", MODELS)
 random = np.random.default_rng(5)
 

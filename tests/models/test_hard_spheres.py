@@ -1,4 +1,5 @@
-"""Walls and hard spheres: `inside` of energy-stepping. Momentum is what the walls give, pressure what kinetic theory says."""
+"""Walls and hard spheres: `inside` of energy-stepping. Momentum is what the walls give, pressure what kinetic theory
+says."""
 
 import jax
 import jax.numpy as jnp
@@ -132,12 +133,14 @@ def test_a_run_with_walls_is_resumed_with_its_method_only(tmp_path):
 
 
 def pressure(n, side, radius, members, t_end, seed):
-    """2Σ|p_n| over perimeter and time, in units of N k T / area of the box that centres can reach, and its standard error over members."""
+    """2Σ|p_n| over perimeter and time, in units of N k T / area of the box that centres can reach, and its standard
+    error over members."""
     model = gm.models.hard_spheres(n=n, box=side, radius=radius)
     rng = np.random.default_rng(seed)
     v0 = rng.normal(size=(members, n, 2))
     v0 *= np.sqrt(n * 2 / np.sum(v0**2, axis=(1, 2), keepdims=True))  # k T = 1 for every member: energy n d/2
-    # The virial theorem for the walls: over long times  Σ wall impulses = 2 K t + …; measured here from the momenta themselves, by
+    # The virial theorem for the walls: over long times  Σ wall impulses = 2 K t + …; measured here from the momenta
+    # themselves, by
     # watching how often and how hard: between looks so short that hardly two events fall into one.
     dt = 0.1 * side / (n * 40)
     run = gm.ensemble(
@@ -166,7 +169,8 @@ def test_pressure_of_a_dilute_gas():
 
 @pytest.mark.slow
 def test_first_virial_correction_of_discs():
-    """P A / N k T = 1 + (N − 1) b / A, b = 2π r² (half the area a pair excludes), for density 0.08 with the next term 0.78·(b ρ)²."""
+    """P A / N k T = 1 + (N − 1) b / A, b = 2π r² (half the area a pair excludes), for density 0.08 with the next term
+    0.78·(b ρ)²."""
     n, side, radius = 16, 20.0, 0.5
     measured, error, _ = pressure(n, side, radius, 64, 200.0, 1)
     area = (side - 2 * radius) ** 2

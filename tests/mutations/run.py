@@ -33,9 +33,17 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 900  # for one row; most take some seconds on a free core
 BEFORE = (
-    "jax.numpy", "jax.scipy.linalg", "equinox", "scipy.optimize", "scipy.sparse.linalg", "h5py", "numba", "hypothesis", "matplotlib.figure",
+    "jax.numpy",
+    "jax.scipy.linalg",
+    "equinox",
+    "scipy.optimize",
+    "scipy.sparse.linalg",
+    "h5py",
+    "numba",
+    "hypothesis",
+    "matplotlib.figure",
     "typer.testing",
-)  # fmt: skip
+)
 
 
 class Row(NamedTuple):
@@ -68,7 +76,7 @@ def main() -> int:
             print(f"{'STALE' if stale(row) else 'there':8} {row.title}")
         return int(any(map(stale, rows)))
     with tempfile.TemporaryDirectory() as programs:
-        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", programs)  # shared by all rows: tests/helpers/program_cache.py
+        os.environ.setdefault("GEOMINT_CACHE", programs)  # shared by all rows: tests/helpers/program_cache.py
         for name in BEFORE:  # not geomint: each row imports its own copy
             importlib.import_module(name)
         if not chosen.no_baseline and not passes_unchanged(rows):
@@ -123,10 +131,11 @@ def copy(folder: str) -> Path:
 
 
 def tests_on(folder: str, tests: Sequence[str], seconds: float) -> tuple[int, str]:
-    """The quick tests of these names with the package of `folder`, up to the first failure: pytest's exit status and output.
+    """The quick tests of these names with the package of `folder`, up to the first failure: pytest's exit status and
+    output.
 
-    They run in a fork of this process, which has imported JAX and all else but geomint: that takes longer than most tests.
-    """
+    They run in a fork of this process, which has imported JAX and all else but geomint: that takes longer than most
+    tests."""
     output = Path(folder) / "output"
     output.touch()
     child = os.fork()

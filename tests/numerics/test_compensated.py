@@ -80,7 +80,8 @@ def test_energy_error_of_ten_million_steps_grows_five_times_less():
             save_every=1000,
             compensated=compensated,
         )
-        # The energy computed at a saved point carries its own rounding; growth is what blocks of a thousand points share.
+        # The energy computed at a saved point carries its own rounding; growth is what blocks of a thousand points
+        # share.
         walk = run.energy_error[1:].reshape(10, 1000).mean(axis=1)
         growth[compensated] = np.max(np.abs(walk))
     assert growth[True] < growth[False] / 5, growth

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import geomint as gm
 from geomint.errors import InputError
 from geomint.numerics.intervals import Interval, curvature, derivatives, evaluate, supported
+from helpers.interval_cases import ONE, STRUCTURE, TWO
 
 RANDOM = np.random.default_rng(0)
 
@@ -43,21 +44,6 @@ def samples(box: Interval, n: int = 1001) -> np.ndarray:
     return np.clip(box.low + s * (np.asarray(box.high) - box.low), box.low, box.high)
 
 
-# --- primitives -----------------------------------------------------------------------------------------------------
-ONE = {
-    "abs": (jnp.abs, -3, 3), "sign": (jnp.sign, -3, 3), "neg": (lambda x: -x, -3, 3), "floor": (jnp.floor, -3, 3), "ceil": (jnp.ceil, -3, 3), "round": (jnp.round, -3, 3),
-    "square": (jnp.square, -3, 3), "twice the same factor": (lambda x: x * x, -3, 3), "cube": (lambda x: x**3, -3, 3), "fourth": (lambda x: x**4, -3, 3), "zeroth": (lambda x: x**0, -3, 3),
-    "inverse": (lambda x: x**-1, 0.1, 3), "-2": (lambda x: x**-2, -4, -0.2), "-3": (lambda x: x**-3, -4, -0.2), "-14": (lambda x: x**-14, 0.5, 3), "12": (lambda x: x**12, -3, 3),
-    "pow 1.5": (lambda x: x**1.5, 0, 4), "pow -.7": (lambda x: x**-0.7, 0.1, 4), "pow 2.0": (lambda x: jax.lax.pow(x, 2.0), -3, 3), "2 to the": (lambda x: 2.5**x, -3, 3),
-    "sqrt": (jnp.sqrt, 0, 9), "rsqrt": (jax.lax.rsqrt, 0.01, 9), "cbrt": (jnp.cbrt, -8, 8), "exp": (jnp.exp, -20, 20), "exp2": (jnp.exp2, -500, 500), "expm1": (jnp.expm1, -5, 5),
-    "log": (jnp.log, 0.01, 9), "log1p": (jnp.log1p, -0.9, 5), "sin": (jnp.sin, -20, 20), "cos": (jnp.cos, -20, 20), "sin in a quadrant": (jnp.sin, 1, 2), "cos in a quadrant": (jnp.cos, 2.5, 4),
-    "tan": (jnp.tan, -1.5, 1.5), "tanh": (jnp.tanh, -5, 5), "sinh": (jnp.sinh, -300, 300), "cosh": (jnp.cosh, -5, 5), "atan": (jnp.arctan, -9, 9), "asin": (jnp.arcsin, -1, 1), "acos": (jnp.arccos, -1, 1),
-    "asinh": (jnp.arcsinh, -9, 9), "acosh": (jnp.arccosh, 1, 9), "atanh": (jnp.arctanh, -0.9, 0.9), "logistic": (jax.nn.sigmoid, -9, 9), "erf": (jax.lax.erf, -3, 3), "erfc": (jax.lax.erfc, -3, 20),
-    "twice": (lambda x: 2 * x, -3, 3), "scaled back": (lambda x: x * -0.3, -3, 3), "quotient": (lambda x: -3 / x, 0.1, 4), "relu": (jax.nn.relu, -3, 3), "clip": (lambda x: jnp.clip(x, -1, 2), -3, 3),
-    "where": (lambda x: jnp.where(x > 0.5, x, -x), 1, 3), "ordered": (lambda x: jnp.where((x >= 0.5) & ~(x < 0.7) | (x != x), x, 2.0), 1, 3), "softplus": (jax.nn.softplus, -3, 3), "selu": (jax.nn.selu, -3, -0.1),
-}  # fmt: skip
-
-
 @pytest.mark.parametrize("name", ONE)
 def test_range_of_a_function_of_one_number(name):
     function, least, most = ONE[name]
@@ -68,12 +54,6 @@ def test_range_of_a_function_of_one_number(name):
     rounding = 1e-13 * (1 + abs(values).max(0)) * (1 + np.maximum(abs(box.low), abs(box.high)) ** 2)
     slack = 2.0 if name == "softplus" else 1e-3  # softplus has its variable in more than one place
     assert np.all(width <= (1 + slack) * true + 1e-6 * abs(values).max(0) * (box.high > box.low) + rounding)
-
-
-TWO = {
-    "add": jnp.add, "sub": jnp.subtract, "mul": jnp.multiply, "div": jnp.divide, "max": jnp.maximum, "min": jnp.minimum, "atan2": jnp.arctan2,
-    "pow": lambda x, y: jnp.abs(x) ** y, "hypot": lambda x, y: jnp.sqrt(x * x + y * y), "le": lambda x, y: jnp.where(x <= y, x, y), "eq": lambda x, y: jnp.where(x == y, 1.0, 0.0),
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TWO)
@@ -119,25 +99,6 @@ def test_outside_the_domain_and_beyond_the_largest_number():
     assert evaluate(lambda x: x * jnp.nan, around) == everything
     assert evaluate(lambda x: jnp.where(x * jnp.nan < 1, 0.0, 1.0), around) == (0, 1)
     assert evaluate(lambda x: x * 1e300 * 1e300, Interval(jnp.array(1.0), jnp.array(2.0))).high == np.inf
-
-
-@jax.custom_vjp
-def own_gradient(x):
-    return x**2
-
-
-own_gradient.defvjp(lambda x: (x**2, x), lambda x, y: (2 * x * y,))
-POINTS = jnp.array([3, 1, 1])
-STRUCTURE = {
-    "gather": lambda x: x[POINTS], "scatter": lambda x: x.at[POINTS[:2]].set(x[2:4] ** 2), "scatter-add": lambda x: x.at[POINTS].add(x[1:4]), "dynamic slice": lambda x: jax.lax.dynamic_slice(x, (POINTS[1],), (2,)),
-    "update": lambda x: jax.lax.dynamic_update_slice(x, x[:2], (POINTS[1],)), "concatenate": lambda x: jnp.concatenate([x, jnp.zeros(2), -x]), "pad": lambda x: jnp.pad(x, 2), "rev": lambda x: x[::-1],
-    "cumsum": jnp.cumsum, "diff": jnp.diff, "roll": lambda x: jnp.roll(x, 2), "split": lambda x: sum(jnp.split(x, 3)), "max": jnp.max, "min": jnp.min, "sum": lambda x: x.reshape(2, 3).sum(0), "mean": jnp.mean,
-    "matrix": lambda x: jnp.asarray(np.arange(24.0).reshape(4, 6) - 11.5) @ x, "dot": lambda x: x @ x, "matrix product": lambda x: x.reshape(2, 3) @ x.reshape(3, 2), "batched": lambda x: jnp.einsum("bij,bj->bi", x[:, None, None] * jnp.ones((1, 2, 3)), jnp.outer(x, x[:3])),
-    "norm": jnp.linalg.norm, "transpose": lambda x: x.reshape(2, 3).T, "iota": lambda x: x * jnp.arange(6), "scan": lambda x: jax.lax.scan(lambda c, y: (c * y, c + y), 1.0, x), "loop": lambda x: jax.lax.fori_loop(0, 6, lambda i, s: s + x[i] ** 2, 0.0),
-    "cond": lambda x: jax.lax.cond(x[0] > 0, lambda y: y**2, lambda y: -y, x), "certain cond": lambda x: jax.lax.switch(POINTS[1], [jnp.sin, jnp.cos, jnp.exp], x), "remat": jax.checkpoint(lambda x: jnp.sin(x) * x), "jit": jax.jit(jnp.sum),
-    "custom": jax.nn.silu, "custom vjp": own_gradient, "long loop of constants": lambda x: x * jax.lax.fori_loop(0, 200, lambda i, c: c / 2 + POINTS[0], 1.0), "vmap": jax.vmap(lambda y: y * jnp.cos(y)), "gradient": jax.grad(lambda x: jnp.sum(jnp.maximum(x, 0.5) ** 3) + jnp.prod(x[:2])), "expand": lambda x: jnp.expand_dims(x, 1) - x, "triangle": lambda x: jnp.tril(jnp.outer(x, x)),
-    "largest": lambda x: x * jnp.argmax(x), "float32": lambda x: x.astype(jnp.float32) * 3, "three ways": lambda x: jnp.select([x > 1, x > 0], [x, 2 * x], -x),
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", STRUCTURE)
@@ -213,7 +174,8 @@ def test_every_operation_contains_the_exact_result():
     ],
 )
 def test_xla_is_as_accurate_as_the_rules_say(name, least, most):
-    """log1p of XLA is off by 120 eps near −.41, sinh and exp2 by hundreds for large arguments: against the long doubles of numpy."""
+    """log1p of XLA is off by 120 eps near −.41, sinh and exp2 by hundreds for large arguments: against the long doubles
+    of numpy."""
     x = RANDOM.uniform(least, most, 20_000)
     found = jax.jit(lambda y: evaluate(getattr(jnp, name), y))(x)
     exact = getattr(np, name)(x.astype(np.longdouble))
@@ -243,9 +205,14 @@ UNARY = [
 leaves = st.one_of(
     st.sampled_from([0, 1]).map(lambda i: lambda x: x[i]), st.floats(-2, 2).map(lambda c: lambda x: c + 0 * x[0])
 )
-expressions = st.recursive(leaves, lambda inner: st.one_of(
-    st.tuples(st.sampled_from(UNARY), inner).map(lambda p: lambda x: p[0](p[1](x))),
-    st.tuples(st.sampled_from(BINARY), inner, inner).map(lambda p: lambda x: p[0](p[1](x), p[2](x)))), max_leaves=8)  # fmt: skip
+expressions = st.recursive(
+    leaves,
+    lambda inner: st.one_of(
+        st.tuples(st.sampled_from(UNARY), inner).map(lambda p: lambda x: p[0](p[1](x))),
+        st.tuples(st.sampled_from(BINARY), inner, inner).map(lambda p: lambda x: p[0](p[1](x), p[2](x))),
+    ),
+    max_leaves=8,
+)
 
 
 @settings(max_examples=40, deadline=None)

@@ -62,11 +62,18 @@ def solve(matrix, plan, right):
 @pytest.mark.parametrize(
     ("matrix", "kind"),
     [
-        (chain(40, 2), "banded"), (chain(40, 1), "banded"), (chain(33, 3), "banded"), (chain(50, 1, ring=True), "banded"),
-        (chain(60, 2, ring=True, shuffled=True), "banded"), (molecules(12, 9), "blocks"), (molecules(40, 3), "blocks"),
-        (chain(2, 2), "dense"), (scattered(100), "dense"), (scattered(1500), "matrix-free"),
+        (chain(40, 2), "banded"),
+        (chain(40, 1), "banded"),
+        (chain(33, 3), "banded"),
+        (chain(50, 1, ring=True), "banded"),
+        (chain(60, 2, ring=True, shuffled=True), "banded"),
+        (molecules(12, 9), "blocks"),
+        (molecules(40, 3), "blocks"),
+        (chain(2, 2), "dense"),
+        (scattered(100), "dense"),
+        (scattered(1500), "matrix-free"),
     ],
-)  # fmt: skip
+)
 def test_the_solver_fits_the_matrix_and_is_right(matrix, kind):
     plan = find(products_of(matrix), matrix.shape[0])
     assert plan.kind == kind, plan.description

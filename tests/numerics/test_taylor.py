@@ -10,12 +10,23 @@ from geomint.numerics.taylor import derivatives
 from geomint.system.mechanics import Mechanics
 
 FUNCTIONS = {
-    "polynomial": lambda t: 1 - 2 * t + 3 * t**5, "powers": lambda t: jnp.stack([t**-3, t**7, t**0, t**2]), "quotient": lambda t: (1 + t**2) / (2 - t), "by a constant": lambda t: (t - 1) ** 2 / 3,
-    "root": lambda t: jnp.sqrt(1 + t**2), "exponential": lambda t: jnp.exp(-(t**2)), "without rules": lambda t: jnp.sin(t) * jnp.log(t) + jnp.tanh(t) + t**1.5 + jnp.arctan2(t, 2.0),
-    "decisions": lambda t: jnp.where(t > 0, t**3, t) + jnp.abs(t) * jnp.maximum(t, 0.2) + jnp.floor(t), "matrices": lambda t: jnp.sum((jnp.array([[t, 1.0], [2.0, t * t]]) @ jnp.array([t, jnp.exp(t)])) ** 2),
-    "determinant": lambda t: jnp.linalg.det(jnp.array([[t, 1.0, t * t], [2.0, t, 3.0], [1.0, 2.0, 4.0]])), "its own derivative": lambda t: jax.nn.softplus(t) * t, "a loop": lambda t: jax.lax.fori_loop(0, 3, lambda _, x: x * x + t, t),
-    "places": lambda t: jnp.cumsum(jnp.zeros(4).at[np.array([0, 2, 2])].add(t**2)[::-1])[1:], "a constant": lambda t: jnp.ones(3), "itself": lambda t: t, "stopped": lambda t: t * jax.lax.stop_gradient(t),
-}  # fmt: skip
+    "polynomial": lambda t: 1 - 2 * t + 3 * t**5,
+    "powers": lambda t: jnp.stack([t**-3, t**7, t**0, t**2]),
+    "quotient": lambda t: (1 + t**2) / (2 - t),
+    "by a constant": lambda t: (t - 1) ** 2 / 3,
+    "root": lambda t: jnp.sqrt(1 + t**2),
+    "exponential": lambda t: jnp.exp(-(t**2)),
+    "without rules": lambda t: jnp.sin(t) * jnp.log(t) + jnp.tanh(t) + t**1.5 + jnp.arctan2(t, 2.0),
+    "decisions": lambda t: jnp.where(t > 0, t**3, t) + jnp.abs(t) * jnp.maximum(t, 0.2) + jnp.floor(t),
+    "matrices": lambda t: jnp.sum((jnp.array([[t, 1.0], [2.0, t * t]]) @ jnp.array([t, jnp.exp(t)])) ** 2),
+    "determinant": lambda t: jnp.linalg.det(jnp.array([[t, 1.0, t * t], [2.0, t, 3.0], [1.0, 2.0, 4.0]])),
+    "its own derivative": lambda t: jax.nn.softplus(t) * t,
+    "a loop": lambda t: jax.lax.fori_loop(0, 3, lambda _, x: x * x + t, t),
+    "places": lambda t: jnp.cumsum(jnp.zeros(4).at[np.array([0, 2, 2])].add(t**2)[::-1])[1:],
+    "a constant": lambda t: jnp.ones(3),
+    "itself": lambda t: t,
+    "stopped": lambda t: t * jax.lax.stop_gradient(t),
+}
 
 
 def forward(function, t, order):

@@ -62,7 +62,8 @@ def test_a_linear_potential_is_a_throw():
     ids=["line", "plane", "space"],
 )
 def test_energy_reversal_and_agreement_with_small_steps(system, box, q0, p0):
-    """On a coarse grid; the reference moves in V_h by an integrator that finds the faces only as places where it needs small steps."""
+    """On a coarse grid; the reference moves in V_h by an integrator that finds the faces only as places where it needs
+    small steps."""
     d = len(q0)
     grid = Grid.of(system, np.full(d, -box - 0.0417), np.full(d, box + 0.3), 0.2)
     t = np.linspace(0, 30, 301)
@@ -110,8 +111,9 @@ def test_angular_momentum_is_lost():
 
 
 def energy_stepping_by_hand(height, q, v, t_end):
-    """The planet on terraces of −1/r between the circles r = −1/(k·height): straight flights, and at a circle a change of the radial
-    velocity only, by the step of the energy or by reflection. Every hit is the root of a quadratic; nothing is searched for."""
+    """The planet on terraces of −1/r between the circles r = −1/(k·height): straight flights, and at a circle a change
+    of the radial velocity only, by the step of the energy or by reflection. Every hit is the root of a quadratic;
+    nothing is searched for."""
     q, v, t, level = np.array(q), np.array(v), 0.0, int(np.floor(-1 / np.hypot(*q) / height))
     events = []
     while True:

@@ -71,9 +71,17 @@ def test_an_exchange_that_does_not_come_is_no_number():
 
 @pytest.mark.parametrize(
     ("measured", "low", "high", "ok"),
-    [(1.0, 0.0, 2.0, True), (0.0, 0.0, None, True), (2.1, None, 2.0, False), (-1.0, 0.0, None, False),
-     (math.nan, None, 1.0, False), (math.nan, 0.0, 1.0, False), (math.inf, 0.0, None, True), (math.inf, 0.0, 1.0, False)],
-)  # fmt: skip
+    [
+        (1.0, 0.0, 2.0, True),
+        (0.0, 0.0, None, True),
+        (2.1, None, 2.0, False),
+        (-1.0, 0.0, None, False),
+        (math.nan, None, 1.0, False),
+        (math.nan, 0.0, 1.0, False),
+        (math.inf, 0.0, None, True),
+        (math.inf, 0.0, 1.0, False),
+    ],
+)
 def test_in_range_or_not(measured, low, high, ok):
     assert Check("x", measured, low, high).ok is ok
 
@@ -123,9 +131,12 @@ def test_an_outcome_without_checks_proves_nothing():
 
 @pytest.mark.parametrize(
     ("selector", "message"),
-    [("stern-grinspum-2009", "no paper 'stern-grinspum-2009'. Did you mean stern-grinspun-2009"),
-     ("stern-grinspun-2009/fpu-baseline", "no experiment 'fpu-baseline'. Did you mean .*fpu-baselines"), ("stern-grinspun-2009/", "no experiment ''")],
-)  # fmt: skip
+    [
+        ("stern-grinspum-2009", "no paper 'stern-grinspum-2009'. Did you mean stern-grinspun-2009"),
+        ("stern-grinspun-2009/fpu-baseline", "no experiment 'fpu-baseline'. Did you mean .*fpu-baselines"),
+        ("stern-grinspun-2009/", "no experiment ''"),
+    ],
+)
 def test_unknown_names_are_answered_with_near_ones(selector, message):
     with pytest.raises(gm.InputError, match=message):
         papers.find(selector)

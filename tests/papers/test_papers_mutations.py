@@ -1,8 +1,7 @@
 """Wrong methods, signs, factors and orders put into the papers' experiments: each must be caught by a row.
 
-A mutation replaces one name in the modules of an experiment, as a wrong line of code would change it, and the experiment
-runs at reduced size.
-"""
+A mutation replaces one name in the modules of an experiment, as a wrong line of code would change it, and the
+experiment runs at reduced size."""
 
 from __future__ import annotations
 

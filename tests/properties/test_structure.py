@@ -26,7 +26,9 @@ def test_every_method_has_a_problem():
 def test_claims(method, problem):
     traits, dt = method.traits, problem.step(method)
     if not traits.event_driven:  # whose convergence is in other things than a step
-        order = measure.order(method, problem.system, problem.at, max(2, traits.order / 2) * dt)  # room above round-off
+        order = measure.order(
+            method, problem.system, problem.at, max(2, traits.order / 2) * dt, engine="xla"
+        )  # room above round-off
         assert order.slopes == pytest.approx((traits.order, traits.order), abs=0.15), order
         assert max(order.uncertainties) < 0.2, order
     if traits.symplectic:
@@ -35,7 +37,7 @@ def test_claims(method, problem):
         assert measure.symmetry(method, problem.system, problem.at, 2 * dt) < ROUND_OFF
     if traits.reversible:
         assert measure.reversibility(method, problem.system, problem.at, 2 * dt) < ROUND_OFF
-    long = measure.long_run(method, problem.system, problem.at, dt, steps=10_000)
+    long = measure.long_run(method, problem.system, problem.at, dt, steps=10_000, engine="xla")
     if traits.energy == "bounded":
         assert long.excess < 0.5, long
     if traits.energy == "exact":
@@ -54,7 +56,7 @@ def test_denials(method):
     measurement can't see."""
     traits, problems = method.traits, fitting(method)
     fails = lambda f: any(f(method, p.system, p.at, 2 * p.dt) > 1e-8 for p in problems)
-    long = lambda p: measure.long_run(method, p.system, p.at, p.step(method), steps=10_000)
+    long = lambda p: measure.long_run(method, p.system, p.at, p.step(method), steps=10_000, engine="xla")
     assert traits.symplectic or fails(measure.symplecticity)
     assert traits.symmetric or fails(measure.symmetry)
     assert traits.reversible or fails(lambda *place: measure.reversibility(*place, n=20))

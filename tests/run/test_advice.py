@@ -52,7 +52,8 @@ def run(**stated):
         ({"potential": lambda *, q: 0.0}, r"signature is \(\*, q\): write a function of \(q\)"),
         (
             {"watch": {"x": lambda q: q}},
-            r"watch\['x'\] is called with 2 arguments, \(q, p\), but its signature is \(q\): write a function of \(q, p\)",
+            r"watch\['x'\] is called with 2 arguments, \(q, p\), but its signature is \(q\): "
+            r"write a function of \(q, p\)",
         ),
         (
             {"potential": lambda q: jnp.sum(q**2), "overrides": {"gradient": lambda: 0}},

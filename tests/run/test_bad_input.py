@@ -155,8 +155,11 @@ def test_float32_constants_are_pointed_out():
 
 
 def test_precision_is_the_users_where_they_set_it():
-    code = "import geomint as gm, numpy as np; m = gm.models.kepler(); r = gm.simulate(m.system, m.q0, m.v0, method=gm.Verlet(), dt=.02, t_end=10.); " \
-           "print(r.q.dtype, abs(r.energy_error).max() < 3e-3)"  # fmt: skip
+    code = (
+        "import geomint as gm, numpy as np; m = gm.models.kepler(); "
+        "r = gm.simulate(m.system, m.q0, m.v0, method=gm.Verlet(), dt=.02, t_end=10.); "
+        "print(r.q.dtype, abs(r.energy_error).max() < 3e-3)"
+    )
     for setting, dtype in (("0", "float32"), ("1", "float64")):
         out = subprocess.run(
             [sys.executable, "-c", code],
@@ -209,7 +212,8 @@ def test_a_run_is_not_resumed_with_another_derivative_by_hand(tmp_path):
 
 
 def test_a_run_that_turns_non_finite_keeps_what_it_has(tmp_path):
-    """q̈ = 4q³ from q = 1 at rest reaches infinity in a finite time, ∫₁^∞ dq/√(2(q⁴ − 1)) = .93; steps of .01 follow it there."""
+    """q̈ = 4q³ from q = 1 at rest reaches infinity in a finite time, ∫₁^∞ dq/√(2(q⁴ − 1)) = .93; steps of .01 follow it
+    there."""
     escape = gm.System(lambda q: -jnp.sum(q**4))
     with pytest.raises(gm.RunStopped, match=r"non-finite at step (\d+), t = .*smaller|try dt") as stopped:
         gm.simulate(escape, [1.0], method=gm.Verlet(), dt=0.01, t_end=10.0, save_every=10, output=tmp_path / "run.h5")
@@ -292,7 +296,8 @@ def test_a_watched_quantity_may_be_no_number():
 
 @pytest.mark.parametrize("reduce", [None, {"q": gm.Mean("q")}], ids=["rows", "reduced"])
 def test_the_outcome_does_not_depend_on_the_chunks(monkeypatch, reduce):
-    """With an energy that has no value on the other side, where no save falls; and with one that overflows before q does."""
+    """With an energy that has no value on the other side, where no save falls; and with one that overflows before q
+    does."""
     halved = gm.System(lambda q: jnp.sum(q**2) / 2 + 1e-30 * jnp.log(q[0]), watch={"log": lambda q, p: jnp.log(q[0])})
     escape = gm.System(lambda q: -jnp.sum(q**4))
     seen = []

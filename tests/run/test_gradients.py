@@ -1,4 +1,5 @@
-"""Gradients through runs: backwards against stored, forwards and differences; memory that stays flat; what is refused and warned of."""
+"""Gradients through runs: backwards against stored, forwards and differences; memory that stays flat; what is refused
+and warned of."""
 
 from __future__ import annotations
 
@@ -224,7 +225,8 @@ def test_rounding_is_told():
 
 
 def test_a_small_miss_is_told():
-    """On the saddle V = −½q² rounding grows by eᵗ: the way back from t = 25 misses the start by 8e-6, from t = 10 by 2e-12."""
+    """On the saddle V = −½q² rounding grows by eᵗ: the way back from t = 25 misses the start by 8e-6, from t = 10 by
+    2e-12."""
     saddle = gm.System(lambda q: -0.5 * jnp.sum(q**2))
 
     def go(steps):

@@ -1,24 +1,19 @@
 """Malformed calls of everything public: one or two arguments of a good call are replaced by values that do not fit.
 
-Each call must end in one of two ways: a GeomintError whose message names a replaced argument, or a result whose numbers are
-finite. An exception of JAX, numpy, h5py or Python itself, a hang, and a result with NaN are failures.
-"""
+Each call must end in one of two ways: a GeomintError whose message names a replaced argument, or a result whose numbers
+are finite. An exception of JAX, numpy, h5py or Python itself, a hang, and a result with NaN are failures."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import inspect
 import re
-import shutil
 import signal
-import tempfile
 import warnings
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,184 +23,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import geomint as gm
+from helpers.good_calls import Call, calls, folder, pendulum, quartic, rolling, springs, written
 
 SECONDS = 20  # a call that takes longer hangs
-
-
-# --- good arguments -------------------------------------------------------------------------------------------------
-quartic = gm.System(lambda q: jnp.sum(q**4))
-shared = gm.System(lambda q, k: k * jnp.sum(q**4), params=1.0)
-stiff = gm.System(lambda q: jnp.sum(q**4), fast=lambda q: 50 * q[0] ** 2 + 0.5 * q[1] ** 2)
-pendulum = gm.System(lambda q: jnp.sum(q[:, 1]), constraint=gm.Distances([(None, 0)]))
-rolling = gm.LagrangianSystem(lambda q, v: jnp.sum(v**2 * (2 + jnp.cos(q))))
-
-
-@functools.cache
-def folder() -> Path:
-    return Path(tempfile.mkdtemp(prefix="geomint-malformed-"))
-
-
-@functools.cache
-def written() -> Path:
-    path = folder() / "written.h5"
-    gm.simulate(quartic, [1.0, 0.5], method=gm.Verlet(), dt=0.25, t_end=1.0, output=path)
-    return path
-
-
-@functools.cache
-def springs() -> gm.Trajectory:
-    return gm.simulate(gm.penalize(pendulum, 20.0), [[0.6, -0.8]], method=gm.Verlet(), dt=0.01, t_end=0.2)
-
-
-_count = iter(range(10**9))
-
-
-def fresh_copy() -> Path:
-    return Path(shutil.copy(written(), folder() / f"copy{next(_count)}.h5"))
-
-
-def new_file() -> Path:
-    return folder() / f"new{next(_count)}.h5"
-
-
-def run_of(**stated: Any) -> gm.Trajectory:
-    """A short run of a system with the functions given: what they return is seen only here."""
-    where = (
-        {"q0": [[0.6, -0.8]], "method": gm.Rattle()}
-        if "constraint" in stated
-        else {"q0": [1.0, 0.5], "method": gm.Verlet()}
-    )
-    where["method"] = gm.RESPA() if "fast" in stated else where["method"]
-    if "watch" in stated:
-        stated["watch"] = {"watch": stated["watch"]}
-    if "gradient" in stated:
-        stated = {"potential": lambda q: jnp.sum(q**4), "overrides": {"gradient": stated["gradient"]}}
-    return gm.simulate(gm.System(**stated), where["q0"], method=where["method"], dt=0.25, t_end=0.5, engine="xla")
-
-
-def run_of_lagrangian(**stated: Any) -> gm.Trajectory:
-    return gm.simulate(
-        gm.LagrangianSystem(**stated), [0.3], [0.1], method=gm.Variational(), dt=0.25, t_end=0.5, engine="xla"
-    )
-
-
-def mean_of(of: Any) -> gm.Trajectory:
-    return gm.ensemble(
-        quartic, [[1.0, 0.5], [0.5, 1.0]], method=gm.Verlet(), dt=0.25, t_end=0.5, reduce={"of": gm.Mean(of)}
-    )
-
-
-def walls_of(inside: Any) -> None:
-    """The first use of the walls, before anything is compiled: a whole run takes nine seconds."""
-    gm.EnergyStepping(0.2, inside=inside).check_start(quartic, np.array([1.0, 0.5]), np.array([0.1, 0.2]))
-
-
-class Call(NamedTuple):
-    """A good call: what is called, and how its arguments are made (each time anew, since files are written once)."""
-
-    name: str
-    callee: Callable
-    arguments: Callable[[], dict[str, Any]]
-    open: tuple[str, ...]  # arguments that may be replaced
-
-
-def call(name: str, callee: Callable, arguments: Callable[[], dict[str, Any]], also: str = "") -> Call:
-    return Call(name, callee, arguments, (*arguments(), *also.split()))
-
-
-def of_signature(name: str, callee: Callable, **needed: Any) -> Call:
-    """All arguments of a constructor may be replaced; only those without a default are given otherwise."""
-    hidden = {"manifold", "plan", "quadratic", "small"}  # found before a run, not given by users
-    names = [p for p in inspect.signature(callee).parameters if p not in hidden]
-    return Call(name, callee, lambda: dict(needed), tuple(names))
-
-
-@functools.cache
-def calls() -> list[Call]:
-    step = {"dt": 0.25, "t_end": 1.0}
-    two = [[1.0, 0.5], [0.5, 1.0]]
-    several = [
-        call(
-            "simulate",
-            gm.simulate,
-            lambda: {"system": quartic, "q0": [1.0, 0.5], "method": gm.Verlet(), **step},
-            "v0 p0 t0 save_every output progress engine compensated seed gradient",
-        ),
-        call(
-            "simulate",
-            gm.simulate,
-            lambda: {"system": quartic, "q0": [1.0, 0.5], "method": gm.Verlet(), **step, "output": new_file()},
-            "save_every",
-        ),
-        call(
-            "ensemble",
-            gm.ensemble,
-            lambda: {"system": quartic, "q0s": two, "method": gm.Verlet(), **step},
-            "v0s p0s t0 save_every output progress engine compensated seed mesh reduce keep params",
-        ),
-        call(
-            "ensemble",
-            gm.ensemble,
-            lambda: {"system": shared, "q0s": two, "params": np.array([1.0, 2.0]), "method": gm.Verlet(), **step},
-            "keep reduce",
-        ),
-        call(
-            "certify",
-            gm.certify,
-            lambda: {"system": quartic, "method": gm.Verlet(), "q0": [1.0, 0.5], "dt": 0.01, "steps": 100},
-            "v0 p0",
-        ),
-        call(
-            "resume",
-            gm.resume,
-            lambda: {"path": fresh_copy(), "system": quartic},
-            "t_end progress method mesh reduce",
-        ),
-        call("load", gm.load, lambda: {"path": written()}, "system"),
-        call("save", lambda path: springs().save(path), lambda: {"path": new_file()}),
-        call("plot", lambda path: springs().plot(path), lambda: {"path": folder() / "run.png"}),
-        call("project", gm.project, lambda: {"system": pendulum, "q0": [[0.6, -0.9]]}, "v0"),
-        call("penalize", gm.penalize, lambda: {"system": pendulum, "omega": 20.0}),
-        call("recover_multipliers", gm.recover_multipliers, lambda: {"run": springs(), "window": 0.1}),
-        call("stability_diagram", gm.stability_diagram, lambda: {"method": gm.Verlet()}, "largest points h omega"),
-        call("stability_diagram", gm.stability_diagram, lambda: {"method": gm.RESPA()}, "largest points h omega"),
-        call("split_quadratic", gm.split_quadratic, lambda: {"system": stiff, "q0": [0.1, 0.1]}, "ratio"),
-        call("watch_oscillations", gm.watch_oscillations, lambda: {"system": stiff, "q0": [0.1, 0.1]}),
-        call(
-            "adaptive_splitting",
-            gm.adaptive_splitting,
-            lambda: {"system": quartic, "q0": [1.0, 0.5], "dt": 0.1},
-            "stages",
-        ),
-        call("methods.named", gm.methods.named, lambda: {"text": "verlet"}),
-        call("models.named", gm.models.named, lambda: {"text": "kepler"}),
-        of_signature("System", gm.System, potential=lambda q: jnp.sum(q**4)),
-        of_signature("LagrangianSystem", gm.LagrangianSystem, lagrangian=lambda q, v: jnp.sum(v**2)),
-        of_signature("Translation", gm.Translation),
-        of_signature("Rotation", gm.Rotation),
-        of_signature("Generator", gm.Generator, matrix=np.eye(2)),
-        of_signature("Distances", gm.Distances, pairs=[(0, 1)]),
-        of_signature("OnSphere", gm.OnSphere),
-        call("Constraint.__and__", lambda other: gm.OnSphere() & other, lambda: {"other": lambda q: q[:1]}),
-        of_signature("Mean", gm.Mean, of="energy"),
-        of_signature("Quantiles", gm.Quantiles, of="energy"),
-        of_signature("Histogram", gm.Histogram, of="energy", bins=[0.0, 1.0]),
-        call("Histogram", gm.Histogram, lambda: {"of": "energy", "bins": 4, "range": (0.0, 1.0)}),
-        call("run", run_of, lambda: {"potential": lambda q: jnp.sum(q**2)}),
-        call("run", run_of, lambda: {"fast": lambda q: jnp.sum(q**2)}),
-        call("run", run_of, lambda: {"constraint": lambda q: jnp.sum(q**2) - 1}),
-        call("run", run_of, lambda: {"watch": lambda q, p: q}),
-        call("run", run_of, lambda: {"gradient": lambda q: 4 * q**3}),
-        call("run", run_of, lambda: {"mass": 2.0}),
-        call("run", run_of_lagrangian, lambda: {"lagrangian": lambda q, v: jnp.sum(v**2)}, "force"),
-        call("run", mean_of, lambda: {"of": lambda q, p: q}),
-        call("run", walls_of, lambda: {"inside": lambda q: 10 - q}),
-    ]
-    needed = {"Composition": {"base": gm.Verlet()}, "EnergyStepping": {"height": 0.1}}
-    several += [of_signature(name, method, **needed.get(name, {})) for name, method in gm.methods.classes().items()]
-    small = {"lennard_jones_cluster": {"n": 3}, "morse_cluster": {"n": 3}}
-    several += [of_signature(f"models.{name}", make, **small.get(name, {})) for name, make in gm.models.all().items()]
-    return [c for c in several if c.open]
 
 
 # --- bad ones -------------------------------------------------------------------------------------------------------
@@ -393,105 +213,6 @@ def check(data: st.DataObject) -> None:
     c, replaced, text = drawn(lambda several: data.draw(st.sampled_from(several)))
     wrong = fault(c, {name: make() for name, make in replaced.items()})
     assert wrong is None, f"{text}: {wrong}"
-
-
-# --- numpy scalars --------------------------------------------------------------------------------------------------
-PLAIN = [  # a class, settings in Python's numbers, the same in numpy's and others
-    (
-        gm.ZhangSkeel,
-        {"beta": 0.25},
-        [
-            {"beta": np.float64(0.25)},
-            {"beta": np.float32(0.25)},
-            {"beta": np.array(0.25)},
-            {"beta": jnp.array(0.25)},
-            {"beta": Fraction(1, 4)},
-        ],
-    ),
-    (
-        gm.EnergyStepping,
-        {"height": 0.5, "offset": 1.0, "reach": 2.0},
-        [{"height": np.float64(0.5), "offset": np.int64(1), "reach": np.float32(2)}],
-    ),
-    (
-        gm.Composition,
-        {"base": gm.Verlet(), "order": 8},
-        [{"base": gm.Verlet(), "order": np.int64(8)}, {"base": gm.Verlet(), "order": 8.0}],
-    ),
-    (gm.Gauss, {"stages": 3}, [{"stages": np.int32(3)}, {"stages": np.array(3)}]),
-    (gm.LobattoIIIAB, {"stages": 4}, [{"stages": np.int64(4)}]),
-    (gm.MultiStage, {"half": (0.25,)}, [{"half": [np.float64(0.25)]}, {"half": np.array([0.25])}]),
-    (gm.SymmetricMultistep, {"order": 6}, [{"order": np.int64(6)}]),
-    (gm.RESPA, {"inner": 3}, [{"inner": np.uint8(3)}]),
-    (gm.Rattle, {"relaxation": 1.5}, [{"relaxation": np.float64(1.5)}]),
-    (
-        gm.Variational,
-        {"quadrature": "galerkin", "degree": 2},
-        [{"quadrature": np.str_("galerkin"), "degree": np.int64(2)}],
-    ),
-    (
-        gm.models.fpu,
-        {"springs": 4, "omega": 20.0},
-        [{"springs": np.int64(4), "omega": np.float64(20.0)}, {"springs": np.array(4), "omega": np.array(20)}],
-    ),
-    (
-        gm.models.heavy_top,
-        {"inertia": (0.5, 0.5, 0.75)},
-        [{"inertia": np.array([0.5, 0.5, 0.75])}, {"inertia": [np.float64(0.5), 0.5, np.float32(0.75)]}],
-    ),
-]
-
-
-@pytest.mark.parametrize(("make", "plain", "others"), PLAIN, ids=lambda x: getattr(x, "__name__", None))
-def test_numpy_scalars_are_as_good_as_numbers(make, plain, others):
-    told = lambda x: x.system.origin if isinstance(x, gm.models.Model) else x.name
-    expected = make(**plain)
-    for settings_ in others:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # such as Equinox's, of arrays in static fields
-            made = make(**settings_)
-        assert told(made) == told(expected)
-        assert isinstance(made, gm.models.Model) or jax.tree.structure(made) == jax.tree.structure(expected)
-    assert told((gm.models if isinstance(expected, gm.models.Model) else gm.methods).named(told(expected))) == told(
-        expected
-    )
-
-
-def test_a_run_with_numpy_scalars_is_saved_and_resumed(tmp_path):
-    model = gm.models.pendulum(length=np.float64(0.5), angle=np.float32(0.5))
-    method = gm.ZhangSkeel(beta=np.float64(0.25))
-    stated = {"dt": np.float64(0.125), "save_every": np.int64(2), "t0": np.array(0.0), "seed": np.int64(3)}
-    gm.simulate(
-        model.system,
-        model.q0,
-        model.v0,
-        method=method,
-        t_end=np.float32(1),
-        output=tmp_path / "run.h5",
-        engine="xla",
-        **stated,
-    )
-    run = gm.resume(tmp_path / "run.h5", t_end=np.array(2))
-    plain = gm.models.pendulum(length=0.5, angle=0.5)
-    whole = gm.simulate(
-        plain.system,
-        plain.q0,
-        plain.v0,
-        method=gm.ZhangSkeel(beta=0.25),
-        dt=0.125,
-        t_end=2.0,
-        save_every=2,
-        engine="xla",
-    )
-    assert np.array_equal(run.q, whole.q)
-    assert gm.load(tmp_path / "run.h5").method.name == whole.method.name == "ZhangSkeel(beta=0.25)"
-
-
-def test_settings_of_methods_and_models_may_be_traced():
-    assert jax.grad(lambda x: gm.ZhangSkeel(beta=x).beta ** 2)(0.25) == 0.5
-    assert jax.grad(lambda x: gm.EnergyStepping(x, reach=x).reach ** 2)(0.25) == 0.5
-    assert np.array_equal(jax.vmap(lambda x: gm.Rattle(relaxation=x).relaxation)(jnp.array([0.5, 1.5])), [0.5, 1.5])
-    assert jax.grad(lambda x: gm.models.pendulum(length=x).system.mass)(0.5) == 1.0
 
 
 quick = settings(

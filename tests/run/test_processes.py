@@ -1,4 +1,5 @@
-"""Ensembles shared by devices and by processes: the same bits on any number of them, and nothing lost when one is killed.
+"""Ensembles shared by devices and by processes: the same bits on any number of them, and nothing lost when one is
+killed.
 
 Processes are real ones, on this machine, over the loopback interface.
 """
@@ -11,16 +12,13 @@ import math
 import os
 import re
 import signal
-import socket
 import subprocess
-import sys
 import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
-import h5py
 import jax
 import numpy as np
 import pytest
@@ -33,66 +31,10 @@ from geomint.io import archive
 from geomint.manifold.projection import perturbed
 from geomint.run.processes import Alone, _join
 from geomint.run.shared import _checksum
+from helpers.processes import ends, same_archives, start, wait_for_rows
 
 
-def datasets(path: Path) -> dict[str, np.ndarray]:
-    """Every dataset of an archive; of the checkpoint the carry only, since its number counts the checkpoints made."""
-    with h5py.File(path, "r") as file:
-        names: list[str] = []
-        file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
-        held = {name: file[name][()] for name in names if name != "checkpoint"}
-    return held | {f"carry {k}": leaf for k, leaf in enumerate(archive.read(path).leaves)}
-
-
-def same(a: Path, b: Path) -> bool:
-    """Bit for bit: minus zero is not zero here."""
-    x, y = datasets(a), datasets(b)
-    return x.keys() == y.keys() and all(x[name].tobytes() == y[name].tobytes() for name in x)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
-
-
-def start(code: str, processes: int, *arguments: object, **environment: str) -> list[subprocess.Popen]:
-    """Copies of a program that joins by jax.distributed, as a user would write it."""
-    head = (
-        "import sys, jax\nindex, processes, port = map(int, sys.argv[1:4])\njax.distributed.initialize(f'127.0.0.1:{port}', processes, index)\n"
-        if processes > 1
-        else "import sys, jax\n"
-    )
-    port, said = free_port(), dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    return [
-        subprocess.Popen(
-            [sys.executable, "-c", head + code, str(k), str(processes), str(port), *map(str, arguments)],
-            env=os.environ | environment,
-            **said,
-        )
-        for k in range(processes)
-    ]
-
-
-def ends(copies: list[subprocess.Popen], timeout: float = 100) -> list[str]:
-    """What each printed."""
-    try:
-        said = [copy.communicate(timeout=timeout) for copy in copies]
-    finally:
-        for copy in copies:
-            copy.kill()
-    assert all(copy.returncode == 0 for copy in copies), said
-    return [out for out, _ in said]
-
-
-def wait_for_rows(path: Path, rows: int, process: subprocess.Popen) -> None:
-    until = time.monotonic() + 60
-    while not (path.exists() and archive.read(path).rows >= rows):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-
-# --- tiles ------------------------------------------------------------------------------------------------------------------------------
+# --- tiles ------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("members", [1, 2, 7, 33, 200, 1000, 12_345, 1_000_000])
 @pytest.mark.parametrize("platform", ["cpu", "gpu"])
 def test_tiles_are_whole_and_every_member_has_one(members, platform):
@@ -203,9 +145,11 @@ import numpy as np, geomint as gm
 assert len(jax.devices()) == 2
 model = gm.models.argon_cluster()
 q0s = model.q0 + 1e-3 * np.random.default_rng(0).normal(size=(33, *model.q0.shape))
-go = lambda **more: gm.ensemble(model.system, q0s, np.stack([model.v0] * 33), method=gm.Verlet(), dt=1e-4, t_end=0.02, save_every=10, engine="xla", **more)
+grid = dict(method=gm.Verlet(), dt=1e-4, t_end=0.02, save_every=10, engine="xla")
+go = lambda **more: gm.ensemble(model.system, q0s, np.stack([model.v0] * 33), **grid, **more)
 one, two = go(), go(mesh="all", output=sys.argv[4])
-assert all(np.asarray(getattr(one, name)).tobytes() == np.asarray(getattr(two, name)).tobytes() for name in ("q", "p", "energy"))
+bits = lambda run: [np.asarray(getattr(run, name)).tobytes() for name in ("q", "p", "energy")]
+assert bits(one) == bits(two)
 second = jax.sharding.Mesh(np.array(jax.devices()[1:]), ("members",))
 assert np.array_equal(gm.resume(sys.argv[4], t_end=0.03, mesh=second).q[:, :21], one.q)
 print("same")
@@ -219,7 +163,7 @@ def test_two_local_devices(tmp_path):
     )
 
 
-# --- processes --------------------------------------------------------------------------------------------------------------------------
+# --- processes --------------------------------------------------------------------------------------------------------
 OWN_PARAMS = """
 import json, numpy as np, geomint as gm
 folder, mesh = sys.argv[4], "all"
@@ -249,7 +193,8 @@ print(json.dumps(told))
 
 
 def test_params_failures_and_memory_of_several_processes(tmp_path, capsys):
-    """Three processes, of which one has no share: 7 members are two tiles. And one process in which all is well hears of another's mistake."""
+    """Three processes, of which one has no share: 7 members are two tiles. And one process in which all is well hears
+    of another's mistake."""
     for processes in (1, 3):
         (tmp_path / str(processes)).mkdir()
     exec(OWN_PARAMS, {"sys": SimpleNamespace(argv=[*"0123", str(tmp_path / "1")]), "index": 0})
@@ -261,7 +206,7 @@ def test_params_failures_and_memory_of_several_processes(tmp_path, capsys):
     assert told[0][-1] == mistake
     assert all(each[-1].startswith(f"ProcessLost: process 0 of 3 stopped: {mistake}") for each in told[1:])
     for name in ("params.h5", "failed.h5", "stopped.h5"):
-        assert same(tmp_path / "1" / name, tmp_path / "3" / name)
+        assert same_archives(tmp_path / "1" / name, tmp_path / "3" / name)
 
 
 GROUPS = """
@@ -303,7 +248,8 @@ LOSING = """
 import numpy as np, geomint as gm
 model = gm.models.fpu()
 try:
-    gm.ensemble(model.system, np.stack([model.q0] * 7), method=gm.Verlet(), dt=1e-3, t_end=1e5, save_every=100_000, output=sys.argv[4], mesh="all")
+    grid = dict(dt=1e-3, t_end=1e5, save_every=100_000)
+    gm.ensemble(model.system, np.stack([model.q0] * 7), method=gm.Verlet(), output=sys.argv[4], mesh="all", **grid)
 except gm.ProcessLost as lost:
     print(lost, flush=True)
     sys.exit(1)
@@ -325,7 +271,8 @@ def test_the_others_say_which_process_was_killed_and_where_the_run_stands(tmp_pa
             copy.kill()
     for out, copy in zip(said, (copies[0], copies[2]), strict=True):
         assert re.search(
-            r"process 1 of 3 ended without a word.*run\.h5 is whole up to step \d+, t = .*gm\.resume\('.*run\.h5', \.\.\.\) continues it, on any number of processes",
+            r"process 1 of 3 ended without a word.*run\.h5 is whole up to step \d+, t = .*"
+            r"gm\.resume\('.*run\.h5', \.\.\.\) continues it, on any number of processes",
             out,
         ), out
         assert copy.returncode == 1
@@ -382,7 +329,7 @@ def test_a_killed_process_loses_nothing_and_the_run_goes_on_with_any_number(tmp_
         again = tmp_path / f"again-{processes}.h5"
         again.write_bytes(left)
         ends(start(RESUMED, processes, again, LONG))
-        assert same(whole, again)
+        assert same_archives(whole, again)
 
 
 def test_ctrl_c_stops_all_processes_after_the_same_step(tmp_path, whole):
@@ -392,7 +339,7 @@ def test_ctrl_c_stops_all_processes_after_the_same_step(tmp_path, whole):
     steps = {re.search(r"interrupted at step (\d+)", out)[1] for _, out in said}
     assert steps == {str(archive.read(path).step)}
     ends(start(RESUMED, 1, path, LONG))
-    assert same(whole, path)
+    assert same_archives(whole, path)
 
 
 def test_a_longer_run_on_other_processes(tmp_path):
@@ -400,7 +347,7 @@ def test_a_longer_run_on_other_processes(tmp_path):
     ends(start(TOGETHER, 1, short, 400))
     ends(start(RESUMED, 2, short, 800))
     ends(start(TOGETHER, 1, long, 800))
-    assert same(short, long)
+    assert same_archives(short, long)
 
 
 def test_members_of_the_command_line_are_at_least_one():

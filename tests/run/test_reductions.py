@@ -16,10 +16,10 @@ import geomint as gm
 from geomint.cli.app import app
 from geomint.engines.tiles import tile_size
 from geomint.io import archive
-from geomint.methods.base import Carry, Method, State, Traits
 from geomint.run.processes import Alone
 from geomint.run.reductions import _picked, _sorted_and_picked
 from helpers.processes import ends, same_archives, start
+from helpers.runs import save_by_save
 
 EDGES = np.array([-3.0, -1.0, -0.5, 0.0, 0.25, 1.0, 2.5])
 LEVELS = (0.0, 0.05, 0.3, 0.5, 0.95, 1.0)
@@ -64,11 +64,6 @@ def tables(run: gm.Trajectory) -> dict[str, bytes]:
     }
 
 
-def save_by_save(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks of one save each."""
-    monkeypatch.setattr("geomint.run.loop._chunk", lambda grid, n, rows, budget: (grid.save_every, 1))
-
-
 def histogram(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
     return np.stack([np.histogram(row, edges)[0] for row in values])
 
@@ -76,7 +71,8 @@ def histogram(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
 # --- against numpy --------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("engine", ["xla", "native"])
 def test_reductions_are_those_of_the_rows(engine):
-    """Functions with params of each member; the mean of a truth value is a share; some members are kept, in the order asked for."""
+    """Functions with params of each member; the mean of a truth value is a share; some members are kept, in the order
+    asked for."""
     full = gm.ensemble(PENDULUM.system, ANGLES, params=PARAMS, engine=engine, **GRID)
     run = gm.ensemble(PENDULUM.system, ANGLES, params=PARAMS, engine=engine, reduce=REDUCE, keep=[30, 2, -1], **GRID)
     assert run.engine == full.engine == engine
@@ -245,16 +241,22 @@ import jax.numpy as jnp
 folder, mesh = sys.argv[4], "all"
 system = gm.System(lambda q, k: -k * jnp.sum(q**4), params=0.0)
 starts, params = np.stack([np.linspace(0.01, 1.2, 23), np.linspace(0.02, 0.1, 23)], axis=1), np.linspace(0.9, 1.1, 23)
-reduce = {"size": gm.Quantiles(lambda q, p, k: jnp.sum(q**2) * k, (0.1, 0.5)), "energy": gm.Mean("energy"), "q": gm.Histogram("q", 9, range=(0, 2))}
+reduce = {
+    "size": gm.Quantiles(lambda q, p, k: jnp.sum(q**2) * k, (0.1, 0.5)),
+    "energy": gm.Mean("energy"),
+    "q": gm.Histogram("q", 9, range=(0, 2)),
+}
 for engine in ("xla", "native"):
-    grid = dict(method=gm.Verlet(), dt=0.01, save_every=10, params=params, reduce=reduce, keep=[20, 3], mesh=mesh, engine=engine)
+    grid = dict(method=gm.Verlet(), dt=0.01, save_every=10, params=params)
+    grid |= dict(reduce=reduce, keep=[20, 3], mesh=mesh, engine=engine)
     run = gm.ensemble(system, starts, t_end=2.0, output=f"{folder}/{engine}.h5", **grid)
     run = gm.resume(f"{folder}/{engine}.h5", system.with_params(params), t_end=3.0, reduce=reduce, mesh=mesh)
     assert run.failed_at.shape == (23,) and run.q.shape == (2, 31, 2) and run.v.shape == (2, 31, 2)
     there = gm.ensemble(system, starts, t_end=3.0, **grid)
     a, b = there.member_range
     assert np.array_equal(there.failed_at, run.failed_at[a:b])
-    assert all(np.asarray(x).tobytes() == np.asarray(run.reduced[name].results[key]).tobytes() for name, held in there.reduced.items() for key, x in held.results.items())
+    bits = lambda run: [(n, k, np.asarray(x).tobytes()) for n, h in run.reduced.items() for k, x in h.results.items()]
+    assert sorted(bits(there)) == sorted(bits(run))
     assert np.array_equal(there.q, run.q) and np.array_equal(there.v, run.v)
 print("done")
 """
@@ -276,9 +278,14 @@ import resource, numpy as np, geomint as gm
 import jax.numpy as jnp
 model = gm.models.fpu()
 q0s, v0s = np.stack([model.q0] * 100_000), model.v0 * np.linspace(0.5, 1.5, 100_000).reshape(-1, *[1] * model.v0.ndim)
-reduce = {"energy": gm.Mean("energy"), "size": gm.Quantiles(lambda q, p: jnp.max(jnp.abs(q))), "p": gm.Histogram(lambda q, p: p.ravel()[0], 50, range=(-3, 3))}
+reduce = {
+    "energy": gm.Mean("energy"),
+    "size": gm.Quantiles(lambda q, p: jnp.max(jnp.abs(q))),
+    "p": gm.Histogram(lambda q, p: p.ravel()[0], 50, range=(-3, 3)),
+}
 most = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10  # MiB, at the highest
-short = lambda: gm.ensemble(model.system, q0s, v0s, method=gm.Verlet(), dt=0.01, t_end=0.1, reduce=reduce, output=sys.argv[4])
+grid = dict(method=gm.Verlet(), dt=0.01, t_end=0.1)
+short = lambda: gm.ensemble(model.system, q0s, v0s, reduce=reduce, output=sys.argv[4], **grid)
 short()
 before = most()
 run = gm.resume(sys.argv[4], t_end=0.01 * (int(sys.argv[5]) - 1), reduce=reduce)
@@ -371,61 +378,3 @@ def test_keep_alone_keeps_a_sample():
     run = gm.ensemble(PENDULUM.system, ANGLES, keep=range(3), **GRID)
     assert run.reduced == {}
     assert np.array_equal(run.q, gm.ensemble(PENDULUM.system, ANGLES, **GRID).q[:3])
-
-
-# --- random numbers -------------------------------------------------------------------------------------------------
-class Noisy(Method):
-    """Kicks and drifts with noise: a key of two whole numbers, into which the number of the step is folded."""
-
-    size: float = 0.1
-
-    @property
-    def traits(self) -> Traits:
-        return Traits(1, symplectic=False, symmetric=False, reversible=False, energy=None, momentum_maps=None)
-
-    def init(self, mech: Any, state: State, dt: Any) -> Carry:
-        return state.q, state.p, state.key, jnp.zeros((), jnp.uint32)
-
-    def step(self, mech: Any, carry: Carry, dt: Any) -> Carry:
-        q, p, key, n = carry
-        noise = jax.random.normal(jax.random.fold_in(jax.random.wrap_key_data(key), n), q.shape)
-        p = p + dt * mech.force(q) + self.size * jnp.sqrt(dt) * noise
-        return q + dt * p, p, key, n + 1
-
-
-NOISY: dict[str, Any] = dict(method=Noisy(), dt=0.05, t_end=5.0, save_every=10)
-
-
-def noisy(members: int, engine: str = "native", **more: Any) -> Any:
-    run = gm.ensemble(PENDULUM.system, np.full((members, 1), 0.3), engine=engine, **NOISY | more)
-    assert run.engine == engine
-    return run.q
-
-
-@pytest.mark.parametrize("engine", ["xla", "native"])
-def test_the_random_numbers_of_a_member(engine, monkeypatch):
-    """They depend on its number and its seed, not on the others, nor on chunks."""
-    eight = noisy(8, engine=engine, seed=5)
-    assert np.ptp(eight[:, -1]) > 0.1
-    assert np.allclose(noisy(33, engine=engine, seed=5)[:8], eight, rtol=1e-12)
-    assert np.allclose(noisy(8, engine="xla", seed=5), eight, rtol=1e-11)
-    assert np.abs(noisy(8, engine=engine, seed=6) - eight)[:, -1].min() > 1e-4
-    save_by_save(monkeypatch)
-    assert np.array_equal(noisy(8, engine=engine, seed=5), eight)
-
-
-def test_a_seed_for_each_member(tmp_path):
-    """A member is then what gm.simulate with its seed gives; seeds beyond 32 bits count in full."""
-    seeds = np.array([3, 2**33 + 1, 1, 3])
-    run = noisy(4, seed=seeds)
-    alone = [gm.simulate(PENDULUM.system, np.array([0.3]), **NOISY, seed=int(s)).q for s in seeds]
-    assert np.allclose(run, alone, rtol=1e-12)
-    assert np.array_equal(run[0], run[3])
-    assert not np.allclose(run[1, -1], run[2, -1], rtol=1e-3)
-    state = importlib.import_module("geomint.run.inputs").initial_state(
-        np.zeros((2, 1)), np.zeros((2, 1)), 0.0, 7, False, 2
-    )
-    assert np.array_equal(state.key[1], jax.random.key_data(jax.random.fold_in(jax.random.key(7), 1)))
-    kept = gm.ensemble(PENDULUM.system, ANGLES[:4], **GRID, seed=seeds)
-    kept.save(tmp_path / "kept.h5")
-    assert np.array_equal(gm.load(tmp_path / "kept.h5").seed, seeds)

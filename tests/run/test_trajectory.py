@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import geomint as gm
+from geomint.engines.grid import Grid
+from geomint.run.trajectory import Checkpoint, Trajectory
 
 
 def test_energy_errors_count_from_the_first_row():
@@ -53,3 +57,52 @@ def test_a_late_start_is_a_whole_number_of_steps():
     run = gm.simulate(spring, [1.0], method=gm.Verlet(), dt=1e-5, t0=1e6, t_end=1e6 + 1e-3)
     assert len(run) == 101
     assert run.q[-1, 0] == pytest.approx(np.cos(1e-3), rel=1e-12)
+
+
+# --- trajectories ---------------------------------------------------------------------------------------
+def test_what_a_trajectory_says_of_its_members():
+    energy = np.array([[1.0, 1.5, 0.5], [2.0, 2.0, np.nan], [3.0, np.inf, 3.0]])
+    run = Trajectory(
+        None,
+        gm.Verlet(),
+        Grid(0.0, 1.0, 2, 1),
+        np.arange(3.0),
+        {"q": energy[..., None], "p": energy[..., None], "energy": energy},
+        members=True,
+    )
+    assert np.array_equal(run.energy_error[:2], [[0.0, 0.5, -0.5], [0.0, 0.0, np.nan]], equal_nan=True)
+    assert run.failed_at.tolist() == [-1, 2, 1]
+    assert run.member_range == (0, 3)
+    assert run.kept.tolist() == [0, 1, 2]
+    assert run.constraint_residual.shape == run.multipliers.shape == (3, 3, 0)
+    one = Trajectory(
+        None, gm.Verlet(), Grid(0.0, 1.0, 2, 1), np.arange(3.0), {"q": energy[0][:, None], "energy": energy[0]}
+    )
+    assert one.energy_error.tolist() == [0.0, 0.5, -0.5]
+    assert math.isclose(one.dt, 1.0)
+
+
+def test_the_constraint_pulls_inwards_and_velocities_are_momenta_over_mass(tmp_path):
+    """A mass that circles at speed v on a string of length l: the force on it is m v²/l, towards the centre."""
+    length, mass, speed = 2.0, 3.0, 1.5
+    system = gm.System(mass=mass, constraint=lambda q: jnp.array([jnp.sum(q**2) - length**2]))
+    run = gm.simulate(
+        system, [length, 0.0], [0.0, speed], method=gm.Rattle(), dt=0.001, t_end=0.01, output=tmp_path / "run.h5"
+    )
+    again = gm.load(tmp_path / "run.h5", system)
+    for each in (run, again):
+        np.testing.assert_allclose(
+            np.asarray(each.constraint_forces)[5], -mass * speed**2 / length**2 * np.asarray(each.q)[5], rtol=1e-5
+        )
+        np.testing.assert_allclose(np.asarray(each.v) * mass, each.p, rtol=1e-15)
+    assert isinstance(again.checkpoint, Checkpoint)
+    assert again.checkpoint.step == 10
+    with pytest.raises(gm.InputError, match="was run with Rattle.*not with Verlet"):
+        gm.resume(tmp_path / "run.h5", system, method=gm.Verlet())
+    with pytest.raises(gm.InputError, match="run without reduce="):
+        gm.resume(tmp_path / "run.h5", system, reduce={})
+    with pytest.raises(gm.InputError, match="holds one trajectory"):
+        gm.resume(tmp_path / "run.h5", system, mesh="all")
+    with pytest.raises(gm.ArchiveError, match="not the one that was run"):
+        gm.load(tmp_path / "run.h5", gm.models.fpu().system)
+    assert len(gm.resume(tmp_path / "run.h5", system)) == len(gm.resume(tmp_path / "run.h5", system, t_end=0.01)) == 11

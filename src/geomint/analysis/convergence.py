@@ -45,7 +45,9 @@ def _sampling(method: Method, system: Stated) -> Sampling:
 
 
 @unwatched()
-def order(method: Method, system: Stated, at: Point, dt: float, refinements: int | None = None) -> Order:
+def order(
+    method: Method, system: Stated, at: Point, dt: float, refinements: int | None = None, engine: str = "auto"
+) -> Order:
     """The exponent r of the error c·hʳ as h → 0, in q and in p. The step shrinks from dt by 2^(refinements/2) in all,
     or until the error is round-off.
 
@@ -63,7 +65,7 @@ def order(method: Method, system: Stated, at: Point, dt: float, refinements: int
         every, n = n, n + max(1, n // fineness)
         settings = {"dt": h, "t_end": times * coarsest * dt, "save_every": every}
         try:
-            run = simulate(system, at.q, p0=at.p, method=method, compensated=True, **settings)
+            run = simulate(system, at.q, p0=at.p, method=method, compensated=True, engine=engine, **settings)
         except RunStopped:  # not stable yet
             continue
         pair = [np.ravel(x[1:] - y) / np.max(np.abs(y)) for x, y in zip((run.q, run.p), exact, strict=True)]

@@ -188,12 +188,13 @@ class LongRun(NamedTuple):
 
 
 @unwatched()
-def long_run(method: Method, system: Stated, at: Point, dt: float, steps: int = 20_000, saves: int = 1000) -> LongRun:
+def long_run(
+    method: Method, system: Stated, at: Point, dt: float, steps: int = 20_000, saves: int = 1000, engine: str = "auto"
+) -> LongRun:
     """Energy, momentum maps and constraints over many steps, with compensated sums: a drift is not due to rounding."""
     every = max(1, steps // saves)
-    run = simulate(
-        system, at.q, p0=at.p, method=method, dt=dt, t_end=every * saves * dt, save_every=every, compensated=True
-    )
+    grid = {"dt": dt, "t_end": every * saves * dt, "save_every": every}
+    run = simulate(system, at.q, p0=at.p, method=method, compensated=True, engine=engine, **grid)
     error = np.asarray(run.energy_error)
     slope, level = np.polyfit(run.t, error, 1)
     around = error - (slope * run.t + level)

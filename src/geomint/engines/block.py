@@ -1,7 +1,7 @@
-"""The loop, written once: k steps between two saves, blocks of them one after another, no method known by name.
+"""The loop over blocks and steps, written once for all methods: a block is the k steps between two saves.
 
-What a save keeps is packed into one row of numbers, written in place into a buffer: XLA then makes one operation of the
-save, where a dozen separate arrays would cost more than the hundred steps between.
+What a save keeps is packed into one row of numbers, written in place into a buffer. XLA makes one operation of that; a
+dozen separate arrays would cost more than the hundred steps between two saves.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ def observe(method: Method, mech: Any, carry: Carry, t: Array) -> Observed:
 
 
 def sound(seen: Observed, axes: int, energy: bool = True) -> Any:
-    """Which states are good, of arrays with that many leading axes (members, saves): q, p and the energy are finite and the status is 0.
+    """Which states are good, for arrays with that many leading axes (members, saves): q, p and the energy are finite
+    and the status is 0.
 
-    Nothing else decides: a watched logarithm may well be no number, and is saved as it is. Without the energy, it is what never gets
-    well again: q and p that are not finite stay so, and a status stays what it is.
-    """
+    Nothing else counts: a watched quantity may be NaN, and is saved as it is. With energy=False only failures count
+    from which a run can't recover: a non-finite q or p, or a status, which is sticky."""
     xp = jnp if isinstance(seen["q"], jax.Array) else np
     good = xp.asarray(seen.get("status", 0)) == 0
     for name in ("q", "p", "energy") if energy else ("q", "p"):
@@ -72,7 +72,7 @@ def sound(seen: Observed, axes: int, energy: bool = True) -> Any:
 
 
 class Log(eqx.Module):
-    """The events of one call, as far as there is room for them."""
+    """The events of one call; those beyond the length of `records` are counted but not stored."""
 
     records: Any  # (room, 3): time, level, kind
     count: Any
@@ -85,7 +85,8 @@ class Log(eqx.Module):
 def march(
     method: Method, mech: Any, carry: Carry, clock: Clock, first: Count, steps: Count, log: Log | None = None
 ) -> tuple[Carry, Log | None]:
-    """From step `first` on: `steps` steps, or for an event-driven method as many as pass the time of step first + steps."""
+    """`steps` steps from step `first` on; an event-driven method steps until it has passed the time of step
+    first + steps."""
     if not method.traits.event_driven:
         return jax.lax.fori_loop(0, steps, lambda _, c: method.step(mech, c, clock.dt), carry), log
     until = clock.time(first + steps)
@@ -97,7 +98,7 @@ def march(
     def step(moving: tuple[Carry, Log]) -> tuple[Carry, Log]:
         carry, log = moving
         moved = method.step(mech, carry, clock.dt)
-        # The next free row is written in any case, and counts where there was an event: no branch.
+        # The next free row is always written, and the count advances only if there was an event: no branch.
         records = jax.lax.dynamic_update_index_in_dim(
             log.records, method.event(moved).astype(log.records.dtype), log.count, 0
         )
@@ -111,14 +112,14 @@ def _pack(seen: Observed, dtype: Any) -> Array:
 
 
 def begin(method: Method, system: Stated, state: State, clock: Clock) -> tuple[Carry, Observed]:
-    """The carry at the start, and what is seen there."""
+    """The carry at the start, and what is saved there."""
     mech = derive(system, value(state.q).shape)
     carry = method.init(mech, state, clock.dt)
     return carry, observe(method, mech, carry, clock.t0)
 
 
 class Kept(eqx.Module):
-    """Room for what a call keeps: a row for each save, and a log where there are events."""
+    """The buffer of one call: a row for each save, and a log where there are events."""
 
     rows: Any
     log: Log | None = None
@@ -127,7 +128,7 @@ class Kept(eqx.Module):
 def advance(
     method: Method, system: Stated, carry: Carry, clock: Clock, first: Count, steps: Count, blocks: Count, kept: Kept
 ) -> tuple[Carry, Kept]:
-    """`blocks` blocks of `steps` steps from step `first` on; row i of `kept` receives what is seen after block i.
+    """`blocks` blocks of `steps` steps from step `first` on; row i of `kept` receives what is observed after block i.
 
     With integers known at compile time the loops can be differentiated backwards; with traced ones a single program
     serves every length of run.
@@ -150,7 +151,7 @@ def _shape(method: Method, system: Stated, carry: Carry) -> tuple[int, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Where in a row everything stands."""
+    """Which part of a row holds which quantity."""
 
     treedef: Any
     shapes: tuple[tuple[int, ...], ...]
@@ -165,7 +166,7 @@ class Layout:
         return sum(int(np.prod(s)) for s in self.shapes)
 
     def place(self, name: str) -> tuple[int, int, tuple[int, ...]]:
-        """Where a quantity begins in a row, how many numbers it has, and its shape."""
+        """The index in a row at which a quantity begins, its size, and its shape."""
         which = jax.tree.unflatten(self.treedef, range(len(self.shapes)))[name]
         sizes = [int(np.prod(s)) for s in self.shapes]
         return sum(sizes[:which]), sizes[which], self.shapes[which]

@@ -12,8 +12,8 @@ from jax.core import Tracer
 from ..errors import InputError
 from ..system.checks import number, whole
 
-MOST_STEPS = 2**53  # above, t_end − t0 = n·dt can't be told from its neighbours
-TRIED = 10**5  # numbers looked at for one that divides the steps
+MOST_STEPS = 2**53  # beyond, the integer n is not exact as a float
+TRIED = 10**5  # candidates tried for a divisor of the number of steps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +43,8 @@ class Grid:
 def _number(name: str, x: Any) -> float:
     if isinstance(x, Tracer):
         raise InputError(
-            f"{name} must be a plain number: it decides how many steps there are. Inside jax.jit or jax.grad, close over it."
+            f"{name} must be a plain number: it decides how many steps there are. "
+            "Inside jax.jit or jax.grad, close over it."
         )
     return number(x, name)
 
@@ -61,7 +62,7 @@ def grid(dt: Any, t_end: Any, t0: Any = 0.0, save_every: Any = 1, only_t_end: bo
         told = f"from t0 = {t0:g} to t_end = {t_end:g} there are more than 2**53 steps of dt = {dt:g}"
         raise InputError(f"{told}; take a larger dt or an earlier t_end.")
     steps = round(exact)
-    # The quotient carries the rounding of t_end, t0 and dt, a few units in the last place each.
+    # The quotient contains rounding errors of t_end, t0 and dt, a few units in the last place each.
     times_rounding = 4 * np.finfo(float).eps * max(abs(t_end), abs(t0)) / dt
     if abs(exact - steps) > 1e-6 + times_rounding:
         below, above = max(1, math.floor(exact)), math.ceil(exact)

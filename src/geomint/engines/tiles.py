@@ -1,11 +1,11 @@
-"""An ensemble in tiles, so that a member's numbers depend neither on the devices nor on the processes that share the work.
+"""An ensemble in tiles, so that the results of a member depend neither on the devices nor on the number of processes.
 
-What XLA makes of a batch depends on its size: vector instructions for most of it and others for the rest, another order of a sum. A
-member of 1000 differs in its last bits from the same member of 500. So members are cut into tiles of one size, whose borders depend on
-the number of members alone. The last tile is filled up with copies of its last member. Every tile runs the same program, on whatever
-device of whatever process, and a device is given whole tiles.
+The code that XLA generates for a batch depends on its size: vector instructions for most of it and scalar ones for the
+remainder, another order of summation. A member of 1000 differs in its last bits from the same member of 500. So members
+are divided into tiles of one size, whose borders depend on the number of members alone. The last tile is padded with
+copies of its last member. Every tile runs the same program on any device of any process; a device gets whole tiles.
 
-The tiles of a device are dispatched one after another without waiting, so that devices, and the cores of one, work at the same time.
+The tiles of a device are dispatched one after another without waiting, so that devices and cores work in parallel.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from ..methods import Carry, Method, State, protocols
 from ..system.system import Stated
 from .block import Clock, Observed
 from .rows import StateRows
-from .scalar.straight import Straight
+from .scalar.scalar_engine import ScalarEngine
 from .xla import BUFFER_NUMBERS, BUFFER_ROWS, Spread, Xla
 
-# On a processor a tile of 100 to 1000 members is as fast as any (measured: kepler, fpu, argon_cluster, double_pendulum); four tiles or
-# more leave something for every core. A graphics card wants as many members at once as it can get. More than 256 calls cost time too.
+# On a CPU tiles of 100 to 1000 members are the fastest (measured: kepler, fpu, argon_cluster, double_pendulum), and at
+# least four tiles keep all cores busy. A GPU is the faster the more members it gets at once. The overhead of calls
+# limits the number of tiles.
 FULL_TILE = {"cpu": 256}
 FULL_TILE_ELSEWHERE = 65_536
 SPLIT = 4
@@ -37,7 +38,7 @@ MOST_TILES = 256
 
 
 def tile_size(members: int, platform: str) -> int:
-    """Members of a tile: a function of the number of members and of the kind of device, of nothing else."""
+    """Members of a tile: a function of the number of members and of the kind of device only."""
     full = FULL_TILE.get(platform, FULL_TILE_ELSEWHERE)
     about = (
         max(min(members / SPLIT, full), members / MOST_TILES)
@@ -48,14 +49,14 @@ def tile_size(members: int, platform: str) -> int:
 
 
 def shares(members: int, tile: int, devices: int) -> list[tuple[int, int]]:
-    """The members (first, one past the last) of each device: whole tiles, as evenly as they can be dealt."""
+    """The members (first, one past the last) of each device: whole tiles, distributed evenly."""
     tiles = math.ceil(members / tile)
     edges = [min(members, k * tiles // devices * tile) for k in range(devices + 1)]
     return list(itertools.pairwise(edges))
 
 
 def cut_out(tree: PyTree, start: int, stop: int, size: int) -> PyTree:
-    """Members start … stop − 1 of every leaf, filled up with the last of them."""
+    """Members start … stop − 1 of every leaf, padded with copies of the last to `size`."""
     return jax.tree.map(
         lambda x: np.concatenate([x[start:stop], np.repeat(x[stop - 1 : stop], size - (stop - start), axis=0)]), tree
     )
@@ -73,7 +74,7 @@ class Pieces(eqx.Module):
 
 @dataclasses.dataclass
 class Part:
-    """Members start … stop − 1, filled up to `size`, on a device (None: wherever JAX puts them)."""
+    """Members start … stop − 1, padded to `size`, on a device (None: JAX's default)."""
 
     start: int
     stop: int
@@ -87,15 +88,16 @@ class Part:
 
 
 class Tiled(StateRows):
-    """An engine of an ensemble, made of engines of its parts; of the parts of this process where there are several processes.
+    """An engine of an ensemble, made of the engines of its parts (in a run of several processes, of this process's
+    parts).
 
-    A part is a tile. Engines with a program of their own, in which a member never feels its neighbours, begin tile by tile like the
-    reference engine, and then get all members of a device as one part.
-    """
+    With the reference engine a part is a tile. Engines of scalar code, where the results of a member do not depend on
+    the others, compute the initial carry tile by tile, and then take all members of a device as one part."""
 
     def __init__(self, make: type[Xla], method: Method, system: Stated, clock: Clock, spread: Spread, members: int,
                  devices: Sequence[Any] = (None,), tile: int | None = None):  # fmt: skip
-        """devices: of all processes, those of one process next to each other. tile: where an archive says so."""
+        """devices: of all processes, those of one process next to each other. tile: given when an archive is
+        resumed."""
         self.make, self.method, self.system, self.clock, self.spread, self.members, self.devices = (
             make,
             method,
@@ -128,9 +130,9 @@ class Tiled(StateRows):
         )
 
     def begin(self, state: State) -> tuple[Pieces, Observed]:
-        """From the state of all members: the carries of this process's parts, and what is seen of its members."""
+        """From the state of all members: the carries of this process's parts, and what is saved of its members."""
         state, plain, reason = jax.tree.map(np.asarray, state), self.method, ""
-        if issubclass(self.make, Straight):
+        if issubclass(self.make, ScalarEngine):
             carry, seen = self._begun(state, protocols.for_scalar_code(plain, many=True))
             whole = self.whole(carry)
             if not self.idle:
@@ -143,7 +145,7 @@ class Tiled(StateRows):
         self.rows = max(1, min(BUFFER_ROWS, BUFFER_NUMBERS // max(1, self.layout.width * self.members)))
         for part in self.parts:
             part.engine.rows, part.engine.buffer_shape = self.rows, (part.size, self.rows, self.layout.width)
-            if isinstance(part.engine, Straight):
+            if isinstance(part.engine, ScalarEngine):
                 part.engine.reason = reason
         return carry, seen
 
@@ -154,7 +156,7 @@ class Tiled(StateRows):
             for start, stop, device in self.mine
             for a in range(start, stop, self.tile)
         ]
-        # A process without a share looks at the first tile, to learn what everything looks like, and keeps nothing of it.
+        # A process without members computes the first tile, for the structure and shapes, and discards it.
         tiles = [
             self._part(a, b, self.tile, d, method)
             for a, b, d in ends or [(0, min(self.tile, self.members), self.mine[0][2])]
@@ -166,25 +168,25 @@ class Tiled(StateRows):
         return Pieces([carry for carry, _ in begun]), self._joined(tiles, [seen for _, seen in begun])
 
     def _programs(self, carry: Pieces) -> str:
-        """A program for all members of each device; or why there is none."""
+        """Compile a program for all members of each device; the reason where that fails, otherwise ""."""
         for part, begun in zip(self.parts, carry.parts, strict=True):
             part.engine.make_room(self.layout, (part.size,))
-            if isinstance(part.engine, Straight) and not part.engine.attempt(begun):
+            if isinstance(part.engine, ScalarEngine) and not part.engine.attempt(begun):
                 return part.engine.reason
         self.rows = min(part.engine.rows for part in self.parts)
         return ""
 
     @property
     def idle(self) -> bool:
-        """Whether there are more processes than tiles, and this one has none."""
+        """Whether this process has no members, because there are more processes than tiles."""
         return self.start == self.stop
 
     def whole(self, carry: Pieces | Carry) -> Carry:
-        """The carry of this process's members, as one."""
+        """The carry of all of this process's members."""
         return self._joined(self.parts, carry.parts) if isinstance(carry, Pieces) else carry
 
     def pieces(self, carry: Carry) -> Pieces:
-        """The other way round: from the carry of this process's members."""
+        """The inverse of `whole`: the carries of the parts, from the carry of this process's members."""
         carry = jax.tree.map(np.asarray, carry)
         if self.idle:
             return Pieces([carry])
@@ -204,7 +206,7 @@ class Tiled(StateRows):
     def described(self) -> str:
         return (
             self.parts[0].engine.described if hasattr(self, "parts") else self.name
-        )  # before it has begun, what it was asked to be
+        )  # before `begin`, the engine asked for
 
     @property
     def key(self) -> PyTree:
@@ -226,7 +228,7 @@ class Tiled(StateRows):
         return {"tile": self.tile}
 
     def buffer(self) -> Any:
-        on = lambda x, device: x if isinstance(x, np.ndarray) else placed(x, device)  # numpy's are filled on the host
+        on = lambda x, device: x if isinstance(x, np.ndarray) else placed(x, device)  # NumPy arrays stay on the host
         return [jax.tree.map(lambda x, t=t: on(x, t.device), t.engine.buffer()) for t in self.parts]
 
     def hand_back(self, buffer: Any) -> None:

@@ -1,7 +1,7 @@
 """The reference engine: the block compiled by XLA, for one trajectory or, by vmap, for an ensemble of them.
 
-Compile time: the method, the functions of the system, shapes. Run time: dt, params, t0, the numbers of steps and blocks.
-"""
+Compile time: the method, the functions of the system, shapes. Run time: dt, params, t0, the numbers of steps and
+blocks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..system.system import Stated
 from .block import Clock, Kept, Layout, Log, Observed, advance, begin
 from .rows import StateRows
 
-# How a member differs from its neighbours: not at all ("one"), in its state, or in its state and its params.
+# What differs between members: there is only one ("one"), "states", or "states and params".
 Spread = str
 
 
@@ -46,15 +46,15 @@ def _advance(spread, method, system, carry, clock, first, steps, blocks, kept):
     )
 
 
-BUFFER_NUMBERS = 2**20  # numbers in the buffer of saved rows: 8 MB, whatever the length of the run
+BUFFER_NUMBERS = 2**20  # numbers in the buffer of saved rows: 8 MB for any length of run
 BUFFER_ROWS = 2**14
-LOG_ROWS = 2**15  # events that one call can note
+LOG_ROWS = 2**15  # events that one call can log
 _spare: dict[tuple[int, ...], Array] = {}
 
 
 def _fewer(rows: Any, blocks: int) -> Any:
-    """Rows on a card without those behind the first `blocks`, or most of them: what nobody wants is not brought here. A processor's are here
-    already. Powers of two, lest every number of blocks be compiled anew."""
+    """On a GPU, rows cut to the first `blocks`, rounded up to a power of two, so that fewer are copied to the host.
+    Each length is a program of its own to compile, hence the powers of two. On the CPU nothing is copied."""
     if not isinstance(rows, jax.Array) or next(iter(rows.devices())).platform == "cpu":
         return rows
     return rows[..., : min(rows.shape[-2], 2 ** math.ceil(math.log2(max(blocks, 1)))), :]
@@ -79,7 +79,7 @@ class Xla(StateRows):
         return carry, seen
 
     def make_room(self, layout: Layout, members: tuple[int, ...]) -> None:
-        """For rows of that layout, as many as the buffer can hold."""
+        """Set the shape of the buffer for rows of that layout."""
         leading = () if self.spread == "one" else members
         self.layout = layout
         self.rows = max(1, min(BUFFER_ROWS, self.buffer_numbers // max(1, layout.width * math.prod(leading))))
@@ -87,11 +87,11 @@ class Xla(StateRows):
 
     @property
     def logs(self) -> bool:
-        """Whether events are noted one by one; members of an ensemble only count them."""
+        """Whether events are logged one by one; members of an ensemble only count them."""
         return self.method.traits.event_driven and self.spread == "one"
 
     def buffer(self) -> Kept:
-        """Room for rows: one that was handed back, or a new one; and for events."""
+        """A buffer for rows and events: one that was handed back, or a new one."""
         spare = _spare.pop(self.buffer_shape, None)
         return Kept(
             jnp.zeros(self.buffer_shape, float) if spare is None else spare,
@@ -99,7 +99,8 @@ class Xla(StateRows):
         )
 
     def hand_back(self, buffer: Kept) -> None:
-        """A buffer no longer needed; one is kept, since touching fresh memory costs as much as a short run."""
+        """Return a buffer that is no longer needed. One is kept, since page faults of new memory cost as much as a
+        short run."""
         _spare.clear()
         _spare[self.buffer_shape] = buffer.rows
 
@@ -114,15 +115,15 @@ class Xla(StateRows):
         return _advance(self.spread, self.method, self.system, carry, self.clock, first, steps, blocks, buffer)
 
     def kept(self, buffer: Kept, blocks: int) -> np.ndarray:
-        """The first `blocks` rows: a view, good until the next call."""
+        """The first `blocks` rows: a view, valid until the next call."""
         return np.asarray(_fewer(buffer.rows, blocks))[..., :blocks, :]
 
     def well(self, buffer: Kept) -> bool:
-        """Whether the first row of every member is good, where that can be told without bringing it here."""
+        """Whether the first row of every member is known to be good without copying it to the host."""
         return False
 
     def whole(self, carry: Carry) -> Carry:
-        """The carry as an archive keeps it."""
+        """The carry as it is stored in an archive."""
         return carry
 
     @property
@@ -132,5 +133,5 @@ class Xla(StateRows):
 
     @property
     def key(self) -> PyTree:
-        """What was compiled, for remembering how fast it ran."""
+        """Identifies what was compiled, as a key for its measured speed."""
         return self.described, self.spread, jax.tree.structure((self.method, self.system)), self.buffer_shape

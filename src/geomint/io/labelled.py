@@ -1,4 +1,4 @@
-"""A run as an xarray.Dataset: every saved quantity with the names of its axes."""
+"""A run as an xarray.Dataset: every saved quantity, with names for its axes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 
 def to_xarray(run: Trajectory) -> Any:
-    """q, p, v (where the system is known), energy, energy_error, one variable for each momentum map, and whatever else
-    the method saved, over `time` (for an ensemble over `member` and `time`); of an ensemble that was reduced, the results over `time`.
+    """q, p, v (where the system is known), energy, energy_error, one variable for each momentum map, and all else that
+    the method saved, over `time`, for an ensemble over `member` and `time`. Of a reduced ensemble, the results over
+    `time`.
 
     The axes of q are `axis_0`, `axis_1`, …; a map with several components has an axis of its own. The attribute
     `long_name` of a momentum map or watched quantity is the name it has in `run.momentum_maps` or `run.watched`.
@@ -52,7 +53,8 @@ def to_xarray(run: Trajectory) -> Any:
 
 
 def _of_reductions(run: Trajectory) -> Iterator[tuple[str, tuple[str, ...], Any]]:
-    """Name, dimensions and values of what was reduced: energy_mean, radius_quantiles over radius_level, angle_counts over angle_bin."""
+    """Name, dimensions and values of the results of reductions: energy_mean, radius_quantiles over radius_level,
+    angle_counts over angle_bin."""
     yield "members_left", ("time",), np.asarray(run.members_left)
     for name, held in run.reduced.items():
         key = clean(name)
@@ -67,7 +69,8 @@ def _of_reductions(run: Trajectory) -> Iterator[tuple[str, tuple[str, ...], Any]
 
 
 def clean(name: str) -> str:
-    """A momentum map's name as an identifier: "rotation[0, 1]" is rotation_0_1, "translation[-1.0, 0.5]" translation_minus1_0p5."""
+    """The name of a momentum map as an identifier: "rotation[0, 1]" becomes rotation_0_1, and "translation[-1.0, 0.5]"
+    becomes translation_minus1_0p5."""
     name = re.sub(
         r"-?\d+\.?\d*(e[+-]?\d+)?", lambda m: f"{float(m[0]):g}".replace("-", "minus").replace(".", "p"), name
     )
@@ -86,7 +89,7 @@ def _stated(run: Trajectory, leading: tuple[str, ...]) -> Iterator[tuple[str, tu
     yield "energy", leading, np.asarray(run.energy)
     yield "energy_error", leading, np.asarray(run.energy_error)
     for name, x in run.columns.items():
-        # What is not saved point by point (the list of events of an event-driven method) has no place on these axes.
+        # Quantities that are not saved point by point, such as a list of events, do not have these axes.
         if (
             name in ("q", "p", "energy", "momentum_maps")
             or isinstance(x, dict)

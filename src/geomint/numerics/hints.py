@@ -1,4 +1,4 @@
-"""What a formula says to engines that write single operations. To the reference it says nothing."""
+"""Hints in formulas for engines that emit single operations. In the reference engine they have no effect."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ _rough = Primitive("rough_reciprocal")
 
 
 def often(x: Array) -> Array:
-    """x, which is used often: factors such as the 2 in a derivative of squares are better in it than in all that is made of it."""
+    """Materialise x here; several later operations reuse it. Otherwise a factor that is kept apart, such as the 2 in
+    the derivative of a square, would be multiplied in each of them."""
     return checkpoint_name(x, "often")
 
 
 def rough_reciprocal(x: Array) -> Array:
-    """1/x to ten digits at least: for matrices of iterations that correct what they do themselves. The reference is exact."""
+    """1/x to at least ten digits, for matrices of iterations that correct their own errors. Exact in the reference
+    engine."""
     return _rough.bind(jnp.asarray(x))
 
 

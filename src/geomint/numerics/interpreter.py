@@ -90,7 +90,7 @@ class Interpreter:
         """The value of a constant array of a closed jaxpr."""
         raise NotImplementedError
 
-    def literal(self, x: Literal) -> Any:
+    def literal(self, x: Any) -> Any:
         """The value of a number that is written in an equation."""
         return self.constant(x.val)
 

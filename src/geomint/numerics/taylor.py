@@ -22,7 +22,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import Literal
 from jaxtyping import Array
 
 from .interpreter import Interpreter
@@ -103,7 +102,7 @@ class TaylorInterpreter(Interpreter):
     def constant(self, x: Any) -> Series:
         return (x,)
 
-    def literal(self, x: Literal) -> Series:
+    def literal(self, x: Any) -> Series:
         return (jnp.asarray(x.val, x.aval.dtype),)
 
     def equation(self, equation: Any, operands: list[Series]) -> list[Series]:

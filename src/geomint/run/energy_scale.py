@@ -197,7 +197,7 @@ def whole_scale(saved: SavedPoints, member: int) -> float:
 
 def first_beyond(saved: SavedPoints, member: int, scale: float) -> tuple[int, float]:
     """The first saved point at which the energy error of a member exceeds the scale, and that error."""
-    start = saved.conserved(member, 0)
+    start, error = saved.conserved(member, 0), np.zeros(1)
     for begin in range(0, saved.count, ROWS):
         error = np.abs(saved.conserved(member, slice(begin, min(begin + ROWS, saved.count))) - start)
         over = np.flatnonzero(error > scale)

@@ -188,7 +188,7 @@ def _checked_start(system: Stated, q0s: Any, v0s: Any, p0s: Any, params: PyTree,
     warn_of_lost_digits(one, q.shape[1:])
     protocols.warn(method, one, q[0], times.dt)
     protocols.check_start(method, one, q, p, members=True)
-    if isinstance(system, System) and system.overrides:
+    if isinstance(one, System) and one.overrides:
         check_overrides(one, q[0])
     return _Start(method, system, spread, q, p, stated_velocity(system, "v0s", v0s))
 

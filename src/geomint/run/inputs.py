@@ -203,10 +203,10 @@ def check_on_manifold(system: Stated, q: Any, p: Any, spread: str) -> None:
         _check_kept(system, q, p, spread)
 
 
-def _check_kept(system: System, q: Any, p: Any, spread: str) -> None:
+def _check_kept(system: Any, q: Any, p: Any, spread: str) -> None:
     """Check that the velocity keeps constraints that depend on each other at q0."""
     own_params = spread == "states and params"
-    singular = [None] if spread == "one" else np.flatnonzero(over_members(loses_rank, own_params, system, q))[:100]
+    singular: Any = [None] if spread == "one" else np.flatnonzero(over_members(loses_rank, own_params, system, q))[:100]
     for i in singular:
         one = system.member(i) if own_params else system
         at, momentum = (q, p) if i is None else (q[i], p[i])
@@ -221,7 +221,7 @@ def _check_kept(system: System, q: Any, p: Any, spread: str) -> None:
 
 
 @functools.partial(jit, static_argnums=0)
-def _residuals(spread: str, system: Stated, q: Array, p: Array, groups: Array) -> tuple[Array, Array, Array]:
+def _residuals(spread: str, system: Stated, q: Array, p: Array, groups: Any) -> tuple[Array, Array, Array]:
     """max |g(q)|, max |G(q) v|, and whether both are small, of one state or of each member."""
 
     def look(stated: Stated, q: Array, p: Array) -> tuple[Array, Array, Array]:

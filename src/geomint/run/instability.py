@@ -81,7 +81,7 @@ def warn_of_instability(run: Trajectory, extremes: Extremes) -> None:
 def _warn_of_members(run: Trajectory, extremes: Extremes) -> None:
     engine = extremes.engine
     everybody = run.members and run.share is None  # the members of all processes are here
-    first, stop = (engine.start, engine.stop) if everybody else (0, None)
+    first, stop = engine.share[:2] if everybody and engine.share else (0, None)
     saved = SavedPoints(run)
     start = np.atleast_1d(saved.conserved(slice(None), 0))[first:stop]
     found = excess(run, extremes.largest(start), first)
@@ -121,19 +121,20 @@ def _suspects(engine: Reducing) -> np.ndarray:
         return np.zeros(0, int)
     kinetic, error = Kinetic(engine.system), np.abs(energy - start)
     floor = ROUNDING * np.finfo(start.dtype).eps * np.abs(start)
-    momenta = np.asarray(engine.states[1])[engine.start : engine.stop]
-    suspects = np.flatnonzero(np.isfinite(error) & (error > np.fmax(floor, kinetic(momenta))))
-    if not len(suspects):
+    kinetic_start = kinetic(np.asarray(engine.states[1])[engine.start : engine.stop])
+    suspects = np.flatnonzero(np.isfinite(error) & (error > np.fmax(floor, kinetic_start)))
+    if not len(suspects) or (momenta := engine.last_row("p")) is None:
         return suspects
-    allowed = start - (energy - kinetic(engine.last_row("p")))
+    allowed = start - (energy - kinetic(momenta))
     return suspects[(error > trusted(allowed, error))[suspects]]
 
 
 def _warn_of_reduced(run: Trajectory, engine: Any) -> None:
     """A suspect of a reduced ensemble is run again by itself, to see its energy at all saved points."""
-    summary, suspects = run.summary, np.zeros(0, int)
-    if summary is not None and not engine.method.traits.event_driven:
-        suspects = _suspects(engine)
+    summary = run.summary
+    if summary is None or engine.method.traits.event_driven:
+        return
+    suspects = _suspects(engine)
     for k, member in enumerate(engine.start + suspects[:READ]):
         q, p = (np.asarray(x[member]) for x in summary.start)
         system = engine.system.member(int(member)) if engine.spread == "states and params" else engine.system

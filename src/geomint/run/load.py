@@ -1,5 +1,8 @@
 """load: a run from its archive, as a Trajectory whose arrays are memory maps."""
 
+# Archived makes some attributes of Trajectory when they are first used.
+# pyright: reportIncompatibleVariableOverride=false
+
 from __future__ import annotations
 
 import functools

@@ -165,7 +165,12 @@ class HostLoop:
             return None
         failed = None if rows is None else _first_bad(engine, rows, team)
         # Between saves only unrecoverable failures stop the run, because it depends on timing where a chunk ends there.
-        passing = failed is not None and not at_save and not team.agree("lost", engine.lost(rows, self.buffer), all)
+        passing = (
+            failed is not None
+            and rows is not None
+            and not at_save
+            and not team.agree("lost", engine.lost(rows, self.buffer), all)
+        )
         if failed is not None and not passing:
             return self._stop_or_rescue(chunk, good_blocks=failed)
         self._keep(chunk, end, rows if at_save else None, events, seconds, passing)

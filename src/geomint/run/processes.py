@@ -56,7 +56,7 @@ class Alone:
     def __enter__(self) -> Alone:
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         """End of the shared work; an error here is sent to the others."""
 
     @contextlib.contextmanager

@@ -84,8 +84,8 @@ class Reducing(Tiled):
         self.reductions, self.keep, self.save_every, self.team = reductions, keep, save_every, team
         self.with_functions = any(not isinstance(r.of, Column) for r in reductions.values())
 
-    def begin(self, state: State) -> tuple[Marked, Observed]:
-        """As `Tiled`: the carries, and what is seen of all members. `first_row` reduces the latter."""
+    def begin(self, state: State) -> tuple[Any, Observed]:
+        """As `Tiled`: the carries (`Marked`), and what is seen of all members. `first_row` reduces the latter."""
         carry, seen = super().begin(state)
         self.first_energies, self._last = np.asarray(seen["energy"]), None  # of this process's members
         self.states = value(state.q), value(state.p)
@@ -129,7 +129,10 @@ class Reducing(Tiled):
             part.engine.rows, part.engine.buffer_shape = self.rows, (part.size, self.rows, width)
 
     # --- what is kept of a run ---
-    rows_per_member = False
+    @property
+    def rows_per_member(self) -> bool:
+        """A row is that of the whole ensemble."""
+        return False
 
     @property
     def described_reductions(self) -> dict[str, Any]:
@@ -207,7 +210,7 @@ class Reducing(Tiled):
 
     def advance(
         self, carry: Any, first: int, steps: int, blocks: int, buffer: ReducedBuffer
-    ) -> tuple[Marked, ReducedBuffer]:
+    ) -> tuple[Any, ReducedBuffer]:
         moved, buffers = super().advance(carry.carry, first, steps, blocks, buffer.buffers)
         failed = carry.failed if isinstance(carry.failed, Pieces) else self._in_tiles(np.asarray(carry.failed))
         # Only failures at saves are recorded: where a chunk ends between two saves depends on timing.

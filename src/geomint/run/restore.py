@@ -17,12 +17,13 @@ import numpy as np
 from .. import methods
 from ..engines import Clock, choose
 from ..engines.grid import Grid
-from ..engines.scalar.straight import Straight
+from ..engines.scalar.scalar_engine import ScalarEngine
 from ..engines.tiles import Engine, Tiled
 from ..errors import ArchiveError, GeomintError
 from ..io import archive
 from ..io.fingerprint import fingerprint
 from ..methods import Carry, protocols
+from ..models import named
 from ..system.system import Stated
 from .inputs import initial_state
 from .loop import ALONE
@@ -52,8 +53,6 @@ def system_of(contents: archive.Contents) -> Stated | None:
     """The system of a run of gm.models, made again from its expression; None where that gives another system."""
     if contents.meta["origin"] is None:
         return None
-    from ..models import named  # models imports run
-
     shape = tuple(contents.meta["q_shape"])
     try:
         system = named(contents.meta["origin"], coordinates=math.prod(shape)).system
@@ -125,7 +124,7 @@ def _restored(
     q, p = jnp.asarray(first("q")), jnp.asarray(first("p"))
     method = prepared(method or method_of(contents), system, np.asarray(q), meta["spread"])
     make = choose(meta["engine"])
-    if issubclass(make, Straight):  # the archived carry has that form, even where XLA continues the run
+    if issubclass(make, ScalarEngine):  # the archived carry has that form, even where XLA continues the run
         method = protocols.for_scalar_code(method, bool(meta["members"]))
     if not meta["members"]:
         engine = make(method, system, clock, meta["spread"])

@@ -14,6 +14,7 @@ from ..errors import InputError
 from ..io import archive
 from ..methods import Carry
 from ..system.checks import as_path
+from ..system.system import Stated
 from .drive import archive_meta
 from .reducing_engine import Marked
 from .trajectory import Checkpoint, Trajectory
@@ -38,7 +39,7 @@ def save(run: Trajectory, path: str | Path) -> Path:
             f"this process has the members {run.share[0]} … {run.share[1] - 1} of {run.share[2]} only; "
             "gm.ensemble(..., output=...) writes all into one file."
         )
-    meta, columns, carry, fixed = _parts(run, run.checkpoint)
+    meta, columns, carry, fixed = _parts(run, run.system, run.checkpoint)
     one_row = jax.tree.map(lambda x: x[0], columns)
     # With room for the whole grid of the run: one that was interrupted goes on to its own end.
     writer = archive.create(path, meta, one_row, carry, max(len(run), run.grid.saves), fixed=fixed)
@@ -54,7 +55,7 @@ def save(run: Trajectory, path: str | Path) -> Path:
     return Path(path)
 
 
-def _parts(run: Trajectory, checkpoint: Checkpoint) -> Parts:
+def _parts(run: Trajectory, system: Stated, checkpoint: Checkpoint) -> Parts:
     q = run.q if run.summary is None else run.summary.start[0][:, None]
     shape = q.shape[2:] if run.members else q.shape[1:]
     about = {"seed": run.seed, "compensated": run.compensated, "members": run.members}
@@ -62,7 +63,8 @@ def _parts(run: Trajectory, checkpoint: Checkpoint) -> Parts:
     name = archive.read(run.path).meta["engine"] if run.path and run.path.exists() else run.engine.split()[0]
     # A loaded run knows its solver, although its method has not looked at the system.
     solver = {"solver": run.solver} if run.solver else {}
-    meta = {**archive_meta(run.system, _engine(run, name, len(q)), run.grid, about, shape), "engine": name, **solver}
+    engine = _engine(run, system, name, len(q))
+    meta = {**archive_meta(system, engine, run.grid, about, shape), "engine": name, **solver}
     columns = jax.tree.map(lambda x: np.moveaxis(np.asarray(x), 1, 0) if run.members else np.asarray(x), run.columns)
     fixed = {} if np.ndim(run.seed) == 0 else {"seeds": run.seed}
     summary = run.summary
@@ -76,9 +78,9 @@ def _parts(run: Trajectory, checkpoint: Checkpoint) -> Parts:
     )
 
 
-def _engine(run: Trajectory, name: str, members: int) -> Engine:
+def _engine(run: Trajectory, system: Stated, name: str, members: int) -> Engine:
     """An engine for the description of the run in the archive; it does not run."""
     make, clock = choose(name), Clock.of(run.grid.t0, run.grid.dt)
     if run.members:
-        return Tiled(make, run.method, run.system, clock, run.spread, members)
-    return make(run.method, run.system, clock, run.spread)
+        return Tiled(make, run.method, system, clock, run.spread, members)
+    return make(run.method, system, clock, run.spread)

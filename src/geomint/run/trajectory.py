@@ -21,7 +21,7 @@ from .events import Events
 from .summary import Reduced, Summary
 
 READABLE = 2**26  # energies that repr reads, half a gigabyte
-Values = np.ndarray | jax.Array
+Values = np.ndarray  # inside jax.grad, jax.jit and jax.vmap a JAX array, which has the same operations
 
 
 @dataclasses.dataclass
@@ -236,7 +236,7 @@ class Trajectory:
     @property
     def events(self) -> Events:
         """Times, levels and kinds of the events of an event-driven method, and how many there were of each kind."""
-        if not self.method.traits.event_driven:
+        if not isinstance(self.method, protocols.EventDriven):
             raise InputError(
                 f"{self.method.name} takes steps of equal length; events are those of event-driven methods, such as "
                 "EnergyStepping."

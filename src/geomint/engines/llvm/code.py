@@ -1,10 +1,10 @@
-"""Straight-line code as instructions of LLVM: what `scalarize` reads becomes a function of machine code.
+"""Single values as LLVM instructions: the `Code` of the native engine.
 
-numba could compile the same from text, but spends a minute on the types of seven thousand lines; LLVM itself, which numba brings along,
-takes a second or two.
+The instructions are built by llvmlite. numba could compile the same program from Python source, but spends a minute on
+type inference for seven thousand lines; LLVM itself takes a second or two.
 
-With lanes, a value is a vector: the same number of that many members of an ensemble, moved by one instruction. Members part ways in
-loops and branches; a mask says which of them a loop or a branch still concerns, the others keep what they had.
+With lanes, a value is a vector: the same number of that many members of an ensemble. Loops and branches, in which lanes
+differ, are in control_flow.py.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Any
 
 from llvmlite import ir
 
-from ..scalar.fma_fusion import Remembering
+from ..scalar.fma_fusion import OptimizingCode
 from ..scalar.values import NotCovered, constant
 from .compile import LIBRARY, has_fused
 from .control_flow import REAL, TRUTH, WHOLE, ControlFlow, element
 
-LONGEST = 15_000  # instructions, above which compiling takes longer than ten seconds
+LONGEST = 15_000  # instructions; compiling more takes longer than ten seconds
 COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 INTRINSIC = {"sqrt": "llvm.sqrt", "abs": "llvm.fabs", "floor": "llvm.floor", "ceil": "llvm.ceil"}
 
 
-class Machine(ControlFlow, Remembering):
-    """The `Code` that writes instructions, for one member or for `lanes` of them at once."""
+class Machine(ControlFlow, OptimizingCode):
+    """The `Code` that emits LLVM instructions, for one member or for `lanes` members at once."""
 
     longest = LONGEST
 
@@ -38,17 +38,17 @@ class Machine(ControlFlow, Remembering):
             lanes,
         )
         self.can_fuse = has_fused()
-        self.masks: list[Any] = []  # which lanes the present loops and branches concern
+        self.masks: list[Any] = []  # of the open loops and branches: which lanes take part
 
     # --- values -----------------------------------------------------------------------------------------------------
     def instruction(self, x: Any) -> Any:
-        """A known number, or one put off, as an operand."""
+        """A constant or a deferred value as an operand of an instruction."""
         if not constant(x):
-            return self.settled(x)
+            return self.materialized(x)
         return TRUTH(int(x)) if isinstance(x, bool) else WHOLE(x) if isinstance(x, int) else REAL(x)
 
     def spread(self, x: Any) -> Any:
-        """The same in every lane."""
+        """x as a vector: a scalar is copied into every lane."""
         x = self.instruction(x)
         if self.lanes == 1 or isinstance(x.type, ir.VectorType):
             return x
@@ -69,7 +69,7 @@ class Machine(ControlFlow, Remembering):
             [self.spread(x) for x in operands] if any(isinstance(x.type, ir.VectorType) for x in operands) else operands
         )
 
-    def written(self, operation: str, x: list[Any]) -> Any:
+    def emit(self, operation: str, x: list[Any]) -> Any:
         x = self.alike(x)
         b, kind = self.builder, x[0].type
         real = element(kind) == REAL
@@ -80,7 +80,7 @@ class Machine(ControlFlow, Remembering):
         if operation in COMPARE:
             if real:
                 return (b.fcmp_unordered if operation == "ne" else b.fcmp_ordered)(COMPARE[operation], *x)
-            # A truth value is one bit, which read with a sign is −1.
+            # A boolean is an integer of one bit; as a signed number it would be −1.
             return (b.icmp_unsigned if element(kind) == TRUTH else b.icmp_signed)(COMPARE[operation], *x)
         if operation in ("and", "or", "xor"):
             return {"and": b.and_, "or": b.or_, "xor": b.xor}[operation](*x)
@@ -115,16 +115,16 @@ class Machine(ControlFlow, Remembering):
             return b.bitcast(x[0], self.kind_like(kind, REAL))
         raise NotCovered(f"the operation {operation} on {kind}")
 
-    def real(self, x: Any) -> bool:
+    def is_real(self, x: Any) -> bool:
         return element(x.type) == REAL
 
-    def fused(self, form: str, x: Any, y: Any, z: Any) -> Any:
+    def emit_fused(self, form: str, x: Any, y: Any, z: Any) -> Any:
         x, y, z = self.alike([x, y, z])
         minus = self.builder.fneg
         return self.intrinsic("llvm.fma", minus(x) if form == "z-xy" else x, y, minus(z) if form == "xy-z" else z)
 
     def whole_division(self, operation: str, x: Any, y: Any) -> Any:
-        """As XLA: x/0 = −1 and x rem 0 = x; and no trap for the least number over −1, nor in lanes that do not count."""
+        """As XLA: x/0 = −1 and x rem 0 = x. No trap for the least number over −1, nor in masked lanes."""
         b, number = self.builder, functools.partial(self.number, x.type)
         by_zero, by_minus_one = b.icmp_signed("==", y, number(0)), b.icmp_signed("==", y, number(-1))
         safe = b.select(b.or_(by_zero, by_minus_one), number(1), y)
@@ -141,7 +141,7 @@ class Machine(ControlFlow, Remembering):
         return ir.Constant(kind, [kind.element(x)] * kind.count) if isinstance(kind, ir.VectorType) else kind(x)
 
     def extreme(self, operation: str, x: Any, y: Any) -> Any:
-        """The larger or smaller; not a number if one is none."""
+        """The maximum or minimum; NaN if one of the operands is NaN."""
         b, wins = self.builder, ">" if operation == "max" else "<"
         if element(x.type) == REAL:
             first = b.or_(b.fcmp_ordered(wins, x, y), b.fcmp_unordered("uno", x, x))
@@ -162,7 +162,7 @@ class Machine(ControlFlow, Remembering):
         return b.fcmp_unordered("!=", x, zero) if old == REAL else b.icmp_signed("!=", x, zero)
 
     def truncated(self, x: Any, kind: Any) -> Any:
-        """The whole number toward zero; the nearest there is for those too large, and 0 for what is no number, as XLA does."""
+        """Conversion to int64 toward zero, saturating, and 0 for NaN, as XLA does."""
         many = f"v{kind.count}" if isinstance(kind, ir.VectorType) else ""
         name = f"llvm.fptosi.sat.{many}i64.{many}f64"
         return self.builder.call(
@@ -179,7 +179,7 @@ class Machine(ControlFlow, Remembering):
         )
 
     def library(self, name: str, x: list[Any]) -> Any:
-        """A function of the C library, lane by lane."""
+        """A call of a function of the C library, lane by lane."""
         b, function = self.builder, self.module.globals.get(name)
         function = function or ir.Function(self.module, ir.FunctionType(REAL, [REAL] * len(x)), name)
         if not isinstance(x[0].type, ir.VectorType):
@@ -193,10 +193,14 @@ class Machine(ControlFlow, Remembering):
 _REAL: dict[str, Callable[..., Any]] = {
     "div": lambda b, x, y: b.fdiv(x, y),
     "neg": lambda b, x: b.fneg(x),
-    "rough": lambda b, x: b.fdiv(Machine.number(x.type, 1), x),  # exactly
+    "rough": lambda b, x: b.fdiv(Machine.number(x.type, 1), x),  # the exact reciprocal
 }
 _WHOLE: dict[str, Callable[..., Any]] = {
-    "add": lambda b, x, y: b.add(x, y), "sub": lambda b, x, y: b.sub(x, y), "mul": lambda b, x, y: b.mul(x, y),
-    "neg": lambda b, x: b.sub(Machine.number(x.type, 0), x), "shift_left": lambda b, x, y: b.shl(x, y), "shift_right_arithmetic": lambda b, x, y: b.ashr(x, y),
+    "add": lambda b, x, y: b.add(x, y),
+    "sub": lambda b, x, y: b.sub(x, y),
+    "mul": lambda b, x, y: b.mul(x, y),
+    "neg": lambda b, x: b.sub(Machine.number(x.type, 0), x),
+    "shift_left": lambda b, x, y: b.shl(x, y),
+    "shift_right_arithmetic": lambda b, x, y: b.ashr(x, y),
     "shift_right_logical": lambda b, x, y: b.lshr(x, y),
-}  # fmt: skip
+}

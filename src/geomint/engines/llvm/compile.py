@@ -1,4 +1,4 @@
-"""From a module of LLVM instructions to machine code of this processor, and from object code on disk back into memory."""
+"""A module of LLVM instructions compiled for this processor, and object code from disk loaded into memory."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def load_object(code: bytes) -> Any:
 @functools.cache
 def environment() -> bytes:
     """All that machine code depends on besides the program: the processor, and the versions of the code that makes it.
-    The sources of the engines are part of it, since they change between releases while they are worked on."""
+    The sources are part of it, since they change between releases while they are worked on."""
     engines = Path(__file__).parents[1]
     parts = (
         llvm.get_default_triple(),
@@ -91,6 +91,6 @@ def environment() -> bytes:
         llvm.get_host_cpu_features().flatten(),
         *(str(version) for version in (llvmlite.__version__, llvm.llvm_version_info, jax.__version__, np.__version__)),
         platform.python_version(),
-        disk_cache.sources(engines / "scalar", engines / "llvm", engines.parent / "numerics" / "jaxprs.py"),
+        disk_cache.sources(engines / "scalar", engines / "llvm", engines.parent / "numerics"),
     )
     return disk_cache.key(*parts).encode()

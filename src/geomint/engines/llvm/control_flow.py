@@ -38,7 +38,7 @@ class ControlFlow:
     def while_(
         self, begin: list[Any], test: Callable[[list[Any]], Any], body: Callable[[list[Any]], list[Any]]
     ) -> list[Any]:
-        """A loop whose test is one truth value."""
+        """A loop whose test is one boolean for all lanes."""
         b = self.builder
         start, head = b.block, b.append_basic_block("loop")
         operands = [self.instruction(x) for x in begin]
@@ -115,7 +115,7 @@ class ControlFlow:
         return out
 
     def parted(self, which: Any, cases: list[Callable[[], list[Any]]]) -> list[Any]:
-        """Lanes that go different ways: each case for those that take it, if any does."""
+        """A branch on a vector: each case is executed if any lane takes it, and lanes select their results."""
         value, last = self.value, len(cases) - 1
         if element(which.type) == TRUTH:
             takes = [value("not", which), which]
@@ -133,6 +133,7 @@ class ControlFlow:
         return results
 
     def guarded(self, mask: Any, case: Callable[[], list[Any]]) -> list[Any]:
+        """The results of the case if any lane of the mask is set, else zeros."""
         b = self.builder
         start, inner, after = b.block, b.append_basic_block("case"), b.append_basic_block("after")
         b.cbranch(self.any(mask), inner, after)
@@ -145,7 +146,7 @@ class ControlFlow:
         return self.merged([(values, end), ([self.number(x.type, 0) for x in values], start)])
 
     def within(self, mask: Any) -> Any:
-        """Those of the lanes that the loops and branches around concern."""
+        """The mask restricted to lanes that take part in the enclosing loops and branches."""
         return self.value("and", mask, self.masks[-1]) if self.masks else mask
 
     @contextlib.contextmanager
@@ -161,7 +162,7 @@ class ControlFlow:
 
     # --- memory -----------------------------------------------------------------------------------------------------
     def load(self, array: Any, place: Any, lanes: int = 1) -> Any:
-        """The number at that place, or those from there on, one for each lane."""
+        """The number at an index, or with lanes the vector that begins there."""
         pointer = self.builder.gep(array, [self.instruction(place)])
         if lanes == 1:
             return self.builder.load(pointer)
@@ -177,7 +178,7 @@ class ControlFlow:
             self.builder.store(x, self.builder.bitcast(pointer, x.type.as_pointer()), align=8)
 
     def scatter(self, x: Any, array: Any, place: Any, apart: Any) -> None:
-        """Each lane's number at its own place, `apart` from the next."""
+        """Store each lane at its own index: `place`, place + apart, place + 2 apart, …"""
         b, x = self.builder, self.spread(x)
         for k in range(self.lanes):
             number = x if self.lanes == 1 else b.extract_element(x, WHOLE(k))

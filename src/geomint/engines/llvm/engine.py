@@ -1,7 +1,8 @@
-"""The native engine: a method's step as one loop of machine code, for one trajectory of a small system or for an ensemble of them.
+"""The native engine: the loop over steps as machine code, for one trajectory of a small system or for an ensemble.
 
-The numbers of the carry are registers of that loop. Members of an ensemble go side by side in the lanes of a vector, and groups of them
-on all cores; what a member does never depends on its neighbours.
+The numbers of the carry are loop variables, in registers as far as there are enough. Members of an ensemble share
+vector instructions, one member in each lane, and groups of members are distributed over all cores. The results of a
+member do not depend on its neighbours.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ...numerics import disk_cache
 from ..block import Kept, Log
 from ..scalar.program import KEPT, Loop, Numbers, Packed, StepProgram
 from ..scalar.program_key import Unhashable
-from ..scalar.straight import Straight
+from ..scalar.scalar_engine import ScalarEngine
 from ..scalar.translate import operations, primitives
 from ..scalar.values import NotCovered, Values
 
@@ -39,9 +40,9 @@ class CompiledLoop:
 
 
 class _Writer:
-    """The function around the loop: where its numbers come from, and where they go.
+    """Builds the LLVM function around the loop, which loads its numbers from memory and stores them.
 
-    With W lanes a call moves the groups begin, …, end − 1 of W members each; number k of member m stands at k·stride + m.
+    With W lanes a call moves the groups begin, …, end − 1 of W members each; number k of member m is at k·stride + m.
     """
 
     def __init__(self, program: StepProgram, width: int, lanes: int):
@@ -64,7 +65,7 @@ class _Writer:
         self.numbers = Numbers(*function.args[13:])
 
     def loaded(self, arrays: Any, packed: Packed, member: Any = None) -> list[Any]:
-        """The numbers of a tree; those of the members from `member` on."""
+        """The numbers of a tree, shared by all members, or with `member` those of the W members from there on."""
         code, out = self.code, []
         for k, i, dtype in packed.places():
             x = code.load(arrays[k], i) if member is None else code.load(arrays[k], self.place(i, member), self.lanes)
@@ -102,14 +103,14 @@ class _Writer:
                 code.store(value("to i", x) if dtype.kind == "b" else x, self.carry[k], self.place(i, member))
             return [noted] if not program.members else total
 
-        # A counter of its own: the groups are not lanes but come one after another.
+        # Groups run one after another, so that their counter is a scalar.
         step = lambda s: [value("add", s[0], 1), *group(s[0], s[1:])]
         done = code.while_([0, 0], lambda s: value("lt", s[0], value("sub", self.end, self.begin)), step)
         code.builder.ret(done[1])
 
 
-# XLA makes vector instructions of long arrays, unless something breaks them up: FPU chains of 20, 100 and 400 springs take .41, 2.3 and
-# 5.9 µs in straight-line code and .97, 1.5 and 3.5 by XLA; 20 atoms in pairs 4.0 and 15.
+# XLA vectorises long arrays, unless one of the primitives below separates them: a step of FPU chains of 20, 100 and 400
+# springs takes .41, 2.3 and 5.9 µs in scalar code and .97, 1.5 and 3.5 µs by XLA; of 20 atoms in pairs 4.0 and 15 µs.
 WIDE = 2000  # operations
 BROKEN_UP_BY = {"gather", "scatter", "scatter-add", "dot_general", "cholesky", "triangular_solve", "lu", "ffi_call"}
 
@@ -121,9 +122,12 @@ def _pays(program: StepProgram) -> bool:
 
 
 def compiled(program: StepProgram, width: int, lanes: int = 1, where_it_pays: bool = False) -> CompiledLoop:
-    """The compiled loop of a program, from memory, from disk or made now; NotCovered gives the reason if there is none."""
+    """The compiled loop of a program, from memory, from disk or compiled now; NotCovered if there is none."""
     if where_it_pays and lanes == 1 and not _pays(program):
-        raise NotCovered("a step of long arrays, which XLA does faster; engine='native' insists")
+        raise NotCovered(
+            f"more than {WIDE} operations a step on long arrays, where XLA is faster; "
+            'engine="native" forces machine code'
+        )
     made = _program(program, width, lanes)
     if isinstance(made, str):
         raise NotCovered(made)
@@ -190,12 +194,14 @@ def _workers() -> concurrent.futures.ThreadPoolExecutor:
 
 
 def _on_all_cores(work: Callable[[int, int], int], groups: int) -> int:
-    """The sum of work(begin, end) over parts of the groups. When it is left, by Ctrl-C too, no part is still at work."""
+    """The sum of work(begin, end) over parts of the groups. On return, and on Ctrl-C, no part is still running."""
     ends = np.unique(np.linspace(0, groups, 4 * (os.cpu_count() or 1) + 1).astype(int)).tolist()
     parts: list[concurrent.futures.Future[int]] = []
     try:
         for begin, end in itertools.pairwise(ends):
-            parts.append(_workers().submit(work, begin, end))  # one by one: those begun are known if Ctrl-C comes here
+            parts.append(
+                _workers().submit(work, begin, end)
+            )  # one by one, so that Ctrl-C here finds those submitted in `parts`
         return sum(part.result() for part in parts)
     finally:
         for part in parts:
@@ -204,8 +210,8 @@ def _on_all_cores(work: Callable[[int, int], int], groups: int) -> int:
 
 
 @dataclasses.dataclass
-class Native(Straight):
-    """Trajectories in machine code."""
+class Native(ScalarEngine):
+    """The engine of machine code by LLVM; engine="native"."""
 
     name: ClassVar[str] = "native"
     where_it_pays: ClassVar[bool] = False
@@ -230,7 +236,7 @@ class Native(Straight):
             super().hand_back(buffer)
 
     def _room(self) -> np.ndarray:
-        """Rows for every lane of every group; those behind the last member are not shown."""
+        """Rows for every lane of every group; a view without those after the last member."""
         if self.spread == "one":
             return np.empty(self.buffer_shape)
         members, *rest = self.buffer_shape
@@ -252,7 +258,7 @@ class Native(Straight):
         settings = (len(records), self.rows, padded)
 
         def go(begin: int, end: int) -> int:
-            # From the arrays and not their addresses: as long as there is work to do, they are not freed.
+            # The closure refers to the arrays, not to their addresses, so that they live as long as it runs.
             return loop.run(
                 *(x.ctypes.data for x in arrays),
                 *settings,
@@ -273,14 +279,14 @@ class Native(Straight):
 
 @dataclasses.dataclass
 class NativeWhereItPays(Native):
-    """The choice of "auto"."""
+    """The engine of "auto": machine code where it is likely to be faster than XLA."""
 
     where_it_pays: ClassVar[bool] = True
 
 
-LANES = 0  # members that go side by side; 0 for as many as fit into one register
+LANES = 0  # members in a vector; 0 for as many as a vector register holds
 
 
 def _filled_up(x: np.ndarray, members: int) -> np.ndarray:
-    """The last member again, as often as it takes to fill the last group."""
+    """Padded with copies of the last member to fill the last group."""
     return np.ascontiguousarray(x if x.ndim == 1 else np.pad(x, ((0, 0), (0, members - x.shape[1])), mode="edge"))

@@ -1,4 +1,4 @@
-"""What a kernel tells an NVIDIA machine in its own words, where the compilers between do worse."""
+"""PTX instructions in a kernel, where the code that Triton and LLVM generate is slower."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ selp.f64 $0, better, guess, usual;
 
 
 def reciprocal(x: Any) -> Any:
-    """1/x for doubles, in 5 operations. A division takes 8, and for numbers that are almost 0 or infinite a call, which costs registers
-    everywhere. Rounded as a division is; beyond 2^±1022 it is infinity or 0."""
+    """1/x for doubles, in 5 operations. A division takes 8, and for subnormal or huge numbers a function call, which
+    increases register pressure everywhere. Rounded as a division is; beyond 2^±1022 it is infinity or 0."""
     return _told(_RECIPROCAL, x) if x.dtype == jnp.float64 else 1 / x
 
 
@@ -43,13 +43,13 @@ fma.rn.f64 $0, guess, error, guess;
 
 
 def rough_reciprocal(x: Any) -> Any:
-    """1/x to twelve digits, in 2 operations: the machine's own guess has six, and a round of Newton's method doubles them."""
+    """1/x to twelve digits, in 2 operations: the hardware approximation has six, and a Newton step doubles them."""
     return _told(_ROUGH, x) if x.dtype == jnp.float64 else 1 / x
 
 
 def sealed(x: Any) -> Any:
-    """x itself, which the compiler takes for something new. LLVM pairs the doubles that go round a loop, and keeps those that belong to two
-    pairs twice; what is sealed it leaves alone."""
+    """Opaque copy of x; keeps LLVM from pairing loop-carried doubles. It would hold those that belong to two pairs in
+    two registers each."""
     return _told("mov.f64 $0, $1;", x) if x.dtype == jnp.float64 else x
 
 
@@ -58,8 +58,9 @@ _limited.def_abstract_eval(lambda x, registers: x)
 
 
 def limited(x: Any, registers: int) -> Any:
-    """x itself, in a kernel of at most so many registers. With fewer of them more programs share a processor, and hide each other's waiting.
-    Triton takes the number from an attribute of the module, for which Pallas has no setting: another version of JAX may do without."""
+    """x, in a kernel that is limited to that many registers per thread. With fewer registers more warps are resident on
+    a multiprocessor, which hides latency. Triton reads the limit from an attribute of the module, for which Pallas has
+    no setting; where a version of JAX does not allow to set it, there is no limit."""
     return _limited.bind(x, registers=registers) if _can_limit() else x
 
 
@@ -85,7 +86,7 @@ def _can_limit() -> bool:
 
 
 def fused(form: str, x: Any, y: Any, z: Any) -> Any:
-    """xy + z, z − xy or xy − z, rounded once. Triton as XLA calls it leaves products and sums apart."""
+    """xy + z, z − xy or xy − z, rounded once. Triton as XLA configures it does not fuse products and sums."""
     kind = "f64" if x.dtype == jnp.float64 else "f32"
     changed, kept = {"xy+z": ("", "$1, $2, $3"), "z-xy": ("$1", "minus, $2, $3"), "xy-z": ("$3", "$1, $2, minus")}[form]
     minus = f".reg .{kind} minus; neg.{kind} minus, {changed}; " if changed else ""

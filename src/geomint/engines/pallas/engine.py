@@ -1,7 +1,7 @@
-"""The kernel engine: an ensemble as one kernel on the GPU, written in Pallas. Its lanes are the members, and the time loop is inside.
+"""The kernel engine: an ensemble as one GPU kernel in Pallas, with a member in each lane and the time loop inside.
 
-Every number of a member is a register of its lane from the first step of a block to the last; memory is touched only where rows are
-kept. Members part ways in loops and branches: a mask says which of them a loop or a branch still concerns.
+Every number of a member stays in a register of its lane for the whole call; memory is written only where rows are kept.
+Members take different numbers of rounds and different branches: a mask selects the lanes that take part.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ import numpy as np
 from ...methods import Carry
 from ...numerics.compilation import jit
 from ..block import Kept
-from ..scalar.fma_fusion import Remembering
+from ..scalar.fma_fusion import OptimizingCode
 from ..scalar.program import KEPT, Loop, Numbers, Packed, StepProgram
-from ..scalar.straight import Straight
+from ..scalar.scalar_engine import ScalarEngine
 from ..scalar.values import NotCovered, constant
 from . import assembly
 
-LONGEST = 10_000  # operations, above which compiling takes minutes
-SMALL = 24  # numbers carried, up to which it is tried to have more programs on a processor:
-REGISTERS = {
-    150: 72,
-    500: 96,
-}  # of a lane, by the most operations; seven programs on each quarter of a processor, or five
-LANES, WARPS = 32, 1  # members of one program of the grid, and the warps they are spread over
-INTERPRET = False  # the kernel without a GPU, for tests
+LONGEST = 10_000  # operations; compiling more takes minutes
+SMALL = 24  # numbers in the carry, up to which registers are limited so that more warps are resident:
+REGISTERS = {150: 72, 500: 96}  # operations up to which: registers per lane (seven or five warps on a quarter of an SM)
+LANES, WARPS = 32, 1  # members of one program of the grid, and its warps
+INTERPRET = False  # run kernels without a GPU, for tests
 
-# JAX writes −x as 0 − x for Triton: an addition, and 0 where it should be −0. A product with −1 is a sign.
+# JAX lowers −x to 0 − x for Triton: an addition, and +0 where it should be −0. A product with −1 changes the sign bit.
 _OPERATIONS: dict[str, Callable[..., Any]] = {
-    "add": jnp.add, "sub": jnp.subtract, "mul": jnp.multiply, "neg": lambda x: x * -1, "max": jnp.maximum, "min": jnp.minimum, "abs": jnp.abs, "sign": jnp.sign, "pow": jnp.power,
-    "atan2": jnp.arctan2, "cbrt": jnp.cbrt, "is_finite": jax.lax.is_finite, "not": jnp.logical_not, "lt": jnp.less, "le": jnp.less_equal, "gt": jnp.greater,
-    "ge": jnp.greater_equal, "eq": jnp.equal, "ne": jnp.not_equal, "sqrt": jnp.sqrt, "exp": jnp.exp, "log": jnp.log, "log1p": jnp.log1p, "expm1": jnp.expm1, "sin": jnp.sin, "cos": jnp.cos,
-    "tan": jnp.tan, "asin": jnp.arcsin, "acos": jnp.arccos, "atan": jnp.arctan, "sinh": jnp.sinh, "cosh": jnp.cosh, "tanh": jnp.tanh, "floor": jnp.floor, "ceil": jnp.ceil,
-    "erf": jax.lax.erf, "erfc": jax.lax.erfc, "shift_left": jnp.left_shift, "shift_right_arithmetic": jax.lax.shift_right_arithmetic,
-    "shift_right_logical": jax.lax.shift_right_logical, "and": jnp.bitwise_and, "or": jnp.bitwise_or, "xor": jnp.bitwise_xor, "select": jnp.where,
+    "add": jnp.add, "sub": jnp.subtract, "mul": jnp.multiply, "neg": lambda x: x * -1, "max": jnp.maximum,
+    "min": jnp.minimum, "abs": jnp.abs, "sign": jnp.sign, "pow": jnp.power, "atan2": jnp.arctan2, "cbrt": jnp.cbrt,
+    "is_finite": jax.lax.is_finite, "not": jnp.logical_not, "lt": jnp.less, "le": jnp.less_equal, "gt": jnp.greater,
+    "ge": jnp.greater_equal, "eq": jnp.equal, "ne": jnp.not_equal, "sqrt": jnp.sqrt, "exp": jnp.exp, "log": jnp.log,
+    "log1p": jnp.log1p, "expm1": jnp.expm1, "sin": jnp.sin, "cos": jnp.cos, "tan": jnp.tan, "asin": jnp.arcsin,
+    "acos": jnp.arccos, "atan": jnp.arctan, "sinh": jnp.sinh, "cosh": jnp.cosh, "tanh": jnp.tanh, "floor": jnp.floor,
+    "ceil": jnp.ceil, "erf": jax.lax.erf, "erfc": jax.lax.erfc, "shift_left": jnp.left_shift,
+    "shift_right_arithmetic": jax.lax.shift_right_arithmetic, "shift_right_logical": jax.lax.shift_right_logical,
+    "and": jnp.bitwise_and, "or": jnp.bitwise_or, "xor": jnp.bitwise_xor, "select": jnp.where,
 }  # fmt: skip
 
 
-class Lanes(Remembering):
-    """The `Code` whose values are the numbers of all lanes."""
+class Lanes(OptimizingCode):
+    """The `Code` whose values are arrays over the lanes."""
 
     longest = LONGEST
 
@@ -57,13 +57,13 @@ class Lanes(Remembering):
         self.lanes, self.kind, self.whole, self.interpret = lanes, real, jax.dtypes.canonicalize_dtype(int), interpret
         self.masks: list[Any] = []
 
-    def written(self, operation: str, x: list[Any]) -> Any:
+    def emit(self, operation: str, x: list[Any]) -> Any:
         if operation == "div" and isinstance(x[0], float) and x[0] == 1 and jnp.shape(x[1]) and not self.interpret:
             return assembly.reciprocal(x[1])
         if operation == "rough":
             return 1 / x[0] if self.interpret else assembly.rough_reciprocal(x[0])
         if operation == "div":
-            # Whole numbers are divided toward zero, as in lax.
+            # Integers are divided toward zero, as in lax.
             x = [
                 jnp.asarray(y, other.dtype) if constant(y) and not constant(other) else jnp.asarray(y)
                 for y, other in (x, x[::-1])
@@ -74,7 +74,7 @@ class Lanes(Remembering):
         if operation.startswith("to "):
             return jnp.asarray(x[0]).astype({"f": self.kind, "i": self.whole, "b": bool}[operation[-1]])
         if operation == "select":
-            # Known numbers beside a truth value that all lanes share would be taken for truth values.
+            # With a condition that all lanes share, jnp.where would convert constants to booleans.
             x = [x[0], *(self.spread(y) if constant(y) else y for y in x[1:])]
         if operation == "bits to real":
             return jax.lax.bitcast_convert_type(jnp.asarray(x[0]), self.kind)
@@ -82,22 +82,22 @@ class Lanes(Remembering):
             raise NotCovered(f"the operation {operation}")
         return _OPERATIONS[operation](*x)
 
-    def real(self, x: Any) -> bool:
+    def is_real(self, x: Any) -> bool:
         return x.dtype == self.kind
 
-    def fused(self, form: str, x: Any, y: Any, z: Any) -> Any:
+    def emit_fused(self, form: str, x: Any, y: Any, z: Any) -> Any:
         x, y, z = (self.spread(v) for v in (x, y, z))
         if self.interpret:
             return {"xy+z": x * y + z, "z-xy": z - x * y, "xy-z": x * y - z}[form]
         return assembly.fused(form, x, y, z)
 
     def sealed(self, x: Any) -> Any:
-        """What goes round a loop."""
+        """x as a loop-carried value; see assembly.sealed."""
         return self.spread(x) if self.interpret else assembly.sealed(self.spread(x))
 
     def spread(self, x: Any) -> Any:
-        """The same in every lane."""
-        x = self.settled(x)
+        """x as an array over the lanes."""
+        x = self.materialized(x)
         if constant(x):
             return jnp.full(
                 (self.lanes,), x, bool if isinstance(x, bool) else self.whole if isinstance(x, int) else self.kind
@@ -105,7 +105,7 @@ class Lanes(Remembering):
         return jnp.broadcast_to(x, (self.lanes,))
 
     def within(self, mask: Any) -> Any:
-        """Those of the lanes that the loops and branches around concern."""
+        """The mask restricted to lanes that take part in the enclosing loops and branches."""
         mask = self.spread(mask)
         return mask & self.masks[-1] if self.masks else mask
 
@@ -120,7 +120,7 @@ class Lanes(Remembering):
 
     @staticmethod
     def any(mask: Any) -> Any:
-        return jnp.max(mask.astype(jnp.int32)) > 0  # Triton knows no disjunction over lanes
+        return jnp.max(mask.astype(jnp.int32)) > 0  # Triton has no reduction by "or"
 
     def loop(
         self, begin: list[Any], test: Callable[[list[Any]], Any], body: Callable[[list[Any]], list[Any]]
@@ -161,7 +161,7 @@ class Lanes(Remembering):
         return results
 
     def guarded(self, mask: Any, case: Callable[[], list[Any]]) -> list[Any]:
-        """The case, if there is a lane that takes it."""
+        """The results of the case if any lane of the mask is set, else zeros."""
 
         def taken() -> list[Any]:
             with self.masked(mask):
@@ -169,7 +169,7 @@ class Lanes(Remembering):
 
         count = self.count
         shapes = jax.eval_shape(taken)
-        self.count = count  # a look at the shapes writes nothing
+        self.count = count  # eval_shape emits nothing
         return jax.lax.cond(self.any(mask), taken, lambda: [jnp.zeros(x.shape, x.dtype) for x in shapes])
 
 
@@ -178,7 +178,7 @@ class Shape:
     """What is fixed when a kernel is compiled, besides its program."""
 
     width: int  # numbers of a row
-    rows: int  # for which there is room
+    rows: int  # in the buffer
     members: int
     lanes: int
     warps: int
@@ -190,8 +190,8 @@ class Shape:
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------
-# Triton's compiler takes a time of (operations)² for each access to memory, so as many numbers of a member as is sensible go at once.
-# They pass through shared memory, of which larger tiles would leave too little for other programs of the grid.
+# Triton's compile time grows with (operations)² for each memory access, so that each access transfers many numbers of a
+# member. They pass through shared memory, of which larger tiles would leave too little for other programs of the grid.
 SMALLEST, LARGEST = 16, 64
 
 
@@ -200,7 +200,7 @@ def _tile(n: int) -> int:
 
 
 def _tiled(x: Any, padded: int) -> Any:
-    """Numbers (n, members) as (tiles, padded members, numbers of a tile), the last member again where there is none."""
+    """Numbers (n, members) as (tiles, padded members, numbers of a tile), padded with copies of the last member."""
     n, members = x.shape
     tile = _tile(n)
     tiles = -(-n // tile)
@@ -209,31 +209,31 @@ def _tiled(x: Any, padded: int) -> Any:
 
 
 def _untiled(x: Any, n: int, members: int) -> Any:
-    """Back, from (…, tiles, padded members, numbers of a tile) to (…, n, members)."""
+    """The inverse: from (…, tiles, padded members, numbers of a tile) to (…, n, members)."""
     flat = jnp.swapaxes(x, -1, -2).reshape(*x.shape[:-3], -1, x.shape[-2])
     return flat[..., :n, :members]
 
 
 def _read(ref: Any, mine: Any) -> list[Any]:
-    """All numbers of my members, each an array over the lanes."""
+    """All numbers of this program's members, each an array over the lanes."""
     return [x[:, 0] for t in range(ref.shape[0]) for x in jax.lax.split(ref[t, mine, :], [1] * ref.shape[-1], axis=1)]
 
 
 def _write(ref: Any, columns: list[Any], mine: Any, *before: Any) -> None:
-    """The other way round; `before` are the indices of a row."""
+    """The inverse of `_read`; `before` are the indices of a row."""
     size = ref.shape[-1]
     filled = [x.astype(ref.dtype) for x in (*columns, *[columns[-1]] * (-len(columns) % size))]
     for t in range(len(filled) // size):
         parts = filled[t * size : (t + 1) * size]
-        while len(parts) > 1:  # two by two, as Triton can
+        while len(parts) > 1:  # Triton can join two arrays only
             half = len(parts) // 2
             parts = [jnp.stack([x, y], axis=-1) for x, y in zip(parts[:half], parts[half:], strict=True)]
         ref[(*before, t, mine, slice(None))] = parts[0].reshape(-1, size)
 
 
 class Columns:
-    """How the numbers of a tree that differ from member to member are kept: floats, and behind them integers where a float holds them
-    (doubles do, up to 2⁵³), otherwise in an array of their own."""
+    """The arrays in memory of a tree whose numbers differ between members: floats and then integers in one array if the
+    floats are doubles, which hold integers up to 2⁵³; otherwise integers in an array of their own."""
 
     def __init__(self, packed: Packed, real: Any, whole: Any):
         self.packed, self.real, self.whole = packed, real, whole
@@ -334,7 +334,7 @@ def _settings(shape: Shape) -> Any:
 
 
 def compiled(program: StepProgram, shape: Shape) -> Any:
-    """The kernel of a plan as a function of (method, system, carry, counts, times)."""
+    """The kernel of a program as a function of (method, system, carry, counts, times)."""
     return _program(program, shape, jax.dtypes.canonicalize_dtype(float))
 
 
@@ -351,8 +351,8 @@ def _well(rows: Any, status: tuple[int, ...]) -> Any:
 
 
 @dataclasses.dataclass
-class Kernel(Straight):
-    """An ensemble as one kernel."""
+class Kernel(ScalarEngine):
+    """The engine of GPU kernels; engine="kernel"."""
 
     name: ClassVar[str] = "kernel"
     buffer_numbers: ClassVar[int] = 2**26
@@ -367,7 +367,7 @@ class Kernel(Straight):
         program = compiled(StepProgram(self.method, self.system, carry, self.spread), shape)
         jax.block_until_ready(
             program(self.method, self.system, carry, *self.told(0, 0, 0))
-        )  # compiles, or says why it can't
+        )  # compiles now, so that an error leads to the fallback
         return program
 
     def told(self, first: int, steps: int, blocks: int) -> tuple[Any, Any]:

@@ -1,9 +1,19 @@
-"""What the codes share: how an operation is written with the fewest others, before any of them is written.
+"""Peephole optimisation while operations are emitted: each is emitted once, and products fuse with sums.
 
-Within a scope and those inside it nothing is computed twice. A product is put off: if all it is for is to be added to something, it becomes
-one operation with the sum; and so is a sum of two products, to be added to something one after the other. Both are rounded less often than
-the formula says. Signs and powers of two are put off too: they multiply exactly, so that (2a)(4b) is 8(ab) and 2a − 2b is 2(a − b) to the
-last bit, and in the end most of them are part of a sum, or cancel. What is put off is written when it is asked for.
+The translation of a jaxpr calls `OptimizingCode.value(operation, *operands)` for each operation on single numbers. This
+class decides which operations are emitted, by the methods `emit` and `emit_fused` of a subclass (LLVM, Pallas):
+
+1. Common subexpressions. An operation on the same operands, in the same scope or one around it, returns the value that
+   was emitted before. A scope is the body of a loop or a branch: what is emitted there does not exist outside.
+2. Fused multiply-add. A product is not emitted at once; `value` returns a `DeferredProduct`. When it is added to
+   something, one fused multiply-add is emitted; otherwise the multiplication is emitted when the value is first needed
+   (`materialized`). The sum of two products is deferred too (`DeferredPair`), since adding it to z takes two fused
+   operations, fma(a, b, fma(c, d, z)), where emitting it first takes three. Fusing rounds less often than the formula.
+3. Powers of two and signs. Multiplication by ±2^k is exact, so that (2a)(4b) = 8(ab) and 2a − 2b = 2(a − b) to the last
+   bit. Such factors are kept apart from the number (`Scaled`) and combined; most cancel, or become part of a fused
+   multiply-add, and the rest are emitted when the value is materialized.
+
+A value in this file is a Python number (known at compile time), a deferred object, or whatever `emit` returned.
 """
 
 from __future__ import annotations
@@ -16,11 +26,11 @@ from typing import Any
 
 from .values import NotCovered, constant, itself
 
-WIDEST = 2.0**32  # beyond, a power of two is a number like any other: the range of reals is not to be left
+WIDEST = 2.0**32  # larger powers of two are not kept apart: combining several might overflow
 
 
 def _exact(x: float) -> bool:
-    """Whether products with x are exact: ±1, ±2, ±½, …"""
+    """Whether products with x are exact, so that it may be kept apart as a factor: ±1, ±2, ±½, …"""
     return x != 0 and math.isfinite(x) and abs(math.frexp(x)[0]) == 0.5 and 1 / WIDEST <= abs(x) <= WIDEST
 
 
@@ -28,111 +38,131 @@ def _opposite(operation: str) -> str:
     return "sub" if operation == "add" else "add"
 
 
-class Product:
-    """xy, put off. Where one of the two was there before the present loop, it is x."""
+class DeferredProduct:
+    """xy, not emitted yet. If one of the two was computed outside the present loop, it is x."""
 
     def __init__(self, x: Any, y: Any):
         self.x, self.y = x, y
 
 
-class Pair:
-    """A sum of two products or their difference, put off."""
+class DeferredPair:
+    """The sum or the difference of two deferred products, not emitted yet."""
 
-    def __init__(self, operation: str, first: Product, second: Product):
+    def __init__(self, operation: str, first: DeferredProduct, second: DeferredProduct):
         self.operation, self.first, self.second = operation, first, second
 
 
-class Multiple:
-    """factor · rest, put off; the factor is exact, and the rest no multiple."""
+class Scaled:
+    """factor · rest, not multiplied yet; the factor is ±2^k, and the rest is not itself `Scaled`.
 
-    def __init__(self, factor: float, rest: Any, written: Any = None):
-        self.factor, self.rest, self.written = factor, rest, written
+    emitted:  the value of the whole, where it has been emitted already
+    """
+
+    def __init__(self, factor: float, rest: Any, emitted: Any = None):
+        self.factor, self.rest, self.emitted = factor, rest, emitted
 
 
-class Remembering(abc.ABC):
-    """Carries operations out, each once, and together where one does for two; up to so many."""
+class OptimizingCode(abc.ABC):
+    """A `Code` (values.py) that optimises as described at the top of this file.
+
+    longest:   the most operations that are emitted; beyond, `NotCovered` is raised
+    can_fuse:  whether there is a fused multiply-add
+    """
 
     longest: int
     can_fuse: bool = True
 
     def __init__(self) -> None:
         self.seen: list[dict[Any, Any]] = [{}]
-        self.depths: dict[
-            int, tuple[int, Any]
-        ] = {}  # by the id of a value: how many scopes must be open to make it; and it, to keep the id
-        self.count = 0  # operations written
+        # By id of a value: how many scopes must be open to compute it (0: it depends on arguments of the whole loop
+        # only), and the value itself, so that its id stays its own.
+        self.depths: dict[int, tuple[int, Any]] = {}
+        self.count = 0  # operations emitted
         self._rules: dict[str, Callable[..., Any]] = {
-            "add": self._sum, "sub": lambda x, y: self._sum(x, y, -1.0), "mul": self._product, "neg": lambda x: self._times(-1.0, x), "div": self._quotient,
-            "abs": self._size, "rough": self._rough_reciprocal, "select": self._choice,
-        }  # fmt: skip
+            "add": self._sum,
+            "sub": lambda x, y: self._sum(x, y, -1.0),
+            "mul": self._product,
+            "neg": lambda x: self._scaled(-1.0, x),
+            "div": self._quotient,
+            "abs": self._size,
+            "rough": self._rough_reciprocal,
+            "select": self._choice,
+        }
 
-    # --- what a code says of itself -----------------------------------------------------------------------------------
+    # --- what subclasses define ---------------------------------------------------------------------------------------
     @abc.abstractmethod
-    def written(self, operation: str, x: list[Any]) -> Any:
-        """The operation, carried out."""
+    def emit(self, operation: str, x: list[Any]) -> Any:
+        """Emit the operation on operands none of which is deferred; the value of its result."""
 
     @abc.abstractmethod
-    def fused(self, form: str, x: Any, y: Any, z: Any) -> Any:
-        """xy + z, z − xy or xy − z, rounded once. Written out here and not left to a compiler: that decides anew for every copy that it makes of
-        a loop's body, and a run would depend on where its chunks end."""
+    def emit_fused(self, form: str, x: Any, y: Any, z: Any) -> Any:
+        """Emit "xy+z", "z-xy" or "xy-z", rounded once. Which operations fuse is decided here and not by a compiler: it
+        would decide anew for each copy that it makes of a loop's body, and results would depend on the chunks of a run.
+        """
 
     @abc.abstractmethod
-    def real(self, x: Any) -> bool:
-        """Whether a value is a real number."""
+    def is_real(self, x: Any) -> bool:
+        """Whether an emitted value is a real number, not an integer or a boolean."""
 
     # --- operations ---------------------------------------------------------------------------------------------------
     def value(self, operation: str, *arguments: Any) -> Any:
+        """The result of an operation: emitted now, emitted before, or deferred."""
         rule = self._rules.get(operation)
         return (
             rule(*arguments)
             if rule is not None and self._reals(arguments[operation == "select" :])
-            else self._once(operation, *arguments)
+            else self._emit_once(operation, *arguments)
         )
 
     def _reals(self, numbers: tuple[Any, ...]) -> bool:
-        """Whether these are real numbers, and not all of them known."""
+        """Whether these are real numbers, and not all of them known at compile time."""
         kinds = [
-            isinstance(x, float) if constant(x) else isinstance(x, (Product, Pair, Multiple)) or self.real(x)
+            isinstance(x, float)
+            if constant(x)
+            else isinstance(x, (DeferredProduct, DeferredPair, Scaled)) or self.is_real(x)
             for x in numbers
         ]
         return all(kinds) and not all(constant(x) for x in numbers)
 
-    def settled(self, x: Any) -> Any:
-        """What was put off, written."""
-        if isinstance(x, Multiple) and x.written is not None:
-            return x.written
+    def materialized(self, x: Any) -> Any:
+        """x as an operand: a deferred value is emitted now."""
+        if isinstance(x, Scaled) and x.emitted is not None:
+            return x.emitted
         factor, rest = self._parts(x)
-        if not isinstance(rest, (Product, Pair)):
-            return self._once("multiple", factor, rest) if isinstance(x, Multiple) else x
-        whole = self._whole(rest)
+        if not isinstance(rest, (DeferredProduct, DeferredPair)):
+            return self._emit_once("scale", factor, rest) if isinstance(x, Scaled) else x
+        whole = self._if_emitted(rest)
         if whole is not rest:
-            return self.settled(self._times(factor, whole))
-        if isinstance(rest, Product) and factor != 1 and self._from_outside(rest.x):
-            made = self._once("mul", self._times(factor, rest.x), rest.y)
-            whole = self._times(1 / factor, made)
+            return self.materialized(self._scaled(factor, whole))
+        if isinstance(rest, DeferredProduct) and factor != 1 and self._is_from_outside(rest.x):
+            made = self._emit_once("mul", self._scaled(factor, rest.x), rest.y)
+            whole = self._scaled(1 / factor, made)
         else:
-            product = rest if isinstance(rest, Product) else rest.first
-            whole = self._once("mul", product.x, product.y)
+            product = rest if isinstance(rest, DeferredProduct) else rest.first
+            whole = self._emit_once("mul", product.x, product.y)
             whole = whole if product is rest else self._added(whole, rest.operation, rest.second)
-            made = self.settled(self._times(factor, whole))
+            made = self.materialized(self._scaled(factor, whole))
         self.seen[-1][("whole", id(rest))] = whole, rest
         return made
 
-    def _whole(self, x: Any) -> Any:
-        """A product or a pair as the number it was written as, if it was: from then on it is that number in sums too. Were it rounded in a
-        comparison and not in a difference, a root might be taken of less than nothing: where(x > c, √(x − c), 0)."""
-        if isinstance(x, (Product, Pair)):
+    def _if_emitted(self, x: Any) -> Any:
+        """The emitted value of a deferred product or pair, if it has been emitted; otherwise x itself.
+
+        Once it has been rounded, sums use the rounded value and do not fuse. In where(x > c, √(x − c), 0) with a
+        product x, a comparison of the rounded x and a difference of the exact one could disagree on the sign."""
+        if isinstance(x, (DeferredProduct, DeferredPair)):
             for scope in reversed(self.seen):
                 if ("whole", id(x)) in scope:
                     return scope["whole", id(x)][0]
         return x
 
-    def _once(self, operation: str, *arguments: Any) -> Any:
-        arguments = tuple(map(self.settled, arguments))
-        return self._remembered((operation, *arguments), lambda: self._carried_out(operation, arguments))
+    def _emit_once(self, operation: str, *arguments: Any) -> Any:
+        arguments = tuple(map(self.materialized, arguments))
+        return self._cached((operation, *arguments), lambda: self._count_and_emit(operation, arguments))
 
-    def _remembered(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-        """What the key stands for, made if need be. The key is kept with it, and the ids in it alive."""
+    def _cached(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """make(), or its result from an earlier call with the same key (an operation and its operands, by identity) in
+        an open scope. The key is stored with it, so that the ids of its operands stay their own."""
         found = tuple(itself(x) if constant(x) else x if isinstance(x, str) else id(x) for x in key)
         for scope in reversed(self.seen):
             if found in scope:
@@ -146,77 +176,78 @@ class Remembering(abc.ABC):
         return made
 
     def given(self, x: Any) -> None:
-        """Says of a value that it is there before all: what is made of such values only costs nothing in a loop."""
+        """Declare that a value is an argument of the whole loop. What depends on such values only is hoisted out of all
+        loops by the compiler, and costs nothing there."""
         self.depths[id(x)] = 0, x
 
     def _depth(self, x: Any) -> int:
         return self.depths.get(id(x), (len(self.seen), x))[0]
 
-    def _carried_out(self, operation: str, x: tuple[Any, ...]) -> Any:
+    def _count_and_emit(self, operation: str, x: tuple[Any, ...]) -> Any:
         self.count += 1
         if self.count > self.longest:
             raise NotCovered(f"more than {self.longest} operations a step")
         if operation == "fused":
-            return self.fused(*x)
-        if operation == "multiple":
-            return self.written("neg", [x[1]]) if x[0] == -1 else self.written("mul", [x[1], x[0]])
-        return self.written(operation, list(x))
+            return self.emit_fused(*x)
+        if operation == "scale":
+            return self.emit("neg", [x[1]]) if x[0] == -1 else self.emit("mul", [x[1], x[0]])
+        return self.emit(operation, list(x))
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
-        """What is computed here is not known outside."""
+        """The body of a loop or branch: values emitted inside are not reused outside."""
         self.seen.append({})
         try:
             yield
         finally:
             self.seen.pop()
 
-    # --- products and multiples ---------------------------------------------------------------------------------------
-    def _from_outside(self, x: Any) -> bool:
-        """Whether a value was there before the present loop or branch: what is made of such values only is made before it, once."""
+    # --- products and factors ---------------------------------------------------------------------------------------
+    def _is_from_outside(self, x: Any) -> bool:
+        """Whether a value was computed outside the present loop or branch, where products with it can be hoisted to."""
         return not constant(x) and self._depth(x) < len(self.seen)
 
-    def _given(self, x: Any) -> bool:
+    def _is_argument(self, x: Any) -> bool:
         return constant(x) or self._depth(x) == 0
 
     @staticmethod
     def _parts(x: Any) -> tuple[float, Any]:
-        """x as a factor and the rest."""
-        return (x.factor, x.rest) if isinstance(x, Multiple) else (1.0, x)
+        """x = factor · rest."""
+        return (x.factor, x.rest) if isinstance(x, Scaled) else (1.0, x)
 
-    def _times(self, factor: float, x: Any) -> Any:
+    def _scaled(self, factor: float, x: Any) -> Any:
         first, x = self._parts(x)
         factor *= first
         if factor == 1:
             return x
-        return Multiple(factor, x) if _exact(factor) else self._once("multiple", factor, x)
+        return Scaled(factor, x) if _exact(factor) else self._emit_once("scale", factor, x)
 
     def _product(self, x: Any, y: Any) -> Any:
         if constant(x):
             x, y = y, x
         (first, x), (second, y) = self._parts(x), self._parts(y)
         if constant(y):
-            return self._times(first * y, x) if _exact(y) else self._put_off(x, first * y)
-        return self._times(first * second, self._put_off(x, y))
+            return self._scaled(first * y, x) if _exact(y) else self._defer_product(x, first * y)
+        return self._scaled(first * second, self._defer_product(x, y))
 
-    def _put_off(self, x: Any, y: Any) -> Any:
-        x, y = self.settled(x), self.settled(y)
-        if self._given(x) and self._given(y):
-            return self._once("mul", x, y)
-        x, y = (y, x) if self._from_outside(y) else (x, y)
-        return self._remembered(("product", x, y), lambda: Product(x, y))
+    def _defer_product(self, x: Any, y: Any) -> Any:
+        x, y = self.materialized(x), self.materialized(y)
+        if self._is_argument(x) and self._is_argument(y):
+            return self._emit_once("mul", x, y)
+        x, y = (y, x) if self._is_from_outside(y) else (x, y)
+        return self._cached(("product", x, y), lambda: DeferredProduct(x, y))
 
     def _quotient(self, x: Any, y: Any) -> Any:
         (first, x), (second, y) = self._parts(x), self._parts(y)
-        return self._times(first / second, self._once("div", x, y))
+        return self._scaled(first / second, self._emit_once("div", x, y))
 
     def _size(self, x: Any) -> Any:
         factor, x = self._parts(x)
-        return self._times(abs(factor), self._once("abs", x))
+        return self._scaled(abs(factor), self._emit_once("abs", x))
 
     def _rough_reciprocal(self, x: Any) -> Any:
         factor, x = self._parts(x)
-        return self._times(1 / factor, self._once("rough", x))
+        return self._scaled(1 / factor, self._emit_once("rough", x))
 
     def _choice(self, which: Any, yes: Any, no: Any) -> Any:
         (f, yes), (g, no) = self._parts(yes), self._parts(no)
@@ -225,65 +256,69 @@ class Remembering(abc.ABC):
         elif constant(yes) and yes == 0:
             f = g
         if f == g:
-            return self._times(f, self._once("select", which, yes, no))
-        return self._once("select", which, self._times(f, yes), self._times(g, no))
+            return self._scaled(f, self._emit_once("select", which, yes, no))
+        return self._emit_once("select", which, self._scaled(f, yes), self._scaled(g, no))
 
     # --- sums ---------------------------------------------------------------------------------------------------------
     def _term(self, x: Any) -> tuple[float, Any]:
-        """What is added, as a factor and the rest."""
+        """An operand of a sum as a factor and the rest; the emitted value if it has been emitted."""
         factor, rest = self._parts(x)
-        more, rest = self._parts(self._whole(rest))
+        more, rest = self._parts(self._if_emitted(rest))
         return factor * more, rest
 
     def _sum(self, x: Any, y: Any, sign: float = 1.0) -> Any:
-        """x ± y = fx + gy, with f and g exact."""
-        if constant(x) and x == 0:  # 0 − 0 is not −0, but in sums and products no zero is told from the other
+        """x + sign · y. With x = f x' and y = g y', it is f x' ± g y', and the common factor is taken out."""
+        if constant(x) and x == 0:  # emitted for the sign of zero (0 − 0 is +0); sums and products may use the rest
             g, rest = self._parts(y)
-            return Multiple(sign * g, rest, self._once("add" if sign > 0 else "sub", x, y))
+            return Scaled(sign * g, rest, self._emit_once("add" if sign > 0 else "sub", x, y))
         (f, x), (g, y) = self._term(x), self._term(y)
         g *= sign
         if x is y and _exact(f + g):
-            return self._times(f + g, x)
+            return self._scaled(f + g, x)
         if x is y:
-            x = y = self.settled(x)
+            x = y = self.materialized(x)
         if f == -g:
             return (
-                self._times(f, self._plain_sum("sub", x, y)) if f > 0 else self._times(g, self._plain_sum("sub", y, x))
+                self._scaled(f, self._sum_without_factors("sub", x, y))
+                if f > 0
+                else self._scaled(g, self._sum_without_factors("sub", y, x))
             )
         if f == g:
-            return self._times(f, self._plain_sum("add", x, y))
-        # Of two different factors 1 or the smaller is put off further, and what is left of the other goes into the sum.
+            return self._scaled(f, self._sum_without_factors("add", x, y))
+        # Different factors: one of them (1, or the smaller) stays apart, the quotient of both becomes part of the sum.
         if abs(g) == 1 or (abs(f) != 1 and abs(g) < abs(f)):
             f, x, g, y = g, y, f, x
-        return self._times(abs(f), self._scaled_sum(f < 0, x, g / abs(f), y))
+        return self._scaled(abs(f), self._sum_with_factor(f < 0, x, g / abs(f), y))
 
-    def _plain_sum(self, operation: str, x: Any, y: Any) -> Any:
-        """x ± y in one operation with a product that is one of them, in two with a pair."""
-        if self.can_fuse and isinstance(x, Product) and isinstance(y, Product):
-            return self._remembered((operation, x, y), lambda: Pair(operation, x, y))
-        if self.can_fuse and isinstance(y, Pair) and not isinstance(x, Product):
+    def _sum_without_factors(self, operation: str, x: Any, y: Any) -> Any:
+        """x ± y: one fused operation if x or y is a deferred product, two for a deferred pair."""
+        if self.can_fuse and isinstance(x, DeferredProduct) and isinstance(y, DeferredProduct):
+            return self._cached((operation, x, y), lambda: DeferredPair(operation, x, y))
+        if self.can_fuse and isinstance(y, DeferredPair) and not isinstance(x, DeferredProduct):
             return self._added(
                 self._added(x, operation, y.first),
                 operation if y.operation == "add" else _opposite(operation),
                 y.second,
             )
-        if self.can_fuse and isinstance(x, Pair) and not isinstance(y, Product):
-            return self._added(self._plain_sum(operation, x.first, self.settled(y)), x.operation, x.second)
-        if self.can_fuse and isinstance(x, Product):
-            return self._once("fused", "xy+z" if operation == "add" else "xy-z", x.x, x.y, y)
+        if self.can_fuse and isinstance(x, DeferredPair) and not isinstance(y, DeferredProduct):
+            return self._added(
+                self._sum_without_factors(operation, x.first, self.materialized(y)), x.operation, x.second
+            )
+        if self.can_fuse and isinstance(x, DeferredProduct):
+            return self._emit_once("fused", "xy+z" if operation == "add" else "xy-z", x.x, x.y, y)
         return self._added(x, operation, y)
 
     def _added(self, x: Any, operation: str, y: Any) -> Any:
-        """x ± y, in one operation with a product y."""
-        if self.can_fuse and isinstance(y, Product):
-            return self._once("fused", "xy+z" if operation == "add" else "z-xy", y.x, y.y, x)
-        return self._once(operation, x, y)
+        """x ± y: one fused operation if y is a deferred product."""
+        if self.can_fuse and isinstance(y, DeferredProduct):
+            return self._emit_once("fused", "xy+z" if operation == "add" else "z-xy", y.x, y.y, x)
+        return self._emit_once(operation, x, y)
 
-    def _scaled_sum(self, minus: bool, x: Any, factor: float, y: Any) -> Any:
-        """±x + factor · y."""
+    def _sum_with_factor(self, minus: bool, x: Any, factor: float, y: Any) -> Any:
+        """±x + factor · y, with factor ±2^k."""
         if not self.can_fuse:
-            return self._once("sub" if minus else "add", self._times(factor, y), x)
-        if not isinstance(y, (Product, Pair)) and self._given(y):
-            return self._once("sub" if minus else "add", self._times(factor, y), x)
-        first, second = (self._times(factor, y.x), y.y) if isinstance(y, Product) else (factor, y)
-        return self._once("fused", "xy-z" if minus else "xy+z", first, second, x)
+            return self._emit_once("sub" if minus else "add", self._scaled(factor, y), x)
+        if not isinstance(y, (DeferredProduct, DeferredPair)) and self._is_argument(y):
+            return self._emit_once("sub" if minus else "add", self._scaled(factor, y), x)
+        first, second = (self._scaled(factor, y.x), y.y) if isinstance(y, DeferredProduct) else (factor, y)
+        return self._emit_once("fused", "xy-z" if minus else "xy+z", first, second, x)

@@ -1,4 +1,4 @@
-"""Which types of numbers single values stand for."""
+"""Number types: single values are float64, int64 or bool, and stand for other types only where that is exact."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOVES = (
     "tile",
     "copy_p",
 )
-# Results of 32 bits that may be carried beyond them.
+# Operations whose 32-bit results may overflow; computed in 64 bits, they are wrapped around afterwards.
 WRAPPING = {
     "add",
     "sub",
@@ -59,7 +59,7 @@ SHIFTS = {"shift_left", "shift_right_logical", "shift_right_arithmetic"}
 
 
 def check_types(equation: Any, operands: Sequence[Values]) -> None:
-    """Single values are doubles, whole numbers of 64 bits and truth values; other types only where they come to the same."""
+    """Raise NotCovered for an equation with types that float64, int64 and bool do not represent exactly."""
     name = equation.primitive.name
     real, whole = jax.dtypes.canonicalize_dtype(float), jax.dtypes.canonicalize_dtype(int)
     for v in (*equation.invars, *equation.outvars):

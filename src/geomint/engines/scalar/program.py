@@ -1,8 +1,8 @@
 """The loop over blocks and steps as a program on single numbers, for engines that write it as machine code or a kernel.
 
-`StepProgram` holds the jaxprs of a step and of a save. `Loop` translates them (translate.Reader) inside the loop over
-blocks, through a `Code` that writes instructions. All that is traced in the reference engine is an argument here too: dt,
-t0, params, mass, the floats of a method. One compiled loop serves a sweep over them.
+`StepProgram` holds the jaxprs of a step and of a save. `Loop` translates them (translate.ScalarInterpreter) inside the
+loop over blocks, through a `Code` that writes instructions. All that is traced in the reference engine is an argument
+here too: dt, t0, params, mass, the floats of a method. One compiled loop serves a sweep over them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .translate import ScalarInterpreter, arrays, operations
 from .values import Code, NotCovered, Values, filled
 
 KEPT = 64  # compiled loops in memory; beyond, the one used longest ago is dropped
-FOLDED = 4  # constant folding leaves at least this fraction (1/4) of the operations that are counted before it
+FOLDED = 4  # operations counted before constant folding may exceed the limit by this factor
 
 
 class Packed:

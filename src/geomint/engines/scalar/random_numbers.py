@@ -1,6 +1,6 @@
 """Random numbers on single values: JAX's counter-based generator, so that every engine draws the same ones.
 
-A key is two words of 32 bits. Words are whole numbers of 64 bits, cut back to 32 after each operation.
+A key is two 32-bit words. A word is kept in an int64 and masked to 32 bits after each operation.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class RandomNumbers:
         return self._by_the_generator(equation, lambda impl, k: impl.split(k, equation.params["shape"]), key)
 
     def _by_the_generator(self, equation: Any, function: Any, key: Values, *more: Values) -> Values:
-        """A function of one key, as the generator itself writes it."""
+        """A function of one key: the generator's own jaxpr, evaluated."""
         impl = equation.invars[0].aval.dtype._impl
         if key.shape != (2,) or impl.name != "threefry2x32":
             raise NotCovered(f"random keys of {impl.name}, or many of them at once")
@@ -85,8 +85,8 @@ class RandomNumbers:
         return filled(x.shape, [self._erf_inverse(entry) for entry in x.ravel()])
 
     def _erf_inverse(self, y: Any) -> Any:
-        """z with erf(z) = y: a closed approximation (Winitzki) and three steps of Halley, by 1 − |y| = erfc(|z|) so that the tails keep
-        their digits."""
+        """z with erf(z) = y: Winitzki's closed approximation and three Halley steps on 1 − |y| = erfc(|z|), which is
+        accurate in the tails."""
         code, a = self.code, 0.147
         value = code.value
         size = value("abs", y)
@@ -96,7 +96,7 @@ class RandomNumbers:
             "sqrt",
             subtract(code, value("sqrt", subtract(code, multiply(code, half, half), multiply(code, 1 / a, log))), half),
         )
-        # Small arguments: z ≈ √π|y|/2, and what is left is |y| − erf(z), which keeps their digits.
+        # Small arguments: z ≈ √π|y|/2, and the residual |y| − erf(z), which is accurate there.
         small, left = value("lt", size, 0.5), subtract(code, 1.0, size)
         z = value("select", small, multiply(code, math.sqrt(math.pi) / 2, size), z)
         for _ in range(3):

@@ -40,8 +40,8 @@ class SmallMatrices:
         return out
 
     def rule_lu(self, equation: Any, x: Values) -> list[Values]:
-        """L and U in one matrix, with PA = LU; the rows exchanged, and the permutation. Which rows change places is known only when the
-        program runs: each row may take part in each exchange."""
+        """L and U in one matrix, with PA = LU; the pivot rows; and the permutation. Pivots are known only at run time,
+        so that each exchange is a select over all rows."""
         n, m = x.shape[-2:]
         out, pivots, order = x.copy(), np.empty((*x.shape[:-2], min(n, m)), object), np.empty(x.shape[:-1], object)
         for place in np.ndindex(*x.shape[:-2]):
@@ -70,7 +70,8 @@ class SmallMatrices:
         return rule[name](*operands)
 
     def _eliminated(self, lower: Values, through: Values, upper: Values) -> Values:
-        """Of tridiagonal rows: l_i/u_{i−1}, 1/u_i and the upper diagonal, with the pivots u_i = d_i − (l_i/u_{i−1}) upper_{i−1}."""
+        """Of tridiagonal rows: l_i/u_{i−1}, 1/u_i and the upper diagonal, with the pivots
+        u_i = d_i − (l_i/u_{i−1}) upper_{i−1}."""
         out = np.empty((*through.shape[:-1], 3, through.shape[-1]), object)
         for place in np.ndindex(*through.shape[:-1]):
             a, d, c, (w, inverse, above) = lower[place], through[place], upper[place], out[place]
@@ -106,7 +107,7 @@ class SmallMatrices:
         return out
 
     def _largest(self, column: Values, first: int) -> Any:
-        """The row of the entry of largest size, the first of them."""
+        """The row of the entry of largest modulus; the first if there are several."""
         size = lambda x: abs(x) if constant(x) else self.code.value("abs", x)
         best, at = size(column[0]), first
         for i, x in enumerate(column[1:], start=first + 1):
@@ -115,7 +116,7 @@ class SmallMatrices:
         return at
 
     def _exchange(self, a: Values, rows: list[Any], j: int, at: Any) -> None:
-        """Rows j and `at` of a, and their numbers."""
+        """Exchange rows j and `at` of a, and their numbers in `rows`."""
         for i in range(j + 1, len(rows)):
             here = at == i if constant(at) else self.code.value("eq", at, i)
             for k in range(a.shape[1]):

@@ -1,12 +1,12 @@
-"""A program of JAX on arrays becomes straight-line code on single numbers.
+"""Translates a jaxpr on arrays to operations on single numbers.
 
-A small system is limited by what surrounds its few hundred floating-point operations. Here the jaxpr of a step is read on *arrays
-of single values*: operations that only move entries (slices, gathers with known indices, transposes) move values and cost nothing;
-element-wise ones become one operation for each entry; known numbers, zeros and ones fold away. Loops and branches stay loops and
-branches.
+For a small system the overhead around its few hundred floating-point operations dominates. Here the jaxpr of a step is
+interpreted on arrays of single values. Operations that only move entries (slices, gathers with known indices,
+transposes) move values and cost nothing; element-wise ones become one operation for each entry; operations on known
+numbers, zeros and ones are folded. Loops and branches remain loops and branches.
 
-What a value is, and how operations on it are carried out, is the affair of a `Code`: an instruction of a machine, say. What there is no
-rule for raises `NotCovered` with its name: the caller then does without.
+A `Code` defines what a value is and how operations on it are executed; a value may be an instruction of LLVM, for
+example. An operation without a rule raises `NotCovered` with its name, and the caller uses another engine.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .random_numbers import WORD, RandomNumbers
 from .small_matrices import SmallMatrices
 from .values import ELEMENTWISE, Code, NotCovered, Values, add, constant, filled, known, multiply, power, select
 
-UNROLLED = 64  # longest scan that is written out
+UNROLLED = 64  # iterations of the longest scan that is unrolled
 
 
 class ScalarInterpreter(Indexing, SmallMatrices, RandomNumbers, Interpreter):
@@ -257,7 +257,7 @@ class ScalarInterpreter(Indexing, SmallMatrices, RandomNumbers, Interpreter):
 
 
 def _parts(equation: Any) -> list[tuple[int, Any]]:
-    """The programs inside an equation, and how often each is written."""
+    """The programs inside an equation, and how often each is translated."""
     p = equation.params
     if equation.primitive.name == "scan":
         return [(min(p["length"], UNROLLED), p["jaxpr"])]
@@ -265,7 +265,7 @@ def _parts(equation: Any) -> list[tuple[int, Any]]:
 
 
 def operations(program: Any) -> int:
-    """About how many operations on single values a program takes: a look at the shapes, before any of them is written."""
+    """An estimate, from the shapes alone, of the number of operations on single values that a program takes."""
     total = 0
     for equation in getattr(program, "jaxpr", program).eqns:
         name = equation.primitive.name

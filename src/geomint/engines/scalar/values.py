@@ -1,4 +1,4 @@
-"""Single values: what `scalarize` works on, and the element-wise operations, with what is known folded away."""
+"""Single values, on which jaxprs are evaluated, and element-wise operations on them with constant folding."""
 
 from __future__ import annotations
 
@@ -10,41 +10,45 @@ import numpy as np
 
 
 class NotCovered(Exception):
-    """An operation, or a size, that straight-line code is not made for."""
+    """An operation or a size that scalar code does not cover; the message names it."""
 
 
-Values = np.ndarray  # of dtype object: known numbers (bool, int, float) and what a Code makes
+Values = np.ndarray  # of dtype object: constants (bool, int, float) and values that a Code returned
 
 
 class Code(Protocol):
-    """Carries operations out, up to so many of them."""
+    """Emits operations on single values: as LLVM instructions, or as operations on the lanes of a kernel.
+
+    longest:  the most operations it emits; beyond, it raises NotCovered
+    """
 
     longest: int
 
     def value(self, operation: str, *arguments: Any) -> Any:
-        """An operation on single values; its name is JAX's, or "select" (which, yes, no), "to f", "to i", "to b"."""
+        """The result of an operation. Its name is that of JAX's primitive, or "select" (which, yes, no), or one of the
+        conversions "to f", "to i", "to b"."""
         ...
 
-    def settled(self, x: Any) -> Any:
-        """A value that is asked for."""
+    def materialized(self, x: Any) -> Any:
+        """x, emitted now if the code had deferred it."""
         ...
 
     def given(self, x: Any) -> None:
-        """Says of a value that it is there before all loops."""
+        """Declare that a value is an argument of the program, computed before all loops."""
         ...
 
     def loop(
         self, begin: list[Any], test: Callable[[list[Any]], Any], body: Callable[[list[Any]], list[Any]]
     ) -> list[Any]:
-        """While the test holds, the body; the values at the end."""
+        """While test(values): values = body(values), beginning with `begin`; the values at the end."""
         ...
 
     def repeat(self, count: Any, begin: list[Any], body: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
-        """The body `count` times, with the number of the round before its values; the values at the end."""
+        """`count` times: values = body(i, values), i = 0, 1, …; the values at the end."""
         ...
 
     def branch(self, which: Any, cases: list[Callable[[], list[Any]]]) -> list[Any]:
-        """What one of the cases returns; those beyond the last are the last."""
+        """The results of case number `which`, clamped to the cases there are."""
         ...
 
 
@@ -53,12 +57,12 @@ def constant(x: Any) -> bool:
 
 
 def itself(x: Any) -> tuple[Any, ...]:
-    """What tells a known number from others: also 0 from −0."""
+    """A key that distinguishes constants by type and value, and 0 from −0."""
     return type(x), x, math.copysign(1.0, x)
 
 
 def known(x: Any) -> Values:
-    """An array of known numbers."""
+    """An array of numbers as constants."""
     array = np.asarray(x)
     kind = {"f": float, "i": int, "u": int, "b": bool}.get(array.dtype.kind)
     if kind is None:
@@ -131,13 +135,20 @@ def _plain(name: str) -> Callable[..., Any]:
 ELEMENTWISE: dict[str, Callable[..., Any]] = {
     name: _plain(name)
     for name in (
-        "max", "min", "abs", "sign", "pow", "rem", "atan2", "cbrt", "is_finite", "not", "and", "or", "xor", "lt", "le", "gt", "ge", "eq", "ne", "sqrt", "exp", "log",
-        "log1p", "expm1", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "floor", "ceil", "erf", "erfc", "shift_left", "shift_right_arithmetic", "shift_right_logical",
+        "max", "min", "abs", "sign", "pow", "rem", "atan2", "cbrt", "is_finite", "not", "and", "or", "xor", "lt", "le",
+        "gt", "ge", "eq", "ne", "sqrt", "exp", "log", "log1p", "expm1", "sin", "cos", "tan", "asin", "acos", "atan",
+        "sinh", "cosh", "tanh", "floor", "ceil", "erf", "erfc", "shift_left", "shift_right_arithmetic",
+        "shift_right_logical",
     )
 } | {
     "add": add, "add_any": add, "sub": subtract, "mul": multiply, "div": divide, "neg": negate, "select_n": select,
-    "square": lambda code, x: multiply(code, x, x), "one_minus_square": lambda code, x: subtract(code, 1.0, multiply(code, x, x)), "rsqrt": lambda code, x: divide(code, 1.0, code.value("sqrt", x)), "copy": lambda _, x: x, "copy_p": lambda _, x: x, "stop_gradient": lambda _, x: x,
-    "name": lambda code, x: code.settled(x),  # see hints.often
+    "square": lambda code, x: multiply(code, x, x),
+    "one_minus_square": lambda code, x: subtract(code, 1.0, multiply(code, x, x)),
+    "rsqrt": lambda code, x: divide(code, 1.0, code.value("sqrt", x)),
+    "copy": lambda _, x: x,
+    "copy_p": lambda _, x: x,
+    "stop_gradient": lambda _, x: x,
+    "name": lambda code, x: code.materialized(x),  # see hints.often
     "rough_reciprocal": lambda code, x: code.value("rough", x),
     "logistic": lambda code, x: divide(code, 1.0, add(code, 1.0, code.value("exp", negate(code, x)))),
 }  # fmt: skip

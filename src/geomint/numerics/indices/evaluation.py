@@ -134,6 +134,7 @@ class IndexInterpreter(Interpreter):
         return [UNKNOWN] * len(equation.outvars)
 
     def check(self, equation: Any, operands: Values) -> None:
+        """Compare the indices of an equation with the axes of its operand."""
         shape = equation.invars[0].aval.shape
         for axis, size, index in _indices(equation, operands, shape):
             if index is UNKNOWN:
@@ -175,18 +176,14 @@ def _indices(equation: Any, operands: Values, shape: tuple[int, ...]) -> list[tu
     ]
 
 
-INDEXING = (
-    "indexing.py",
-    "array_methods.py",
-    "slicing.py",
-    "scatter.py",
-)  # of JAX: where its users' indices are handled
+# Files of JAX: those that handle the indices of its users, and those that belong to tracing itself.
+INDEXING = ("indexing.py", "array_methods.py", "slicing.py", "scatter.py")
 MACHINERY = ("core.py", "source_info_util.py", "traceback_util.py", "linear_util.py", "profiler.py", "interpreters")
 
 
 def _by_library(equation: Any) -> bool:
-    """Whether a function of JAX made this equation for itself (jnp.nonzero, map_coordinates, …): what is out of range
-    there is masked or dropped on purpose."""
+    """Whether the indices come from a function of JAX itself (jnp.nonzero, map_coordinates, …), which masks or drops
+    those out of range on purpose."""
     traceback = getattr(equation.source_info, "traceback", None)
     for frame in () if traceback is None else traceback.frames:
         path = Path(frame.file_name)

@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Literal
 from jaxtyping import Array, PyTree
 
 from ...errors import InputError
@@ -79,7 +78,7 @@ class IntervalInterpreter(Interpreter):
     def constant(self, x: Any) -> Interval:
         return _interval(x)
 
-    def literal(self, x: Literal) -> Interval:
+    def literal(self, x: Any) -> Interval:
         number = np.asarray(x.val, x.aval.dtype)
         return self.literals.setdefault((number.dtype, number.shape, number.tobytes()), Interval(number, number))
 

@@ -18,7 +18,7 @@ class _Iterate(NamedTuple):
     squared: Array  # residual · residual
     mark: Array  # the value of `squared` when it last fell to a quarter
     waited: Array | int  # iterations since then
-    count: Array | int
+    iterations: Array | int
     curvature: Array  # the smallest pᵀAp / pᵀp so far
 
 
@@ -37,7 +37,7 @@ def conjugate_gradients(
 
     def unfinished(s: _Iterate) -> Array:
         patience = jnp.where(s.squared < (1e3 * eps) ** 2 * whole, 5, 500)  # iterations for the residual to halve
-        return (s.squared > (4 * eps) ** 2 * whole) & (s.waited < patience) & (s.count < limit) & (s.curvature > 0)
+        return (s.squared > (4 * eps) ** 2 * whole) & (s.waited < patience) & (s.iterations < limit) & (s.curvature > 0)
 
     def advance(s: _Iterate) -> _Iterate:
         product = apply(s.direction)
@@ -48,7 +48,7 @@ def conjugate_gradients(
         rho, squared = dot(residual, z), dot(residual, residual)
         fell = squared < 0.25 * s.mark
         mark, waited = jnp.where(fell, squared, s.mark), jnp.where(fell, 0, s.waited + 1)
-        direction, count = z + (rho / s.rho) * s.direction, s.count + 1
+        direction, count = z + (rho / s.rho) * s.direction, s.iterations + 1
         curvature = jnp.minimum(s.curvature, bend / dot(s.direction, s.direction))
         return _Iterate(x, residual, direction, rho, squared, mark, waited, count, curvature)
 

@@ -31,7 +31,7 @@ class _Iterate(NamedTuple):
     x: Array
     size: Array  # of the last correction
     before: Array  # the size of the correction before it
-    count: Array | int
+    iterations: Array | int
 
 
 def _round_off(x: Array, scale: Array) -> Array:
@@ -51,11 +51,11 @@ def _iterate(correction: Residual, start: Array, scale: Array, measured: Measure
     def unfinished(s: _Iterate) -> Array:
         tiny = _round_off(s.x, scale) if measured is _whole else jnp.finfo(s.x.dtype).eps * scale
         stalled = (s.size >= 0.5 * s.before) & (s.size <= 1e4 * tiny)
-        return (s.size > tiny) & ~stalled & (s.count < LIMIT)  # a NaN compares false and ends the loop
+        return (s.size > tiny) & ~stalled & (s.iterations < LIMIT)  # a NaN compares false and ends the loop
 
     def advance(s: _Iterate) -> _Iterate:
         change = correction(s.x)
-        return _Iterate(s.x - change, jnp.max(jnp.abs(measured(s.x, change))), s.size, s.count + 1)
+        return _Iterate(s.x - change, jnp.max(jnp.abs(measured(s.x, change))), s.size, s.iterations + 1)
 
     infinite = (jnp.asarray(jnp.inf, start.dtype), jnp.asarray(jnp.inf, start.dtype))
     end = jax.lax.while_loop(unfinished, advance, _Iterate(start, *infinite, 0))
@@ -121,13 +121,13 @@ def newton_within(
         step: Array  # from there to x
         size: Array
         before: Array
-        count: Array
+        iterations: Array
 
     def solve(f: Residual, x: Array) -> tuple[Array, Array]:
         def unfinished(s: Guarded) -> Array:
             tiny = _round_off(s.x, scale)
             stalled = (s.size >= 0.5 * s.before) & (s.size <= 1e4 * tiny)
-            return (s.size > tiny) & ~stalled & (s.count < 2 * LIMIT)
+            return (s.size > tiny) & ~stalled & (s.iterations < 2 * LIMIT)
 
         def advance(s: Guarded) -> Guarded:
             change = linear_solve(lambda d: jax.jvp(f, (s.x,), (d,))[1], f(s.x))
@@ -136,7 +136,7 @@ def newton_within(
             inside = jnp.where(finite, s.x, s.inside)
             # The size of a halved step is no measure of convergence.
             size, before = jnp.where(finite, jnp.max(jnp.abs(change)), jnp.inf), jnp.where(finite, s.size, jnp.inf)
-            return Guarded(inside + step, inside, step, size, before, s.count + 1)
+            return Guarded(inside + step, inside, step, size, before, s.iterations + 1)
 
         infinite = jnp.asarray(jnp.inf, x.dtype)
         end = jax.lax.while_loop(
@@ -162,9 +162,9 @@ def inverse(function: Residual, right: Array, start: Array) -> Solution:
         matrix: Array  # of the derivative at x
         change: Array  # the whole correction there
         share: Array  # the fraction of it that is tried next
-        count: Array
+        iterations: Array
 
-    def solve(f: Residual, x: Array) -> tuple[Array, Array]:
+    def solve(f: Residual, x: Array) -> tuple[Array, tuple[Array, Array]]:
         def at(x: Array, share: Array, count: Array) -> Damped:
             matrix = jax.jacfwd(f)(x).reshape(n, n)
             return Damped(x, matrix, jnp.linalg.solve(matrix, f(x).ravel()).reshape(shape), share, count)
@@ -175,15 +175,15 @@ def inverse(function: Residual, right: Array, start: Array) -> Solution:
             return jnp.finfo(x.dtype).eps * jnp.maximum(effect, jnp.max(jnp.abs(s.x)))
 
         def unfinished(s: Damped) -> Array:
-            return (jnp.max(jnp.abs(s.change)) > tiny(s)) & (s.share > 1e-12) & (s.count < 4 * LIMIT)
+            return (jnp.max(jnp.abs(s.change)) > tiny(s)) & (s.share > 1e-12) & (s.iterations < 4 * LIMIT)
 
         def advance(s: Damped) -> Damped:
-            tried = at(s.x - s.share * s.change, jnp.minimum(1.0, 2 * s.share), s.count + 1)
+            tried = at(s.x - s.share * s.change, jnp.minimum(1.0, 2 * s.share), s.iterations + 1)
             same = jnp.linalg.solve(s.matrix, f(tried.x).ravel())
             length = lambda d: jnp.sqrt(jnp.sum(d**2))
             good = (length(same) <= (1 - 0.25 * s.share) * length(s.change)) & jnp.all(jnp.isfinite(tried.change))
             near = jnp.max(jnp.abs(s.change)) <= 1e4 * tiny(s)  # where rounding decides whether it is shorter
-            stay = s._replace(share=jnp.where(near, 0.0, 0.5 * s.share), count=s.count + 1)
+            stay = s._replace(share=jnp.where(near, 0.0, 0.5 * s.share), iterations=s.iterations + 1)
             return jax.tree.map(lambda a, b: jnp.where(good, a, b), tried, stay)
 
         end = jax.lax.while_loop(unfinished, advance, at(x, jnp.ones((), x.dtype), jnp.zeros((), int)))

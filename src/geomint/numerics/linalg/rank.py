@@ -25,7 +25,7 @@ class Span(NamedTuple):
 
 
 class _Progress(NamedTuple):
-    count: Array
+    iterations: Array
     rest: Array  # the rows without their components along the directions found so far
     made_of: Array  # rest = made_of @ rows
     span: Span
@@ -65,14 +65,14 @@ def span(rows: Array, cutoff: float, dual: Callable[[Array], Array] = identity) 
         kept = left > cutoff
         unit = jnp.where(kept, 1 / jnp.where(kept, left, 1.0), 0.0)
         row, weights = unit * row, unit * weights
-        here = (jnp.arange(m) == s.count)[:, None]
+        here = (jnp.arange(m) == s.iterations)[:, None]
         along = jnp.sum(s.rest * dual(row), axis=1)[:, None]
         new = Span(
             jnp.where(here, row, found.basis),
             jnp.where(here, weights, found.combination),
             found.rank + kept,
         )
-        return _Progress(s.count + 1, s.rest - along * row, s.made_of - along * weights, new)
+        return _Progress(s.iterations + 1, s.rest - along * row, s.made_of - along * weights, new)
 
     empty = Span(jnp.zeros_like(rows), jnp.zeros((m, m), dtype), jnp.zeros((), int))
     begin = _Progress(jnp.zeros((), int), scale[:, None] * rows, scale[:, None] * jnp.eye(m, dtype=dtype), empty)

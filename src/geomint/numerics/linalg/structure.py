@@ -301,6 +301,7 @@ def _masks(found: Pattern, order: np.ndarray, rows: np.ndarray, n: int) -> np.nd
 
 
 def _block_plan(found: Pattern, n: int) -> Plan | None:
+    """Independent blocks, or None where there are none or they are too large."""
     from scipy.sparse.csgraph import connected_components
 
     count, label = connected_components(found, directed=False)
@@ -318,6 +319,7 @@ def _block_plan(found: Pattern, n: int) -> Plan | None:
 
 
 def _band_plan(found: Pattern, n: int, tiny: int) -> Plan | None:
+    """A block-tridiagonal band, in the natural order or after reordering; None where the blocks are too large."""
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
     natural = np.arange(n)

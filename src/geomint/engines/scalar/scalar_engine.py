@@ -1,4 +1,5 @@
-"""What the engines of straight-line code share: they try, and where they can't, the reference engine runs and the reason is told."""
+"""What the engines of scalar code (LLVM, Pallas) share: where such an engine does not cover a program, the reference
+engine runs in its place, and `described` gives the reason."""
 
 from __future__ import annotations
 
@@ -13,10 +14,14 @@ from .values import NotCovered
 
 
 @dataclasses.dataclass
-class Straight(Xla):
-    """An engine that runs a program of its own, or none."""
+class ScalarEngine(Xla):
+    """An engine with a compiled program of its own, and the reference engine as a fallback.
 
-    name: ClassVar[str] = "straight"
+    program:  the compiled program, None where there is none
+    reason:   why there is none
+    """
+
+    name: ClassVar[str] = "scalar"
     reason: str = ""
     program: Any = None
 
@@ -29,22 +34,23 @@ class Straight(Xla):
         return super().begin(state)
 
     def attempt(self, carry: Carry) -> bool:
-        """Make the program for a carry of the method's form for straight-line code; where there is none, the reason is noted."""
+        """Compile the program for this carry, which is of the method's form for scalar code; False, and the reason in
+        `reason`, where that fails."""
         try:
             self.program = self.made(carry)
         except NotCovered as reason:
             self.reason = str(reason)
-        except Exception as reason:  # another version of JAX or LLVM: whatever it is, there is the reference engine
+        except Exception as reason:  # another version of JAX or LLVM: the reference engine covers everything
             self.reason = f"this program ({type(reason).__name__}: {str(reason)[:200]})"
         return self.program is not None
 
     @abc.abstractmethod
     def made(self, carry: Carry) -> Any:
-        """The program, or NotCovered."""
+        """The compiled program; raises NotCovered with the reason where there is none."""
 
     @abc.abstractmethod
     def run_program(self, carry: Carry, first: int, steps: int, blocks: int, buffer: Kept) -> tuple[Carry, Kept]:
-        """`advance` by the program."""
+        """`advance`, carried out by the compiled program."""
 
     def advance(self, carry: Carry, first: int, steps: int, blocks: int, buffer: Kept) -> tuple[Carry, Kept]:
         go = super().advance if self.program is None else self.run_program
