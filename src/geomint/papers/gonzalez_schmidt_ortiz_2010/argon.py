@@ -79,16 +79,8 @@ def nanoseconds(parts: int) -> list[Trajectory]:
 def verlet(step: float, ns: float, save_every: int = 1) -> Trajectory:
     """Velocity Verlet with a step in femtoseconds, up to the last saved point before the end."""
     dt = step * FEMTOSECOND
-    steps = int(ns / dt) // save_every * save_every
-    return simulate(
-        cluster().system,
-        cluster().q0,
-        cluster().v0,
-        method=Verlet("kick"),
-        dt=dt,
-        t_end=steps * dt,
-        save_every=save_every,
-    )
+    times = {"dt": dt, "t_end": int(ns / dt) // save_every * save_every * dt, "save_every": save_every}
+    return simulate(cluster().system, cluster().q0, cluster().v0, method=Verlet("kick"), **times)
 
 
 # --- energy -----------------------------------------------------------------------------------------------------------

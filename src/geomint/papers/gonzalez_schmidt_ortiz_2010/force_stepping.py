@@ -84,8 +84,7 @@ def _compiled() -> Any:
 
     @numba.njit(inline="always")
     def leaves(gap: float, speed: float, pull: float) -> float:
-        """The first t ≥ 0 at which gap + speed t + ½ pull t² passes to below 0, in the form of the root that does not
-        cancel."""
+        """The first t ≥ 0 at which gap + speed t + ½ pull t² becomes negative, by the stable form of the root."""
         gap = max(gap, 0.0)  # on the face through which it entered, up to rounding
         square = speed * speed - 2 * gap * pull
         if speed < 0:
@@ -94,8 +93,7 @@ def _compiled() -> Any:
 
     @numba.njit(error_model="numpy")
     def run(values, strides, counts, cell, order, x, w, rate, times, positions, velocities):
-        """Positions and velocities at `times`, in units of the grid; returns how many were reached, and the number of
-        events."""
+        """Fill positions and velocities at `times`, in units of the grid; return how many, and the number of events."""
         d, now, saved, idle = len(x), 0.0, 0, 0
         force = np.empty(d)
         for event in range(MOST):
