@@ -55,8 +55,9 @@ class Interrupted(KeyboardInterrupt):
 
 
 class ProcessLost(GeomintError, RuntimeError):
-    """Another process of the job ended before the run did. gm.resume continues from the last checkpoint, on any number of
-    processes. `process` is the one that ended, `reason` what is known of it, `path` the archive where there is one."""
+    """Another process of the job ended before the run did. What was checkpointed is on disk, and gm.resume goes on from
+    there, on any number of processes; `process` is the one that ended, `reason` what is known of it, `path` the archive
+    where there is one."""
 
     def __init__(self, reason: str, kept: str = "", *, process: int, path: Any = None):
         super().__init__(f"{reason} {kept}".strip())
@@ -64,7 +65,8 @@ class ProcessLost(GeomintError, RuntimeError):
 
 
 class MeasurementError(GeomintError, RuntimeError):
-    """A property can't be measured here: the step is too long, or no reference is accurate enough."""
+    """What was to be measured can't be measured here: the step is too long, or the motion can't be known well
+    enough."""
 
 
 class InstabilityWarning(UserWarning):

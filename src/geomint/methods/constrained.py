@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
@@ -43,7 +43,7 @@ class Constrained(FindsStructure, CanFail, Rescuable, HasScalarForm):
     relaxation:  of the sweep; 1 is Gauss–Seidel, values up to 2 over-relax
     """
 
-    failures: ClassVar[dict[int, str]] = {OFF: "no point with g(q) = 0 was found for the next position"}
+    failures: ClassVar[Mapping[int, str]] = {OFF: "no point with g(q) = 0 was found for the next position"}
     solver: str = setting(one_of(*CHOICES), "auto", kw_only=True)
     relaxation: float = setting(bounded(number, above=0.0, below=2.0), 1.0, static=False, kw_only=True)
     constraint_solver: ConstraintSolver | None = eqx.field(default=None, kw_only=True, metadata={"found": True})

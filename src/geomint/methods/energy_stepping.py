@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -97,7 +97,7 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
     `run.energy` is T + V_h, `run.level` counts the terraces, `run.events` lists the events.
     """
 
-    failures: ClassVar[dict[int, str]] = {
+    failures: ClassVar[Mapping[int, str]] = {
         ROUGH: "the first exit from the terrace was not found",
         STILL: "time stands still",
     }

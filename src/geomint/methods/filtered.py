@@ -28,7 +28,7 @@ import abc
 import dataclasses
 import functools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -63,7 +63,7 @@ class Filter(NamedTuple):
 class Filtered(FindsStructure, CanFail, DependsOnStepLength, WarnsOfStep):
     """Kick, drift, kick with a filtered force."""
 
-    failures: ClassVar[dict[int, str]] = {
+    failures: ClassVar[Mapping[int, str]] = {
         INDEFINITE: "M + βh²·Hess U is not positive definite",
         CHANGED: (
             "the sparsity of the Hessian is no longer the one found at the start; "

@@ -15,7 +15,7 @@ References: Stern, Grinspun, Multiscale Model. Simul. 7 (2009) 1779; Tuckerman, 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
@@ -175,7 +175,7 @@ class IMEX(Oscillatory, OnManifold, CanFail, DependsOnStepLength):
     method, with the structure of Hess W. Not unconditionally stable for a W that is not quadratic.
     """
 
-    failures: ClassVar[dict[int, str]] = {
+    failures: ClassVar[Mapping[int, str]] = {
         UNSOLVED: "Newton's method for the implicit midpoint of the fast part did not converge; try a smaller dt"
     }
 

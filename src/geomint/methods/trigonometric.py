@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -83,7 +83,7 @@ class Trigonometric(Oscillatory, CanFail, DependsOnStepLength, WarnsOfStep):
     fast part that turns out not to be quadratic on the way stops the run.
     """
 
-    failures: ClassVar[dict[int, str]] = {
+    failures: ClassVar[Mapping[int, str]] = {
         BENT: "the fast part is quadratic near the start only, and here its gradient is another one; use IMEX or RESPA"
     }
     filter: str = setting(one_of(*FILTERS), "hairer-lubich")

@@ -19,7 +19,7 @@ References: Marsden, West, Acta Numerica 10 (2001) 357; Ober-Blöbaum, Saake, Ad
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -101,7 +101,7 @@ class Variational(FindsStructure, CanFail, DependsOnStepLength):
 
     quadrature: str = setting(one_of(*QUADRATURES), "midpoint")
     degree: int = setting(bounded(whole, least=1, most=5), 1)
-    failures: ClassVar[dict[int, str]] = {
+    failures: ClassVar[Mapping[int, str]] = {
         1: "the discrete Euler–Lagrange equations were not solved: Newton's method did not converge. Try a smaller dt"
     }
 
