@@ -12,7 +12,7 @@ import geomint as gm
 
 def test_params_that_could_be_read_two_ways_belong_to_the_members_with_a_warning():
     system = gm.System(lambda q, k: jnp.sum(k * q**2) / 2, params=np.array([1.0, 4.0, 9.0]))
-    with pytest.warns(UserWarning, match="one share for each member"):
+    with pytest.warns(UserWarning, match="params is ambiguous.*Treated as per-member"):
         run = gm.ensemble(system, np.ones((3, 1)), method=gm.Verlet(), dt=0.001, t_end=1.0)
     np.testing.assert_allclose(run.q[:, -1, 0], np.cos([1.0, 2.0, 3.0]), atol=1e-5)
     said = gm.ensemble(system, np.ones((3, 1)), params=system.params, method=gm.Verlet(), dt=0.001, t_end=1.0)
