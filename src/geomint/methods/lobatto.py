@@ -13,6 +13,7 @@ References: Jay, SIAM J. Numer. Anal. 33 (1996) 368; Hairer, Lubich, Wanner, sec
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -62,7 +63,7 @@ class Collocated(eqx.Module):
 class LobattoIIIAB(Constrained):
     """The Lobatto IIIA–IIIB pair with s stages: order 2s − 2, s = 2, 3, 4. Systems with and without constraints."""
 
-    failures: ClassVar[dict[int, str]] = {OFF: "the equations of the stages were not solved"}
+    failures: ClassVar[Mapping[int, str]] = {OFF: "the equations of the stages were not solved"}
     stages: int = setting(one_of(2, 3, 4), 3)
 
     def __init__(

@@ -50,7 +50,7 @@ class EventDriven(Method):
 class CanFail(Method):
     """A method with a status: 0 while all is well, else a key of `failures`, which then stays."""
 
-    failures: ClassVar[dict[int, str]] = {}
+    failures: ClassVar[Mapping[int, str]] = {}
 
     @abc.abstractmethod
     def status(self, carry: Carry) -> Array | None:
