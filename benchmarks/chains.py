@@ -140,6 +140,14 @@ def _largest(dx, dy, change):
     return np.sqrt(square)
 
 
+@numba.njit(fastmath=False, error_model="numpy")
+def _free_links(dx, dy, u, v, h, fx, fy):
+    """The links f after a step without tension."""
+    fx[1], fy[1] = dx[1] + h * u[0], dy[1] + h * v[0]
+    for i in range(1, len(u)):
+        fx[i + 1], fy[i + 1] = dx[i + 1] + h * (u[i] - u[i - 1]), dy[i + 1] + h * (v[i] - v[i - 1])
+
+
 def _rattle_with(solve):
     @numba.njit(fastmath=False, error_model="numpy")
     def rattle(x, y, u, v, h, steps, every, energies):
@@ -161,9 +169,7 @@ def _rattle_with(solve):
         for step in range(1, steps + 1):
             for i in range(n):
                 v[i] -= 0.5 * h
-            fx[1], fy[1] = dx[1] + h * u[0], dy[1] + h * v[0]
-            for i in range(1, n):
-                fx[i + 1], fy[i + 1] = dx[i + 1] + h * (u[i] - u[i - 1]), dy[i + 1] + h * (v[i] - v[i - 1])
+            _free_links(dx, dy, u, v, h, fx, fy)
             for i in range(1, n + 1):
                 mu[i], old[i] = 2.0 * mu[i] - old[i], mu[i]
             before = 0.0

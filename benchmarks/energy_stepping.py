@@ -92,6 +92,14 @@ def _impulse(v, n, jump):
 
 
 @numba.njit(fastmath=False, error_model="numpy")
+def _step_back(g, rate, curve):
+    """Where the parabola that is g < 0 here, and falls, was 0; −∞ where it does not fall."""
+    if rate < 0.0:
+        return 2.0 * g / (np.sqrt(max(rate * rate - 2.0 * g * curve, 0.0)) - rate)
+    return -np.inf
+
+
+@numba.njit(fastmath=False, error_model="numpy")
 def _events(x, v, height, base, epsilon, sigma2, until):
     """(events, reflections, evaluations) up to a time; x and v in place."""
     t, events, reflections, jets = 0.0, 0, 0, 1
@@ -120,8 +128,7 @@ def _events(x, v, height, base, epsilon, sigma2, until):
                 g, rate, curve = (
                     (1.0 - w, -slope / height, -bend / height) if rising else (w, slope / height, bend / height)
                 )
-                back = g / -rate if rate < 0.0 else -np.inf
-                back = 2.0 * g / (np.sqrt(max(rate * rate - 2.0 * g * curve, 0.0)) - rate) if rate < 0.0 else back
+                back = _step_back(g, rate, curve)
                 if abs(back) < 1e-13 * b or a + 1e-16 > b:
                     a = b
                     break
