@@ -165,7 +165,7 @@ def test_foreign_files_are_named(tmp_path):
     with h5py.File(foreign, "w") as file:
         file["x"] = np.arange(3)
     for path, word in (
-        (text, "no HDF5 file"),
+        (text, "not an HDF5 file"),
         (foreign, "not one that geomint wrote"),
         (tmp_path / "gone.h5", "no file"),
     ):

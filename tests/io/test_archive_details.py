@@ -60,7 +60,7 @@ def test_every_truncation_is_noticed(path, tmp_path):
     data, cut = path.read_bytes(), tmp_path / "cut.h5"
     for size in (*range(1, len(data) - 4096, 97), *range(len(data) - 4096, len(data), 64), len(data) - 1):
         cut.write_bytes(data[:size])
-        reason = f"truncated: it has {size} of {len(data)} bytes" if size >= 96 else "no HDF5 file|points to byte"
+        reason = f"truncated: it has {size} of {len(data)} bytes" if size >= 96 else "not an HDF5 file|points to byte"
         with pytest.raises(gm.ArchiveError, match=rf"cut\.h5 can't be read.*({reason})"):
             archive.read(cut)
     cut.write_bytes(data + b"more")  # what follows is not looked at

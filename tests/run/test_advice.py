@@ -100,7 +100,7 @@ def test_a_constrained_lagrangian_is_refused_with_remedies_that_work():
         ):
             told = message(call)
             assert "which no method of geomint integrates yet" in told
-            assert "is moved by Variational" not in told
+            assert "use Variational" not in told
     # The three remedies of the message, on a pendulum of length 1: the angle by each of them.
     rattle = gm.simulate(circle, start, method=gm.Rattle(), **hanging)
     angle = gm.simulate(

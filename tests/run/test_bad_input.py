@@ -60,7 +60,7 @@ def go(system=quartic, q0=(1.0, 0.5), v0=None, method=None, dt=0.1, t_end=1.0, *
         ({"seed": None}, "seed must be an integer, not None"),
         (
             {"system": gm.System(lambda q: jnp.sum(q**2), constraint=lambda q: q[:1])},
-            "does not move constrained systems",
+            "does not integrate constrained systems",
         ),
     ],
 )

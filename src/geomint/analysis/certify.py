@@ -105,13 +105,13 @@ def certify(
                         method that converges to another motion, or to none, is not as claimed
     symplecticity       defect of the derivative of one large step (on the constraint manifold's tangent bundle)
     symmetry            Φ(−h) after Φ(h);  reversibility: the same by flipping the momenta
-    energy drift        per unit time over `steps` steps; it holds where the drift stays inside the oscillation
-    energy balance      of systems with forces, instead: the order at which energy − work stays what it is
+    energy drift        per unit time over `steps` steps; "holds" means that it is smaller than the oscillation
+    energy balance      of systems with forces, instead: the order in dt of the error of energy − work
     momentum maps       of the stated symmetries, over the same run; constraint residuals likewise
 
-    A property that a method does not claim may still hold on a system (a quadratic potential hides much). A step for
-    which the method is unstable on the system raises a MeasurementError that names one for which it is not. So does a
-    start at rest in an equilibrium, where nothing moves.
+    A property that a method does not claim may still hold on a system, for example with a quadratic potential. A dt for
+    which the method is unstable on the system raises a MeasurementError that names a stable one. A start at rest in an
+    equilibrium, where nothing moves, raises a MeasurementError too.
     """
     if jnp.result_type(float) != jnp.float64:
         raise GeomintError("certify needs float64: round-off in float32 hides what it measures. Unset JAX_ENABLE_X64.")
@@ -196,7 +196,7 @@ def _order(method: Method, system: Stated, start: Point, first: float, traits: T
     if unknown is not None and not np.isfinite(closest):
         raise unknown
     exact = closest < RIGHT
-    note = "exact to rounding here" if exact else "no step follows the motion"
+    note = "exact to rounding here" if exact else "no step size reproduces the motion"
     order = Row("order", np.nan, None, str(traits.order), bool(exact), note)
     return [order, Row("smallest error", closest, None, "", None)]
 

@@ -1,7 +1,8 @@
-"""What a run asks an engine about the rows that it has saved.
+"""Methods of an engine that interpret the rows that it has saved, for the host loop.
 
-`StateRows` answers for rows that are states of trajectories. The engine of reduced ensembles (run/reducing_engine.py),
-whose rows are statistics over members, overrides the answers, so that the host loop asks no engine for its type.
+`StateRows` implements them for rows that are states of trajectories. The engine of reduced ensembles
+(run/reducing_engine.py), whose rows are statistics over members, overrides them. The host loop therefore never tests
+the type of an engine.
 """
 
 from __future__ import annotations

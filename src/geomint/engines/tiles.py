@@ -96,8 +96,8 @@ class Tiled(StateRows):
 
     def __init__(self, make: type[Xla], method: Method, system: Stated, clock: Clock, spread: Spread, members: int,
                  devices: Sequence[Any] = (None,), tile: int | None = None):  # fmt: skip
-        """devices: of all processes, those of one process next to each other. tile: given when an archive is
-        resumed."""
+        """devices: those of all processes; the devices of one process are adjacent. tile: the size of a tile, given
+        when an archive is resumed."""
         self.make, self.method, self.system, self.clock, self.spread, self.members, self.devices = (
             make,
             method,

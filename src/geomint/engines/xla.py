@@ -1,7 +1,7 @@
 """The reference engine: the block compiled by XLA, for one trajectory or, by vmap, for an ensemble of them.
 
-Compile time: the method, the functions of the system, shapes. Run time: dt, params, t0, the numbers of steps and
-blocks."""
+The method, the functions of the system and all shapes are fixed at compile time. dt, t0, params and the numbers of
+steps and blocks are arguments of the compiled program."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..system.system import Stated
 from .block import Clock, Kept, Layout, Log, Observed, advance, begin
 from .rows import StateRows
 
-# What differs between members: there is only one ("one"), "states", or "states and params".
+# What differs between the members of an ensemble: "states", or "states and params"; "one" is a single trajectory.
 Spread = str
 
 

@@ -54,12 +54,12 @@ def parsed(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise Damaged(f"its JSON can't be read: {error}") from None
     if not isinstance(found, dict):
-        raise Damaged("its JSON is no object")
+        raise Damaged("its JSON is not an object")
     return found
 
 
 def _no_constant(name: str) -> Any:
-    raise Damaged(f"its JSON has {name} for a number")
+    raise Damaged(f"its JSON contains {name}, which is not a JSON number")
 
 
 def checksum(meta: Mapping[str, Any], datasets: Mapping[str, Dataset], fixed: Mapping[str, bytes]) -> int:
@@ -167,7 +167,7 @@ def check_entries(meta: dict[str, Any]) -> None:
         or (meta["seed"] is None and not meta["members"])
         or ("reduce" in meta and not meta["members"])
     ):
-        raise Damaged("its JSON does not say whether it is an ensemble")
+        raise Damaged("the entries members, spread, seed and reduce of its JSON contradict each other")
 
 
 # --- the datasets that go with it -----------------------------------------------------------------------
@@ -241,7 +241,7 @@ def _of_reductions(meta: dict[str, Any], room: int, members: tuple[int, ...]) ->
     if "reduce" not in meta:
         return
     if meta["carry"][-1] != ["int32", list(members)]:
-        raise Damaged("it does not say which members failed")
+        raise Damaged("the last leaf of its carry is not the int32 array that records which members failed")
     fixed = meta.get("fixed", [])
     yield _written_once("kept", fixed), "i", (...,)
     yield from ((_written_once(f"start/{name}", fixed), "f", (*members, *meta["q_shape"])) for name in ("q", "p"))
@@ -249,7 +249,7 @@ def _of_reductions(meta: dict[str, Any], room: int, members: tuple[int, ...]) ->
     for name, about in meta["reduce"].items():
         results = [f"reduced/{name}/{result}" for result in (*RESULTS[about["kind"]], "members")]
         if set(results) & set(fixed):
-            raise Damaged(f"rows of reduced/{name} are said to be written once")
+            raise Damaged(f"the entry 'fixed' of its JSON names rows of reduced/{name}, which are not fixed")
         yield from ((result, "if", (room, ...)) for result in results)
         yield from (
             (_written_once(f"reduced/{name}/{setting}", fixed), "f", (...,)) for setting in SETTINGS[about["kind"]]
@@ -258,5 +258,5 @@ def _of_reductions(meta: dict[str, Any], room: int, members: tuple[int, ...]) ->
 
 def _written_once(name: str, fixed: list[str]) -> str:
     if name not in fixed:
-        raise Damaged(f"{name} is not among what is written once")
+        raise Damaged(f"the entry 'fixed' of its JSON does not name {name}")
     return name

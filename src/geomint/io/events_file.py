@@ -47,8 +47,8 @@ def check_events(path: Path, count: int) -> None:
         raise ArchiveError(f"{path} is damaged: its checkpoint counts {count} events.", path)
     if there < count:
         raise ArchiveError(
-            f"{path}: {beside.name} beside it has {there} of the {count} events of this run: it was cut short or left "
-            "behind. Put the whole file there before the run goes on."
+            f"{path}: {beside.name} beside it has {there} of the {count} events of this run: it was truncated, or not "
+            "moved together with the archive. Put the complete file there, then resume."
         )
 
 

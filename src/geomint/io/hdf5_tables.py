@@ -99,7 +99,7 @@ class Reader:
         return struct.unpack(form, self.bytes_at(address, struct.calcsize(form)))
 
     def enter(self, address: int) -> None:
-        """Every table is read once: a second visit means that tables form a circle or share parts."""
+        """Record that the table at this address is read. A second visit means that tables form a cycle or overlap."""
         if address in self.seen:
             raise Damaged(f"two tables share the byte {address}")
         self.seen.add(address)
@@ -107,14 +107,14 @@ class Reader:
     def read(self) -> dict[str, str]:
         """Fills `datasets`; returns the text attributes of the root."""
         if self.bytes_at(0, min(8, self.size)) != SIGNATURE:
-            raise Damaged("no HDF5 file")
+            raise Damaged("not an HDF5 file")
         if self.bytes_at(8, 8) != b"\0\0\0\0\0\x08\x08\0":
-            raise Foreign("another version of the format")
+            raise Foreign("its superblock has a version or sizes that geomint does not write")
         base, _, end, _, _, root = self.unpack("QQQQQQ", 24)
         if end > self.size:
             raise Damaged(f"truncated: it has {self.size} of {end} bytes")
         if base != 0:
-            raise Foreign("it begins with something else")
+            raise Foreign("its base address is not 0")
         return self.object("", root, 0)
 
     def messages(self, address: int) -> list[tuple[int, bytes]]:
@@ -123,7 +123,7 @@ class Reader:
         self.objects += 1
         version, _, _, _, size = self.unpack("BBHII", address)
         if version != 1 or self.objects > MOST_OBJECTS:
-            raise Foreign("headers of another version, or too many of them")
+            raise Foreign(f"an object header is not of version 1, or there are more than {MOST_OBJECTS} objects")
         found, blocks, room = [], [(address + 16, size)], MOST_BYTES
         while blocks:
             at, size = blocks.pop(0)
@@ -144,7 +144,7 @@ class Reader:
         return found
 
     def object(self, name: str, address: int, depth: int) -> dict[str, str]:
-        """A group, of which everything in it is read too, or a dataset; returns the text attributes of the root."""
+        """Read a group with all its members, or a dataset. Returns the text attributes of the root, else {}."""
         by_kind: dict[int, bytes] = {}
         attributes = {}
         for kind, data in self.messages(address):
@@ -171,7 +171,7 @@ class Reader:
         self.enter(heap)
         mark, _, size, _, names = self.unpack("4sIQQQ", heap)
         if mark != b"HEAP" or names + size > self.size:
-            raise Damaged("the names of a group are not where they should be")
+            raise Damaged("the heap with the names of a group is missing, or reaches beyond the file")
         found: list[tuple[str, int]] = []
         nodes = [(tree, None)]
         while nodes:
@@ -181,7 +181,7 @@ class Reader:
             if mark == b"TREE":
                 kind, level, count = self.unpack("BBH", address + 4)
                 if kind != 0 or (above is not None and level >= above):
-                    raise Damaged("the tree of a group is not in order")
+                    raise Damaged("the B-tree of a group has a node of a wrong type or level")
                 pairs = np.frombuffer(self.bytes_at(address + 32, 16 * count), "<u8")  # each child is followed by a key
                 nodes += [(child, level) for child in pairs[0::2].tolist()]
             elif mark == b"SNOD" and above == 0:
@@ -206,9 +206,9 @@ class Reader:
         try:
             name = text.decode()
         except UnicodeDecodeError:
-            raise Damaged("a name is no text") from None
+            raise Damaged("the name of an object is not UTF-8 text") from None
         if not end or not name or "/" in name or name in (".", ".."):
-            raise Damaged(f"{name!r:.50} is no name of an object")
+            raise Damaged(f"{name!r:.50} is not a valid name of an object")
         return name
 
     def dataset(self, name: str, messages: dict[int, bytes]) -> Dataset:
@@ -216,9 +216,8 @@ class Reader:
         if (layout, kind) != (3, 1):
             raise Foreign(f"{name} is not stored in one piece")
         known = [(form, dtype) for form, dtype in NUMBER_TYPES.items() if messages[DATATYPE].startswith(form)]
-        if (
-            not known or len(messages[DATATYPE]) - len(known[0][0]) > 7
-        ):  # a message is filled up to a multiple of 8 bytes
+        # Messages are padded to a multiple of 8 bytes.
+        if not known or len(messages[DATATYPE]) - len(known[0][0]) > 7:
             raise Foreign(f"{name} is not an array of numbers of a type that geomint writes")
         found = Dataset(name, known[0][1], _shape(name, messages[DATASPACE]), offset)
         if stored != found.nbytes or found.dtype.itemsize * math.prod(max(n, 1) for n in found.shape) > self.size:
@@ -230,17 +229,15 @@ class Reader:
         return found if found.nbytes else dataclasses.replace(found, offset=0)
 
     def attribute(self, data: bytes) -> dict[str, str]:
-        """A text of variable length. It stands in a global heap, to which the attribute points."""
+        """A string of variable length. It is stored in a global heap, to which the attribute points."""
         version, _, name_size, type_size, space_size = _unpacked("BBHHH", data)
-        pad = (
-            (lambda n: -(-n // 8) * 8) if version == 1 else (lambda n: n)
-        )  # the first version fills up to multiples of 8 bytes
+        pad = (lambda n: -(-n // 8) * 8) if version == 1 else (lambda n: n)  # version 1 pads to multiples of 8 bytes
         at = 9 if version == 3 else 8
         name, at = data[at : at + name_size].rstrip(b"\0").decode("utf8", "replace"), at + pad(name_size)
         datatype, at = data[at : at + type_size], at + pad(type_size)
         space, at = data[at : at + space_size], at + pad(space_size)
         if version not in (1, 2, 3) or not datatype.startswith(VARIABLE_TEXT) or _shape(name, space) != ():
-            raise Foreign(f"the attribute {name!r:.50} is not one text")
+            raise Foreign(f"the attribute {name!r:.50} is not a single string of variable length")
         length, heap, index = _unpacked("IQI", data[at:])
         return {name: self.global_text(heap, index, length)}
 
@@ -248,7 +245,7 @@ class Reader:
         self.enter(heap)
         mark, _, size = self.unpack("4sIQ", heap)
         if mark != b"GCOL" or heap + size > self.size:
-            raise Damaged("the text of an attribute is not where it should be")
+            raise Damaged("the heap with the text of an attribute is missing, or reaches beyond the file")
         at, end = heap + 16, heap + size
         for _ in range(MOST_OBJECTS):
             if at + 16 > end:
@@ -256,18 +253,18 @@ class Reader:
             number, _, _, here = self.unpack("HHIQ", at)
             if number == index and number:
                 if here != length or at + 16 + here > end or here > LONGEST_TEXT:
-                    raise Damaged("the text of an attribute does not have its length, or is too long")
+                    raise Damaged("the text of an attribute has a wrong length, or is too long")
                 try:
                     return self.bytes_at(at + 16, here).decode()
                 except UnicodeDecodeError:
-                    raise Damaged("an attribute is no text") from None
+                    raise Damaged("an attribute is not UTF-8 text") from None
             if number == 0:
                 break
             at += 16 + -(-here // 8) * 8
         raise Damaged("the text of an attribute is missing")
 
     def check_apart(self) -> None:
-        """No dataset lies over another or over the tables: writing one would change the other."""
+        """Check that no dataset overlaps another one or the tables: writing one would change the other."""
         spans = [(begin, end, "the tables of the file") for begin, end in _merged(self.spans)]
         held = sorted(spans + [(d.offset, d.offset + d.nbytes, d.name) for d in self.datasets.values() if d.nbytes])
         for (_, end, first), (begin, _, second) in itertools.pairwise(held):
@@ -304,7 +301,7 @@ def _shape(name: str, space: bytes) -> tuple[int, ...]:
         raise Foreign(f"{name} has a shape of a kind that geomint does not write")
     dims = _unpacked("Q" * rank, space[8:])
     if flags and _unpacked("Q" * rank, space[8 + 8 * rank :]) != dims:
-        raise Foreign(f"{name} can grow, which geomint's datasets can't")
+        raise Foreign(f"{name} is resizable, which geomint's datasets are not")
     return dims
 
 

@@ -79,7 +79,7 @@ def reading(path: Path) -> Iterator[None]:
         raise
     except (OSError, ValueError) as error:  # Damaged is a ValueError
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
-        what = "can't be read as an archive: it is truncated, damaged, or no HDF5 file"
+        what = "can't be read as an archive: it is truncated, damaged, or not an HDF5 file"
         raise ArchiveError(f"{path} {what} ({why}).", path) from None
 
 
@@ -95,7 +95,7 @@ def open_tables(path: Path) -> tuple[dict[str, Any], dict[str, Dataset]]:
         raise Damaged("a folder or a device")
     attributes, datasets = read_tables(path)
     if "geomint" not in attributes:
-        raise Foreign("it has no attribute of that name")
+        raise Foreign("it has no attribute 'geomint'")
     meta = parsed(attributes["geomint"])
     if isinstance(meta.get("format"), int) and meta["format"] > FORMAT:
         raise ArchiveError(f"{path} was written by a newer geomint (format {meta['format']}); update geomint.", path)

@@ -127,7 +127,7 @@ def _read_fixed(file: BinaryIO, meta: dict[str, Any], datasets: dict[str, Datase
     once = {name: shaped(data, datasets[name]) for name, data in found.items()}
     kept, start = once.get("kept", ()), once.get("start/q", ())
     if "reduce" in meta and len(kept) and not (np.min(kept) >= 0 and np.max(kept) < len(start)):
-        raise Damaged("it keeps members that it does not have")
+        raise Damaged("it keeps members whose numbers are out of range")
     return once
 
 

@@ -69,8 +69,8 @@ class Writer:
             raise ArchiveError(f"{self.path} {busy}", self.path) from None
 
     def writing(self) -> contextlib.AbstractContextManager[None]:
-        """Errors of the disk while rows or a checkpoint are written. The checkpoint before stays as it was."""
-        kept = f" Everything up to the last checkpoint is kept: gm.resume({str(self.path)!r}, ...) goes on from there."
+        """Report disk errors while rows or a checkpoint are written. The previous checkpoint stays intact."""
+        kept = f" Everything up to the last checkpoint is kept: gm.resume({str(self.path)!r}, ...) continues from it."
         return writing(self.path, kept if self.sequence else "")
 
     def append_events(self, events: np.ndarray) -> None:
@@ -209,8 +209,8 @@ def _check_new(path: Path) -> None:
     beside = events_path(path)
     if beside.exists():
         raise ArchiveError(
-            f"{beside} exists: the events of a run whose archive is no longer beside it. Move it to where that archive "
-            "is, remove it if that is gone, or choose another output."
+            f"{beside} exists: it has the events of a run whose archive is not in this folder. Move it there, "
+            "remove it if that archive no longer exists, or choose another output."
         )
 
 

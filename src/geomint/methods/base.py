@@ -45,8 +45,8 @@ class Traits:
     reversible:     flipping p, stepping and flipping again undoes a step
     energy:         "exact", "bounded" (no drift over long times) or None
     momentum_maps:  "all" (of linear actions), "linear" (translations only) or None
-    constrained:    moves systems with a constraint
-    free:           moves systems without one
+    constrained:    integrates systems with a constraint
+    free:           integrates systems without one
     tangent:        on a constrained system the momenta shown satisfy G M⁻¹p = 0
     steps:          how many steps the recursion looks back; more than one carries a history
     needs:          what the system must have: "constraint", "fast", "quadratic fast", "hessian", "lie group"
@@ -152,7 +152,7 @@ class Method(eqx.Module):
             raise InputError(CONSTRAINED_LAGRANGIAN)
         if isinstance(system, LagrangianSystem) and not self.traits.lagrangian:
             raise InputError(
-                f"{self.name} moves systems with a constant mass, gm.System; a gm.LagrangianSystem is moved by "
+                f"{self.name} integrates systems with a constant mass, gm.System; for a gm.LagrangianSystem use "
                 "Variational."
             )
         for need in self.traits.needs:
@@ -165,10 +165,10 @@ class Method(eqx.Module):
             able = {type(m): m.name for m in reversed(all()) if fits(m)}
             choices = [f"use {', '.join(sorted(able.values()))}"] * bool(able)
             choices += ["turn the constraint into stiff springs with gm.penalize(system, omega)"]
-            told = f"{self.name} does not move constrained systems, and this system has a constraint"
+            told = f"{self.name} does not integrate constrained systems, and this system has a constraint"
             raise InputError(f"{told}; {', or '.join(choices)}.")
         if system.constraint is None and not self.traits.free:
-            raise InputError(f"{self.name} moves constrained systems only, and this system has no constraint.")
+            raise InputError(f"{self.name} integrates constrained systems only, and this system has no constraint.")
 
 
 _classes: dict[str, type[Method]] = {}

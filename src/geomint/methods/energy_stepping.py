@@ -1,22 +1,22 @@
-"""Energy-stepping: the potential in terraces, moved exactly (Gonzalez, Schmidt, Ortiz 2010).
+"""Energy-stepping: exact motion in a piecewise constant approximation of the potential (Gonzalez, Schmidt, Ortiz 2010).
 
 V is replaced by V_h = V₀ + h ⌊(V − V₀)/h⌋, constant on terraces of height h. A body flies straight until its V
 reaches the next terrace up or down; there, with n = ∇V, a = q̇·n and k = nᵀM⁻¹n, it climbs or descends by ΔV = ±h,
 
     p⁺ = p⁻ + λ n,   λ = −2ΔV / (a ± √(a² − 2ΔV k)),
 
-or, where its motion across the terrace does not suffice, a² ≤ 2ΔV k, it is reflected: λ = −2a/k.
+or, where its kinetic energy normal to the edge does not suffice, a² ≤ 2ΔV k, it is reflected: λ = −2a/k.
 
 Each flight and each event is the exact motion under V_h. So T + V_h, all momentum maps of symmetries of V, the
-symplectic form and time reversal are kept to rounding. Terraces are counted by integers, so that no error of an
-event's time enters the energy. The trajectory converges as h → 0, with a rate of about ½ for the motion over a fixed
-time.
+symplectic form and time reversal are conserved to rounding. The level of the terrace is an integer, so that errors of
+event times do not enter the energy. The trajectory converges as h → 0, with a rate of about ½ for the motion over a
+fixed time.
 
-Where the motion is to stay where c(q) ≥ 0 (walls, hard spheres), that boundary is a step of infinite height: a
-reflection.
+Walls and hard spheres are given by functions c(q) that are nonnegative where the motion may go. They are steps of
+infinite height: the motion is reflected where c(q) = 0.
 
-Hypotheses: V is smooth along the motion: two derivatives for a proved search, four for the usual one. Discontinuities
-larger than a terrace stop the run.
+Hypotheses: V is smooth along the motion, with two derivatives for the searches "interval" and "bounds", four for
+"hermite". Discontinuities larger than a terrace stop the run.
 
 Reference: Gonzalez, Schmidt, Ortiz, Int. J. Numer. Meth. Engng 82 (2010) 205, sections 2 to 5; its (18) sends the
 particle back, its (27) lacks a sign.
@@ -61,11 +61,11 @@ from .protocols import CanFail, ChecksStart, EventDriven
 
 SEARCHES = ("hermite", "interval", "bounds")
 ROUGH, STILL = 1, 2
-TRIALS = 100  # in a row that do not come forward: the potential is not smooth
-IDLE = 1000  # events in a row without time going on
-ON_AN_EDGE = 1e-9  # of a terrace: a start that near to one is on it
-TURNING = 1e-6  # a start whose velocity is that nearly along the level of V is at a turning point
-FAR = 1e8  # a trial goes no further than this many times the size of q: free flight
+TRIALS = 100  # consecutive trials without progress after which the run fails: the potential is not smooth
+IDLE = 1000  # consecutive events at the same time after which the run fails
+ON_AN_EDGE = 1e-9  # fraction of a terrace: a start closer to an edge than this counts as on the edge
+TURNING = 1e-6  # a start is a turning point if |cos| of the angle between v and M⁻¹∇V, in the metric M, is below this
+FAR = 1e8  # largest displacement in a trial in units of 1 + max |q|, where `reach` is not given
 
 
 def _wall(i: int, c: Callable[[Array], Array], q: Array) -> Array:
@@ -80,26 +80,26 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
     its own times.
 
     height:  of the terraces, in units of the energy
-    offset:  V at one of the edges between terraces. By default the start lies in the middle of one; but at a turning
-             point of V, v·∇V = 0, on an edge, as a motion from there climbs the next one only if it has a whole
-             height to go (a planet at its perihelion, which flies off straight, would be locked in half of one for
-             ever). Keep edges away from V at infinity
+    offset:  V at one of the edges between terraces. By default the start lies in the middle of a terrace, but at a
+             turning point (v·∇V = 0) on an edge: from the middle, such a motion would reach the next edge after half a
+             height, too slow to climb a whole one (a planet at its perihelion would be reflected for ever). Avoid an
+             edge at the value of V at infinity
     inside:  functions c(q), numbers or arrays, positive where the motion may go: it is reflected where one vanishes
-    reach:   the largest displacement of a coordinate in one trial of the search, for potentials that are flat and
-             then, abruptly, are not; what changes gradually is seen from its derivatives
+    reach:   the largest displacement of a coordinate in one trial of the search. Needed only for potentials that are
+             flat and then change abruptly; gradual changes are detected from the derivatives
 
-    search:  how the first exit is found. "hermite", from the jets of V at chosen times, with a margin of safety;
-             "interval", proved, from ranges of V'' along the ray, which geomint derives from the potential (several
-             times slower); "bounds", proved, from ranges that the potential itself offers: a method `curvature(q, v,
-             start, stop)` (or with `params` behind) of the function given as System(potential=...), which returns
-             bounds (low, high) of d²/dt² V(q + t v) for t from start to stop
+    search:  how the first exit is found. "hermite": from derivatives of V at chosen times, with a safety margin.
+             "interval": proved, from bounds of V'' along the ray, which geomint derives from the potential (several
+             times slower). "bounds": proved, from bounds that the potential provides: a method `curvature(q, v, start,
+             stop)`, with `params` as last argument if the system has them, of the function System(potential=...),
+             which returns bounds (low, high) of d²/dt² V(q + t v) for t from start to stop
 
     `run.energy` is T + V_h, `run.level` counts the terraces, `run.events` lists the events.
     """
 
     failures: ClassVar[Mapping[int, str]] = {
         ROUGH: "the first exit from the terrace was not found",
-        STILL: "time stands still",
+        STILL: "time no longer advances",
     }
     height: float = setting(positive, static=False)
     offset: float | None = setting(bounded(number, none=True), None, static=False)
@@ -141,13 +141,13 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
         return jnp.concatenate([jnp.stack([above, 1 - above]), self._walls(q)])
 
     def _jet(self, mech: Mechanics, flight: Flight, t: Array) -> Jet:
-        """Of the gauges along the flight. The search is not differentiated; the time of an event is, by
-        `exit_time`."""
+        """The jet of the gauges along the flight, at t. The search is not differentiated; `exit_time` supplies the
+        derivative of an event's time."""
         q, v = value(flight.q), mech.velocity(value(flight.p))
         return jax.lax.stop_gradient(jet(lambda s: self._gauges(mech, flight, q + s * v), t))
 
     def _stride(self, mech: Mechanics, q: Array, p: Array) -> Array:
-        """The longest trial that makes sense."""
+        """The longest trial that `reach`, or else the size of q, allows at this speed."""
         farthest = FAR * (1 + jnp.max(jnp.abs(q))) if self.reach is None else self.reach
         return jnp.minimum(farthest / jnp.max(jnp.abs(mech.velocity(p))), 1e300)
 
@@ -201,7 +201,7 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
         return jax.lax.stop_gradient(outlook(lambda s: self._gauges(mech, flight, q + s * v), t))
 
     def _set_off(self, flight: Flight, here: Jet, ahead: Outlook, above: Array) -> Flight:
-        """A new flight, `above` the lower edge of its terrace."""
+        """The beginning of a flight; `above` is V over the lower edge of the terrace, in units of h."""
         here = here._replace(value=jnp.concatenate([jnp.stack([above, 1 - above]), here.value[2:]]))
         limit = quickness(here, ahead)
         trial = jnp.minimum(predicted(here, ahead, tolerated(here)), jnp.minimum(limit, flight.stride))
@@ -243,7 +243,7 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
         )
 
     def _onward(self, mech: Mechanics, flight: Flight, t: Array) -> tuple[Array, Array, Outlook]:
-        """The next trial from t on, the longest, and what it rests on."""
+        """From t on: the length of the next trial, its upper limit, and the higher derivatives that determine both."""
         here, ahead = self._ahead(mech, flight, t)
         return predicted(here, ahead, tolerated(here)), quickness(here, ahead), ahead
 
@@ -271,7 +271,7 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
         return jax.lax.stop_gradient(Interval(lowest, highest))
 
     def _event(self, mech: Mechanics, flight: Flight) -> Flight:
-        """Up, down, or back, at the end of a flight, where a gauge vanishes."""
+        """The event at the end of a flight, where a gauge vanishes: a step up, a step down or a reflection."""
         after, gauge = flight.a, flight.due
         q, p = value(flight.q), value(flight.p)
         v, wall = mech.velocity(p), gauge > 1
@@ -351,8 +351,8 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
             system.fast is not None or not callable(getattr(system.potential, "curvature", None))
         ):
             raise InputError(
-                "EnergyStepping(search='bounds'): the potential offers none: it has no method `curvature(q, v, "
-                "start, stop)`. search='interval' derives them."
+                "EnergyStepping(search='bounds') needs a potential with a method `curvature(q, v, start, stop)`, and a "
+                "system without a fast part. search='interval' derives the bounds itself."
             )
 
     def check_start(self, system: Any, q: Any, p: Any, members: bool = False) -> None:
@@ -378,7 +378,7 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
             along = both if self.search == "interval" else self._walls
             lack = supported(derivatives(along, jnp.asarray(q[0]), jnp.asarray(p[0])), 0.0)
             if lack:
-                raise InputError(f"EnergyStepping(search={self.search!r}): {lack} search='hermite' needs none.")
+                raise InputError(f"EnergyStepping(search={self.search!r}): {lack} Use search='hermite'.")
 
     def review(self, carry: Flight) -> None:
         longest, stretches = int(np.max(carry.counts.longest)), int(np.sum(carry.counts.stretches))
@@ -393,8 +393,8 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
     def explain(self, status: int, mech: Mechanics, q: Any, dt: float) -> str:
         if status == STILL:
             where = "(a corner of `inside`, or walls that touch)"
-            return f": more than {IDLE} events follow each other without time going on {where}"
+            return f": more than {IDLE} consecutive events happened at the same time {where}"
         return (
-            f": {TRIALS} trials came no nearer. The potential, its slope or its curvature jumps there or is not "
-            "finite; make it smooth, or put what jumps into inside=[...]"
+            f": {TRIALS} consecutive trials made no progress. The potential, its slope or its curvature jumps there "
+            "or is not finite; make it smooth, or put what jumps into inside=[...]"
         )

@@ -158,7 +158,7 @@ class Filtered(FindsStructure, CanFail, DependsOnStepLength, WarnsOfStep):
             lambda v: mech.momentum(v) + self.beta * dt**2 * self.curvature(mech, jnp.asarray(q), v), q
         )
         what = f"its smallest eigenvalue there is about {lowest:.3g}"
-        return f": {what}. The potential bends downwards; try a smaller dt or beta"
+        return f": {what}. The potential has negative curvature there; try a smaller dt or beta"
 
     def warn(self, system: System, q: Any, dt: float) -> None:
         omega = getattr(system.fast, "omega", None)
@@ -373,8 +373,8 @@ class Newmark(PushforwardNewmark):
         c, here = self.beta * dt**2, value(q)
         hessian = lambda v: mech.hessian_product(here, v.reshape(here.shape))
         apply = lambda v: mech.momentum(v.reshape(here.shape)).ravel() + c * hessian(v).ravel()
-        # q' = q + move + c a' with M a' = f(q') linearised at q. A Newton step needs no positive definite matrix; the
-        # counter-example is shown as it is.
+        # q' = q + move + c a' with M a' = f(q') linearised at q. The matrix of a Newton step need not be positive
+        # definite, so the pivot is not checked.
         move = mech.displacement(p, dt) + (0.5 - self.beta) * dt**2 * mech.velocity(force)
         right = (mech.force(here) - hessian(move)).ravel()
         a, _ = (self.plan or fallback(here.size)).solve(apply, right)

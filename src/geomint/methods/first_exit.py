@@ -1,33 +1,33 @@
-"""Where a straight flight first leaves a region: the search under every event-driven method.
+"""The first time at which a straight flight leaves a region: the event search of event-driven methods.
 
-A region is given by gauges w_i, positive inside. Along the ray q + t v a gauge is a smooth function of t, known at
-chosen times by its jet (w, w', w''). The search marches: [0, a] is known to be free of exits, b is a trial, and the
-jets at a and b decide whether [a, b] is free of exits. At a, the third and fourth derivatives are known too.
+A region is given by gauges w_i, positive inside. Along the ray q + t v a gauge is a smooth function of t, evaluated at
+chosen times as its jet (w, w', w''). The search advances by trials: [0, a] is known to contain no exit, b > a is the
+trial time, and the jets at a and b decide about [a, b]. At a, the third and fourth derivatives are known too.
 
- -  The quintic H5 that has both jets, in Bernstein form on eight pieces, encloses itself: where all its control
-    points are positive, so is H5. What H5 may differ from w is taken to be |H5 − H3| + |H7 − H5|, control point by
-    control point: H3, the cubic through values and slopes, errs by the first, of order (b − a)⁴, and H5 is better by
-    two orders; H7 has all derivatives known at a. All control points positive by that margin: [a, b] is free, and a
-    moves to b.
- -  One sign change among them means one root (the polygon varies no less than the polynomial): the root of the
-    smallest is the next trial.
- -  Everything else is not yet clear: b moves to the middle.
+ -  H5 is the quintic with both jets. In Bernstein form it is positive if all its control points are; they are computed
+    for [a, b] and, where that does not decide, for its eight equal pieces. The error of H5 is estimated, control point
+    by control point, as |H5 − H3| + |H7 − H5|: H3 is the cubic through the values and slopes, with an error of order
+    (b − a)⁴, two orders larger than that of H5; H7 also has the third and fourth derivatives at a. If all control
+    points exceed this margin, [a, b] contains no exit, and a moves to b.
+ -  One sign change among the control points means exactly one root (variation-diminishing property). The smallest such
+    root over all gauges is the next trial.
+ -  Otherwise [a, b] is not decided, and b moves to its midpoint.
 
-Where bounds of the curvatures over [a, b] are known, w'' ≥ m, no model is needed: a gauge is positive as long as
-w + w't + ½mt² is, so a may move to the first root of the lowest of these parabolas. Bounds tighten with [a, b], and
-the march converges to the first exit from inside, by three times the digits a trial. That is a proof, up to rounding.
+If lower bounds w'' ≥ m over [a, b] are known, no polynomial model is needed: a gauge is positive as long as
+w + w't + ½mt² is, so a moves to the smallest first root of these parabolas. The bounds tighten as [a, b] shrinks, and a
+converges to the first exit from below; each trial triples the number of correct digits. Up to rounding this is proved.
 
-Near a root the parabola at b finishes, where the third derivative (from the two jets) says that it errs less than
-rounding. Two jets can't tell what happens between them if that is quicker than they are apart. So no trial is longer
-than REACH/ω, where
+Near a root, the root of the parabola at b is accepted as the exit once its error, estimated with the third derivative
+(from the two jets), is below rounding. Two jets do not detect an oscillation that is fast compared with b − a. The
+length of a trial is therefore limited to REACH/ω, where
 
-    ω² = (w⁗ w″ + w‴²) / (w‴ w′ + w″²),   all products taken by their size,
+    ω² = (|w⁗ w″| + w‴²) / (|w‴ w′| + w″²)
 
-at a: the frequency of an oscillation, at any phase of it, and about (n + 2)/r for a potential that goes like the
-power −n of the distance r from a body ahead: trials shorten in time. What begins abruptly, and shows nothing of
-itself before, escapes this.
+at a. For an oscillation, ω is its frequency, at every phase. For a potential r⁻ⁿ of a body at the distance r,
+ω ≈ (n + 2)/r, so that trials become shorter as the body is approached. A feature that begins abruptly, without any
+effect on the derivatives at a, is not detected; `EnergyStepping(reach=...)` limits the trials for such potentials.
 
-The same derivatives foretell the exit, mostly so well that the first trial ends there.
+The same derivatives predict the exit time, usually so accurately that the first trial finds it.
 
 Reference: the search of Gonzalez, Schmidt and Ortiz, Int. J. Numer. Meth. Engng 82 (2010) 205, section 3, made safe.
 """
@@ -47,9 +47,9 @@ from ..numerics.taylor import derivatives
 
 PIECES = 8
 POINTS = 5 * PIECES + 1
-SHARP = 1e-13  # error of a root, in units of the largest control point of its gauge
+SHARP = 1e-13  # largest error of a gauge at an accepted root, relative to its largest control point
 REACH = 2.0  # radians of the quickest oscillation that a trial may cover
-GRAZE = 1e-13  # a gauge that goes below 0 by less than this part of its size has touched it, no more
+GRAZE = 1e-13  # a gauge that falls below 0 by less than this fraction of its size counts as touching 0
 
 
 class Jet(NamedTuple):
@@ -87,9 +87,9 @@ def quickness(jet: Jet, ahead: Outlook) -> Array:
 
 
 def predicted(jet: Jet, ahead: Outlook, slack: Array) -> Array:
-    """When the first exit is to be expected: that of the parabola and, from there, Newton's method on the polynomial
-    with all four derivatives. A guess, for a trial to judge: where it strays far from the parabola's, that one is as
-    good."""
+    """The expected time of the first exit: the root of the parabola, improved by three Newton steps on the Taylor
+    polynomial of degree four. It only sets the length of the next trial; where Newton's method leaves the range from
+    half to twice the parabola's root, the latter is used."""
     steps = parabola_exit(jet, slack)
     (w, rate, bend), (third, fourth) = jet, ahead
     t = steps
@@ -133,20 +133,20 @@ class Judged(NamedTuple):
 
 
 def judge(before: Jet, ahead: Outlook, after: Jet, length: Array, slack: Array) -> Judged:
-    """The verdict on an interval from the jets at its ends and what more is known at its beginning. Gauges count as
-    positive down to −slack."""
+    """For each gauge, whether [a, b] contains no root or exactly one, from the jets at its ends and the higher
+    derivatives at a (`ahead`). Values above −slack count as positive."""
     c = _quintic(before, after, length)
     low = (3 * c[0] + 5 * (c[1] - c[0])) / 3  # control points of the cubic: its ends, and these between
     high = (3 * c[5] + 5 * (c[4] - c[5])) / 3
     more, zero = _unforeseen(c, ahead, length), jnp.zeros_like(c[0])
-    # The margin, too, has control points, none of them negative: it does not vanish where H5 and H3 happen to cross.
+    # The margin is given by nonnegative control points too, so that it does not vanish where H5 and H3 cross.
     off = (
         jnp.abs(c[2] - (c[0] + 6 * low + 3 * high) / 10) + more,
         jnp.abs(c[3] - (3 * low + 6 * high + c[5]) / 10) + more,
     )
     whole = _verdict(jnp.stack(c), jnp.stack([zero, zero, *off, zero, zero]), slack)
-    # Where the six points of the whole decide, those of its pieces, which are means of them, would decide alike: they
-    # vary no more. Most flights are short and end here; forty-one points cost more than a jet of seven atoms.
+    # If the six control points of [a, b] decide, those of its pieces, which are averages of them, would decide alike.
+    # Most flights are short and are decided here; all 41 points cost more than a jet of seven atoms.
     decided = jnp.all((c[0] > -slack) & (whole[0] | whole[1]))
     clear, single, start = jax.lax.cond(decided, lambda: whole, lambda: _verdict(*_in_pieces(c, off), slack))
     finite = jnp.all(jnp.isfinite(c[5]) & jnp.isfinite(c[4]) & jnp.isfinite(c[3]))
@@ -155,12 +155,12 @@ def judge(before: Jet, ahead: Outlook, after: Jet, length: Array, slack: Array) 
 
 
 def _unforeseen(c: tuple[Array, ...], ahead: Outlook, length: Array) -> Array:
-    """What the quintic misses of the third and fourth derivatives at its beginning: with them it would be greater by
+    """A bound of |H7 − H5|, where H7 also has the third and fourth derivatives at a:
 
-        d₃ s³(1 − s)³ + d₄ s⁴(1 − s)³,
+        H7 − H5 = d₃ s³(1 − s)³ + d₄ s⁴(1 − s)³,
 
-    at most |d₃|/40 + |d₄|/67.5 times B₂ + B₃ = 10 s²(1 − s)²."""
-    cube = lambda x: x * length * length * length  # in this order, as the length of a free flight has no cube
+    which is at most |d₃|/40 + |d₄|/67.5 times B₂ + B₃ = 10 s²(1 − s)²."""
+    cube = lambda x: x * length * length * length  # in this order: length³ overflows for a free flight
     d3 = cube(ahead.third) / 6 - 10 * (c[3] - c[0] + 3 * (c[1] - c[2]))
     d4 = cube(ahead.fourth) * length / 24 - 5 * (c[4] + c[0] - 4 * (c[3] + c[1]) + 6 * c[2]) + 3 * d3
     return jnp.abs(d3) / 40 + jnp.abs(d4) / 67.5
@@ -179,7 +179,7 @@ def _verdict(points: Array, margin: Array, slack: Array) -> tuple[Array, Array, 
     legs = len(points) - 1
     inside, safe = points > -slack, points - margin > -slack
     turns = lambda x: (x[1:] != x[:-1]).astype(int)
-    # Four counts in one sum.
+    # Four counts are packed into the four bytes of one integer, so that one sum computes all of them.
     word = inside[1:].astype(int) + (turns(inside) << 8) + (turns(safe) << 16) + (safe[1:].astype(int) << 24)
     word = jnp.sum(word, axis=0)
     inner, crossings, doubts, sure = word & 255, (word >> 8) & 255, (word >> 16) & 255, word >> 24
@@ -211,9 +211,9 @@ def _root(c: tuple[Array, ...], s: Array) -> Array:
 
 
 def parabola_exit(jet: Jet, slack: Array | float = 0.0) -> Array:
-    """The first positive root of w + w't + ½w''t², for each gauge; infinite where there is none. A root at 0 of a
-    gauge that rises from it does not count; a gauge just below 0 that falls has its root a little before; one that
-    dips below 0 by less than `slack` has none."""
+    """The first positive root of w + w't + ½w''t², for each gauge; infinite where there is none. A root at t = 0 does
+    not count if the gauge rises. A falling gauge that is already slightly below 0 has a slightly negative root. A gauge
+    whose minimum is above −slack has no root."""
     w, rate, bend = jet
     shallow = (bend > 0) & (rate * rate < 2 * (w + slack) * bend)
     under = jnp.where(shallow, -1.0, rate * rate - 2 * w * bend)
@@ -235,17 +235,17 @@ class Found(NamedTuple):
 
 
 def one_trial(before: Jet, ahead: Outlook, after: Jet, length: Array, slack: Array, starts: Array) -> Found:
-    """What two jets, `length` apart, say, and what follows the first; `starts`: whether that is the beginning of the
-    flight."""
+    """The outcome of a trial, from the jets at a and b = a + length and the higher derivatives at a (`ahead`).
+    `starts`: whether a is the beginning of the flight."""
     judged = judge(before, ahead, after, length, slack)
     steps = parabola_exit(after, slack)
-    # The third derivative, from the two jets; where they happen to have the same curvature, as much as it may be at
-    # this length.
+    # The third derivative is the difference of the two curvatures over the length, but at least 1/16 of the larger
+    # curvature over the length, since the two may be equal by chance.
     curve = jnp.maximum(jnp.abs(after.bend), jnp.abs(before.bend))
     error = jnp.maximum(jnp.abs(after.bend - before.bend), curve / 16) / length * jnp.abs(steps) ** 3 / 6
     sharp = (after.rate < 0) & (jnp.abs(steps) <= length / 4) & (error <= SHARP * judged.size)
-    # Two exits at the same time leave the second for the next flight; a gauge that was let pass as touching may fall
-    # after all.
+    # Exits at a itself. Of two simultaneous exits the second is left for the next flight, which then starts on or below
+    # an edge; and a gauge that was accepted as touching 0 may still fall below it.
     at_once = (before.rate < 0) & ((starts & (before.value <= 0)) | (~judged.clear & (before.value <= slack)))
     offered = jnp.where(at_once, -length, jnp.where(sharp, steps, jnp.inf))
     at, gauge = jnp.min(offered), jnp.argmin(offered)
@@ -270,8 +270,8 @@ def proved(before: Jet, low: Array, length: Array, slack: Array) -> Array:
 def one_proof(
     before: Jet, after: Jet, low: Array, high: Array, length: Array, advance: Array, slack: Array, starts: Array
 ) -> Found:
-    """What is known after an `advance` of at most `length`, over which the curvatures lay between `low` and `high`;
-    `after` is there."""
+    """The outcome of a trial of which the first part, `advance` ≤ `length`, is proved to be free of exits. `low` and
+    `high` bound the curvatures over `length`; `after` is the jet at a + advance."""
     steps = parabola_exit(after, slack)
     sharp = (after.rate < 0) & (
         (high - low) * steps * steps <= SHARP * jnp.maximum(jnp.abs(before.value), jnp.abs(after.value)) + slack

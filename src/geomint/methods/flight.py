@@ -12,7 +12,7 @@ from .first_exit import Jet, Outlook
 
 UP, DOWN, REFLECTED, WALL = 1, 2, 3, 4
 KINDS = {UP: "up", DOWN: "down", REFLECTED: "reflected", WALL: "wall"}
-STRETCH = 100  # reflections in a row that make a trapped stretch
+STRETCH = 100  # consecutive reflections from which on the motion counts as trapped
 
 
 class Counts(NamedTuple):
@@ -24,10 +24,10 @@ class Counts(NamedTuple):
     reflected: Any
     wall: Any
     jets: Any  # evaluations of (φ, φ', φ'')
-    in_a_row: Any  # reflections, up to now
-    longest: Any  # and at most
-    stretches: Any  # of STRETCH reflections and more
-    idle: Any  # events in a row without time going on
+    in_a_row: Any  # consecutive reflections up to now
+    longest: Any  # the largest value of in_a_row so far
+    stretches: Any  # how often in_a_row reached STRETCH
+    idle: Any  # consecutive events at the same time
 
     def after(self, kind: Array, idle: Array) -> Counts:
         """One event more."""
@@ -56,13 +56,13 @@ class Flight(eqx.Module):
     level: Any
     base: Any  # V at level 0
     a: Any
-    due: Any  # the gauge that vanishes at t + a, or −1
+    due: Any  # index of the gauge that vanishes at t + a, −1 while no exit is known
     at_a: Jet
-    ahead: Outlook  # higher derivatives there; zeros where the search does not use them
-    trial: Any  # b − a
-    limit: Any  # on its length, from how quickly V changes
-    stride: Any  # and from the speed
-    failed: Any  # trials in a row that did not come forward
+    ahead: Outlook  # higher derivatives at t + a; zeros where the search does not use them
+    trial: Any  # length b − a of the next trial
+    limit: Any  # largest length of a trial: REACH/ω, see first_exit
+    stride: Any  # largest length of a trial by `reach` and the speed
+    failed: Any  # consecutive trials without progress
     counts: Counts
     kind: Any  # of the last event
     status: Any

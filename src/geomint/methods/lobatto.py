@@ -140,7 +140,7 @@ class LobattoIIIAB(Constrained):
             pulls = jax.vmap(mech.constraint_force)(positions[:-1], multipliers)
             return jnp.concatenate([moves.ravel(), (dt**2 * jax.vmap(mech.velocity)(pulls)).ravel()])
 
-        # F = f − Gᵀλ is smooth along the motion, where λ need not be: the stages are guessed from the last of them.
+        # F = f − Gᵀλ is smooth along the motion, even where λ is not. The stages are predicted with its last value.
         start = moved(jnp.broadcast_to(carry.force, (s - 1, *here.shape)))
         guess = jnp.concatenate([start.ravel(), (carry.multipliers * dt**2).ravel()])
         solve = least_squares_solve if self._dependent else dense_solve

@@ -7,15 +7,15 @@ In the momentum form (10) of Console, Hairer and Lubich, with ρ(ζ) = (ζ − 1
     p_{n+k−½} from S_{n+1},      q_{n+k} = q_{n+k−1} + h M⁻¹p_{n+k−½},      g(q_{n+k}) = 0 for λ_{n+k−1}.
 
 S and q are sums of small increments over the whole run and are compensated; the form in positions alone (7) loses three
-digits more. Momenta at the points are differences (11), projected: p_n = Σ δ̂_j p_{n+j+½} − G(q_n)ᵀν. They look k/2
-steps ahead, so the recursion runs k/2 steps ahead of what it shows.
+digits more. Momenta at the grid points are differences (11), projected: p_n = Σ δ̂_j p_{n+j+½} − G(q_n)ᵀν. They need
+momenta up to k/2 steps ahead, so the recursion runs k/2 steps ahead of its output.
 
 The method is not symplectic, but it nearly keeps energy and momentum maps over times h^{−r−1}, if (12) the roots of ρ
 lie on the unit circle and are simple but for 1, and (13) so do the non-zero roots of σ. Both are checked exactly on
 construction.
 
-Start: k/2 steps forward and k/2 backward from the initial data by an eighth-order composition (of Rattle on a
-manifold, of Verlet without), with the multipliers of the exact motion; a poor start stays for ever.
+Starting values: k/2 steps forward and k/2 backward from the initial data by an eighth-order composition (of Rattle with
+constraints, of Verlet without), with the multipliers of the exact motion. Their errors never decay.
 
 References: Console, Hairer, Lubich, Numer. Math. 124 (2013) 517; Hairer, Lubich, Numer. Math. 97 (2004) 699.
 """
@@ -186,7 +186,8 @@ class SymmetricMultistep(Constrained, HasHistory):
         positions = joined(q_before.value, q, q_after.value)
         lost = joined(q_before.lost, jnp.zeros_like(q), q_after.lost)
         velocities = joined(p_before, p, p_after)
-        # Dividing by h magnifies rounding, and a wrong start stays: the differences are taken with what rounding took.
+        # Division by h amplifies rounding errors, and errors of the starting values never decay: the differences
+        # include the compensation terms.
         momenta = jax.vmap(mech.momentum)(jnp.diff(positions, axis=0) + jnp.diff(lost, axis=0)) / dt
         if free:
             forces = jax.vmap(mech.force)(positions)
@@ -217,7 +218,7 @@ class SymmetricMultistep(Constrained, HasHistory):
     def step(self, mech: Mechanics, carry: History, dt: Array) -> History:
         sigma, rho_tilde = self.coefficients.sigma, self.coefficients.rho_tilde
         here, last = value(carry.front), float(sigma[-2])
-        # Without the newest multiplier: the sum S, and the momentum that it leaves for the newest place.
+        # The sum S without the newest multiplier, and the part of S that belongs to earlier momenta.
         known = self._weighted(sigma[1:-2], carry.forces[1:]) + last * (force := mech.force(here))
         summed = carry.summed + dt * known
         others = self._weighted(rho_tilde[:-1], carry.momenta[2:])

@@ -13,7 +13,8 @@ and energy and momentum stay near their values for a long time under constraints
 
 A symmetric polynomial divided by ζ^{k/2} is a polynomial in x = (ζ + 1/ζ)/2, and a pair of roots ζ, 1/ζ is on the unit
 circle exactly when x is in [−1, 1]. So (13) and the linear stability are questions about real roots in an interval,
-which Sturm's theorem decides without round-off; a double root, where both are lost, is just where floats fail.
+which Sturm's theorem decides exactly. At double roots, where both properties are lost, floating-point roots are
+inaccurate.
 
 Reference: Console, Hairer, Lubich, Symmetric multistep methods for constrained Hamiltonian systems, Numer. Math. 124
 (2013) 517; the numbers of the formulas are theirs.
@@ -172,8 +173,8 @@ def interval_of_periodicity(coefficients: Coefficients) -> float:
 def smallest_gap(coefficients: Coefficients) -> float:
     """The smallest distance, in radians, of two roots on the upper unit circle: of ρ, with 1 counted once, and of σ.
 
-    (12) and (13) ask only that no two of ρ and no two of σ coincide; close parasitic roots feed each other, and the
-    energy becomes noisy. Near 1 small gaps are in the nature of the method: σ ≈ ρ/log² puts a root of σ next to a
+    (12) and (13) require only that no two roots of ρ and no two of σ coincide; close parasitic roots excite each other,
+    and the energy becomes noisy. Small gaps near 1 are unavoidable: σ ≈ ρ/log² puts a root of σ next to a
     root of ρ (.005 for method (A), .0006 for the recommended one of order 8). A root counts with its multiplicity;
     `inf` where 1 is alone (k = 2).
     """

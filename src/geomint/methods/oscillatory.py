@@ -1,7 +1,8 @@
 """Fast and slow together: methods for V + W whose step resolves V alone.
 
-    IMEX               trapezoidal rule for V, midpoint rule for W in the action: explicit kicks, implicit midpoint
-    between RESPA              kicks by V, and between them several Verlet steps with W (multiple time steps)
+    IMEX     trapezoidal rule for V and midpoint rule for W in the action: explicit kicks by V, and between them an
+             implicit midpoint step with W
+    RESPA    kicks by V, and between them several Verlet steps with W (multiple time steps)
 
 Methods with the exact flow of a quadratic W are in `trigonometric`.
 
@@ -54,8 +55,8 @@ _proved: BoundedCache[bool] = BoundedCache(64)
 
 
 def quadratic_everywhere(system: Any, q: Any) -> bool:
-    """Whether W is a polynomial of degree two at most by its program: for all q, all params and all members of an
-    ensemble."""
+    """Whether the jaxpr of W proves that W is a polynomial of degree at most two: for all q, all params and all members
+    of an ensemble."""
     by_hand = "fast_gradient" in system.overrides
 
     def gradient_or_energy(x: Array, stated: Any) -> Array:
@@ -69,8 +70,8 @@ def quadratic_everywhere(system: Any, q: Any) -> bool:
 
 
 def is_quadratic(starts: Sequence[tuple[Any, Any]]) -> bool:
-    """Whether ∇W is an affine function of q: by its program, or else at random points around the starts, near and
-    far."""
+    """Whether ∇W is an affine function of q: proved from its jaxpr, or else sampled at random points near and far from
+    the starts."""
     if quadratic_everywhere(*starts[0]):
         return True
     look = lambda: all(_affine(*concrete(*start, np.random.default_rng(1))) for start in starts)
@@ -170,9 +171,9 @@ class IMEX(Oscillatory, OnManifold, CanFail, DependsOnStepLength):
     """Variational implicit-explicit method: p⁺ = p − (h/2)∇V(q); the midpoint rule with W from (q, p⁺) to (q', p⁻);
     p' = p⁻ − (h/2)∇V(q').
 
-    For a W that is quadratic by its program this is p ← p + (h/2)f(q), q ← q + h(M + (h²/4)Hess W)⁻¹p, p ← p +
-    (h/2)f(q), f = −∇(V + W): one factorisation for each length of step. Otherwise the midpoint is found by Newton's
-    method, with the structure of Hess W. Not unconditionally stable for a W that is not quadratic.
+    If the jaxpr of W proves that W is quadratic, this is p ← p + (h/2)f(q), q ← q + h(M + (h²/4)Hess W)⁻¹p,
+    p ← p + (h/2)f(q), f = −∇(V + W): one factorisation for each length of step. Otherwise the midpoint is found by
+    Newton's method, with the structure of Hess W. Not unconditionally stable for a W that is not quadratic.
     """
 
     failures: ClassVar[Mapping[int, str]] = {
@@ -192,9 +193,10 @@ class IMEX(Oscillatory, OnManifold, CanFail, DependsOnStepLength):
     def prepared_on_manifold(self, starts: Sequence[tuple[Any, Any]], caller: str) -> IMEX:
         ready = self.prepare(starts)
         if not ready.quadratic:
-            what = "needs a fast part that is a polynomial of degree two in q by its program, and this one is not"
+            what = "needs a fast part that JAX traces as a polynomial of degree two in q, and this one is not"
             raise InputError(f"{caller} {what}; use Rattle() with shorter steps.")
-        # Always a copy, although nothing may be left to find: the mass of the drifts is not M.
+        # Always a copy, even where nothing had to be found: Rattle.prepare takes the same object to mean that the mass
+        # of the drifts is M, which it is not here.
         return dataclasses.replace(ready)
 
     def heavier(self, mech: Mechanics, q: Array, h: Array) -> Heavier:
@@ -248,8 +250,8 @@ class RESPA(Method):
     """Verlet-I/r-RESPA: half a kick by V, `inner` Verlet steps of length h/inner with W (in drift form), half a kick
     by V.
 
-    Unstable where the inner steps turn the fast motion by a multiple of π, near hω = π, 2π, … for many of them:
-    resonance.
+    Resonant (unstable) where the inner steps advance the phase of the fast motion by a multiple of π; for many inner
+    steps this is near hω = π, 2π, …
     """
 
     inner: int = setting(bounded(whole, least=1, most=10**6), 4)

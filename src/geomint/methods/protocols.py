@@ -1,5 +1,5 @@
-"""What only some methods have, each as a small class of its own. Engines and loops ask by type; the functions at the
-end ask any method.
+"""Optional abilities of methods, a small class for each. Engines and loops test for them with isinstance. The functions
+at the end take any method, and return a default where it does not have the ability.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class EventDriven(Method):
 
 
 class CanFail(Method):
-    """A method with a status: 0 while all is well, else a key of `failures`, which then stays."""
+    """A method with a status: 0 until a step fails, then a key of `failures`; it does not return to 0."""
 
     failures: ClassVar[Mapping[int, str]] = {}
 
@@ -88,7 +88,7 @@ class DependsOnStepLength(Method):
 
 
 class HasHistory(Method):
-    """A method whose carry looks back; for steps of the opposite sign it is read from its other end."""
+    """A method whose carry holds several past steps. For steps of the opposite sign their order is reversed."""
 
     @abc.abstractmethod
     def reverse(self, carry: Carry) -> Carry:

@@ -1,4 +1,4 @@
-"""The classical Runge–Kutta method: the counter-example that the measurements must be able to tell from the others."""
+"""The classical Runge–Kutta method: a method without structure, for comparison and to test the measurements."""
 
 from __future__ import annotations
 

@@ -35,9 +35,9 @@ SMALL = 16
 def in_turn(stages: Stages, kick: Move, drift: Move, carry: Carry, dt: Array, cheap_drift: bool) -> Carry:
     """All stages of a step, one after another.
 
-    Pairs of stages in a loop: XLA makes one small kernel of the body of a loop, and cuts straight-line code of many
-    stages into dozens of calls. An odd last stage joins the loop with a drift of length zero, where drifts cost
-    nothing.
+    Pairs of stages run in a loop: XLA makes one small kernel of the body of a loop, but splits straight-line code of
+    many stages into dozens of calls. If the number of stages is odd and drifts are cheap, the last kick is paired with
+    a drift of length zero.
     """
     first, second = (kick, drift) if stages[0][0] == "kick" else (drift, kick)
     pair = lambda moving, c: (second(first(moving, c[0] * dt), c[1] * dt), None)

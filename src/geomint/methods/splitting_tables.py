@@ -21,8 +21,8 @@ class Scheme(NamedTuple):
 def palindrome(kinds: str, half: tuple[float, ...]) -> Stages:
     """A symmetric sequence from its first half; the middle and the neighbour of the middle are fixed by consistency.
 
-    `kinds` names the first letter, "kick" or "drift"; `half` lists the free coefficients in turn, for the first kind
-    and the other alternately.
+    `kinds` is the kind of the first stage, "kick" or "drift"; `half` lists the free coefficients, alternately for this
+    kind and for the other.
     """
     first, second = (kinds, "drift" if kinds == "kick" else "kick")
     names = (first, second)

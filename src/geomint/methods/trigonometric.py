@@ -71,7 +71,7 @@ class Turning(NamedTuple):
     p: Any
     kick: Array  # ½hψ₁g(Φq)
     flow: Flow
-    check: tuple[Affine, Array] | None  # and its status, where W is not quadratic by its program
+    check: tuple[Affine, Array] | None  # the check of W and its status; None where the jaxpr proves W quadratic
 
 
 @register({"filter": "hochbruck-lubich"}, {"filter": "hairer-lubich"}, {"filter": "grimm-hochbruck"})
@@ -79,12 +79,12 @@ class Trigonometric(Oscillatory, CanFail, DependsOnStepLength, WarnsOfStep):
     """q' = cos(hΩ)q + Ω⁻¹sin(hΩ)v + ½h²Ψg,   v' = −Ω sin(hΩ)q + cos(hΩ)v + ½h(Ψ₀g + Ψ₁g'),   g = −M⁻¹∇V(Φq),
 
     for a quadratic fast part, by the name of its filters ψ, φ; `gm.methods.FILTERS` lists them, as functions of
-    (hω)². Exact where V = 0, also with a constant force and with negative stiffness in W (hyperbolic functions). A
-    fast part that turns out not to be quadratic on the way stops the run.
+    (hω)². Exact where V = 0, also with a constant force and with negative stiffness in W (hyperbolic functions). If
+    the fast part turns out during the run not to be quadratic, the run stops.
     """
 
     failures: ClassVar[Mapping[int, str]] = {
-        BENT: "the fast part is quadratic near the start only, and here its gradient is another one; use IMEX or RESPA"
+        BENT: "the fast part is quadratic near the start only: its gradient is no longer affine here; use IMEX or RESPA"
     }
     filter: str = setting(one_of(*FILTERS), "hairer-lubich")
     free: bool | None = eqx.field(static=True, default=None, kw_only=True, metadata={"found": True})
@@ -115,7 +115,7 @@ class Trigonometric(Oscillatory, CanFail, DependsOnStepLength, WarnsOfStep):
         return others if self.quadratic else others | np.asarray(over_members(bent, own_params, system, q))
 
     def flow(self, mech: Mechanics, a: Array, h: Array) -> Flow:
-        """Everything that a step of length h applies; a is some point, at which W is looked at."""
+        """All matrices and vectors that a step of length h uses. `a` is any point; W is expanded about it."""
         diagonal, filters = is_diagonal(self.plan), FILTERS[self.filter]
         wanted, stiff = flow_functions(self.filter), None
         if self.free:

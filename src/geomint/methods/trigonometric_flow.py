@@ -24,8 +24,8 @@ from ..numerics.linalg import Plan
 from ..numerics.linalg.discovery import concrete
 from ..system.mechanics import Mechanics
 
-FREE = 16  # units of rounding of the largest ω², below which ω² is zero; up to 3 were measured for free motions
-OTHER = 1000  # units of rounding beyond which ∇W is another function; below 1 was measured for quadratic ones
+FREE = 16  # an ω² below this many eps times the largest ω² counts as zero; up to 3 were measured for free motions
+OTHER = 1000  # deviation of ∇W from an affine function, in units of rounding, that stops a run; below 1 for quadratic W
 TERMS = 10  # of a series for |z| ≤ 1: the next one is 1/20! = 4e-19
 
 
@@ -118,13 +118,13 @@ class Flow(eqx.Module):
     stiff: Array | None = None  # the projection on the motions with stiffness, where there are others
 
     def displacement(self, q: Array) -> Array:
-        """x. The origin does for a diagonal Ω², which treats each coordinate by itself. Matrices lose digits in
-        proportion to x."""
+        """x = q − a. A diagonal Ω² acts on each coordinate separately, so that a = 0 is accurate enough. With matrices
+        rounding errors grow with |x|, so that a point a near the motion is used."""
         return q if self.about is None else q - self.about
 
     def without_free(self, x: Array) -> Array:
-        """x less its part along free motions, on which cos − 1 and Ω² vanish. Their matrices do so up to rounding only:
-        for a free motion that goes far this would be a weak spring."""
+        """x without its components along free motions (ω = 0). There the matrices of cos − 1 and Ω² vanish only up to
+        rounding, which would act as a weak spring on a free motion that goes far."""
         return x if self.stiff is None else applied(self.stiff, x)
 
     def positions(self, q: Array) -> Array:
@@ -143,15 +143,16 @@ def is_diagonal(plan: Plan | None) -> bool:
 def _spectrum(matrix: Array) -> tuple[Array, Array]:
     """Eigenvalues and eigenvectors of a symmetric matrix."""
     squares, modes = jnp.linalg.eigh(matrix)
-    # eigh has an absolute error of about eps|A|. A free motion must not keep it: it would act as a spring. A true ω²
-    # below that can't be told from zero, since the entries of a full matrix do not determine it.
+    # eigh has an absolute error of about eps|A|, which would act as a spring on a free motion: eigenvalues of that size
+    # are set to zero. A true ω² below it can't be distinguished from zero, since the entries of a full matrix do not
+    # determine it.
     smallest = FREE * jnp.finfo(matrix.dtype).eps * jnp.max(jnp.abs(squares))
     return jnp.where(jnp.abs(squares) > smallest, squares, 0.0), modes
 
 
 def _independent(plan: Plan | None) -> np.ndarray | None:
-    """(count, size), where M + Hess W falls into independent blocks: the coordinates of each, n for padding. Each is
-    diagonalised by itself, so that the error of a stiff one does not reach a soft one."""
+    """(count, size): the coordinates of each independent block of M + Hess W, padded with n; None where there are no
+    blocks. Blocks are diagonalised separately, so that the rounding error of a stiff one does not affect a soft one."""
     return plan.order if plan is not None and plan.kind == "blocks" else None
 
 
@@ -202,7 +203,7 @@ def functions_of(
     lower, matrix = _weighted(mech, a)
     solved = functools.partial(jax.scipy.linalg.solve_triangular, lower, lower=True, trans=1)
     identity, origin = jnp.eye(a.size, dtype=a.dtype), jnp.zeros((), a.dtype)
-    # f(0) apart: what no force reaches is then moved exactly.
+    # f(0) is added separately, so that motions on which no fast force acts are exact.
     order, wanted = _independent(plan), functools.partial(_matrix_functions, functions)
     if order is None:
         rest = wanted(h**2 * matrix)
@@ -243,8 +244,8 @@ def _weighted(mech: Mechanics, a: Array) -> tuple[Array, Array]:
 
 
 class Affine(eqx.Module):
-    """A check that W stays the quadratic function that it is near the start, where its program does not show it: one
-    random combination r of the equations ∇W(q) = ∇W(a) + Hess W(a)(q − a)."""
+    """A check that W is still the quadratic function that it was near the start, for a W whose jaxpr does not prove
+    it: one random linear combination r of the equations ∇W(q) = ∇W(a) + Hess W(a)(q − a)."""
 
     about: Array
     slope: Array  # Hess W(a) r
@@ -261,7 +262,7 @@ class Affine(eqx.Module):
         return cls(a, mech.fast_hessian_product(a, r), jnp.sum(r * mech.fast_gradient(a)))
 
     def broken(self, mech: Mechanics, q: Array) -> Array:
-        """Whether ∇W(q) is another one, beyond rounding."""
+        """Whether ∇W(q) differs from the affine function by more than rounding."""
         terms = self.combination(q) * mech.fast_gradient(q)
         off = jnp.abs(jnp.sum(terms) - self.rise - jnp.sum(self.slope * (q - self.about)))
         reach = jnp.abs(q) + jnp.abs(self.about)

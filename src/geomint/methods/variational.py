@@ -175,7 +175,7 @@ class Variational(FindsStructure, CanFail, DependsOnStepLength):
         near = carry.near
         if near is None:
             rest, converged = newton(residual, guess, scale)
-        else:  # L may have no value where the last step, continued, ends; it had one at the velocity there
+        else:  # L may be undefined at the extrapolated guess; it is defined for the last velocity
             straight = jnp.multiply.outer(jnp.asarray(r.controls[1:], q.dtype) * dt, near)
             rest, converged = newton_within(residual, guess, straight, scale)
             near = jax.lax.stop_gradient(along(r.last[None, 1:], rest)[0] / dt)

@@ -42,9 +42,9 @@ MISCOMPILES = (0, 7) <= _VERSION < (0, 10, 2)
 
 
 def _stated(flags: str) -> bool | None:
-    """The value of the flag in XLA_FLAGS as XLA reads it, None where it is not there: the last occurrence counts; 0
-    and false in any case mean no, 1, true and the bare flag mean yes, and XLA aborts at anything else. A text that
-    does not begin with a dash is the name of a file with flags."""
+    """The value of the flag in XLA_FLAGS as XLA reads it, None where it is not set. The last occurrence counts. 0 and
+    false (upper or lower case) mean off; 1, true and the bare flag mean on; XLA aborts on anything else. Text that does
+    not begin with a dash is the name of a file with flags."""
     if flags.strip() and not flags.strip().startswith("-"):
         try:
             flags = Path(flags).read_text()

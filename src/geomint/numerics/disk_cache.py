@@ -1,16 +1,17 @@
 """Compiled programs on disk, so that a second process does not compile again what a first one has compiled.
 
-    folder/code/<key>      machine code of the LLVM engine and of the loops of numerics.linalg
+    folder/code/<key>      machine code of the LLVM engine, or the reason why a program has none
     folder/xla-<cpu>/      JAX's own persistent compilation cache, one folder for each kind of processor
 
 The folder is $GEOMINT_CACHE, else $XDG_CACHE_HOME/geomint, else ~/.cache/geomint (%LOCALAPPDATA%\\geomint on Windows).
 GEOMINT_CACHE=off switches both caches off.
 
-A key is a SHA-256 of everything that the stored bytes depend on: callers pass the program, `key` adds the versions and
-the processor. A file holds a header, the SHA-256 of its content, and the content. It is written under a temporary name
-and moved into place, so that another process sees all of it or nothing. A file that is damaged, or that another user
-owns, counts as missing and is written again. Errors of the file system never stop a run: the cache is then not used.
-When a process ends that has used the cache, the files used longest ago are removed until LARGEST bytes are left.
+A key is a SHA-256 of everything that the stored bytes depend on: the program, the versions and the processor. The
+caller passes all of these to `key`. A file holds a header, the SHA-256 of its content, and the content. It is written
+under a temporary name and moved into place, so that another process sees all of it or nothing. A file that is damaged,
+or that another user owns, counts as missing and is written again. Errors of the file system never stop a run: the cache
+is then not used. When a process that has used the cache ends, the least recently used files are removed until at most
+LARGEST bytes are left.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ _rough = Primitive("rough_reciprocal")
 
 
 def often(x: Array) -> Array:
-    """Materialise x here; several later operations reuse it. Otherwise a factor that is kept apart, such as the 2 in
-    the derivative of a square, would be multiplied in each of them."""
+    """Materialise x here; several later operations reuse it. Otherwise a factor that fma_fusion has factored out, such
+    as the 2 in the derivative of a square, would be multiplied in each of them."""
     return checkpoint_name(x, "often")
 
 

@@ -3,7 +3,7 @@
 A quadratic fast part allows methods that are wrong for any other. Sampling its gradient near the start can't exclude
 that it is another function elsewhere (`jnp.where`, a spring with a limit); the program of the function can. Every
 operation is replaced by a rule on degrees: a sum has the largest degree of its terms, a product the sum of them. What
-has no rule counts as "no polynomial", so that a finite degree is a proof, and an infinite one says nothing.
+has no rule gets an infinite degree: a finite result is a proof, an infinite one only means that no bound was found.
 """
 
 from __future__ import annotations

@@ -124,8 +124,8 @@ class Distances(Constraint):
             return jnp.diff(q[: len(i) + 1], axis=0)
         still = [np.zeros(q.shape[1]) if point is None else np.array(point) for point in self.fixed]
         if any(len(point) != q.shape[1] for point in still):
-            raise InputError(f"Distances: a fixed point has not {q.shape[1]} coordinates, as the particles have.")
-        # A fixed point stands behind the particles, the k-th counted from the end as −1 − k.
+            raise InputError(f"Distances: a fixed point must have {q.shape[1]} coordinates, like the particles.")
+        # Fixed points are appended to the particles in reverse order, so that the k-th has the index −1 − k.
         everything = jnp.concatenate([q, jnp.asarray(np.array(still[::-1]), q.dtype)]) if still else q
         rows = lambda side: np.where(side < 0, len(everything) + side, side)
         return everything[rows(i)] - everything[rows(j)]
@@ -148,9 +148,8 @@ class OnSphere(Constraint):
             raise InputError(f"OnSphere(radius={shown(radius.tolist())}): radius must be positive.")
         if np.ndim(radius) > 1 or np.ndim(centre) > 2 or not np.size(centre):
             raise InputError(
-                "OnSphere(radius=..., centre=...): radius is one number or one for each particle, centre a point "
-                "or one "
-                f"for each, not of shape {np.shape(radius)} and {np.shape(centre)}."
+                "OnSphere(radius=..., centre=...): radius must be one number or one for each particle, centre one "
+                f"point or one for each particle; their shapes are {np.shape(radius)} and {np.shape(centre)}."
             )
         self.radius, self.centre = jnp.asarray(radius), jnp.asarray(centre)
         self.particles = None if particles is None else _particles(particles)

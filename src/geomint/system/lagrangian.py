@@ -80,26 +80,26 @@ class LagrangianMechanics(Derived):
         return jax.grad(self.lagrangian, argnums=1)(value(q), value(v))
 
     def velocity_at(self, q: Position, p: Position, near: Array | None = None) -> Array:
-        """v with ∂L/∂v(q, v) = p: a linear system where L is quadratic in v by its program; else by damped Newton
-        steps from a velocity near it. NaN where there is no such v, or none is found."""
+        """v with ∂L/∂v(q, v) = p: by a linear solve if the jaxpr of L proves that L is quadratic in v, else by damped
+        Newton steps from the initial guess `near`. NaN where there is no such v, or none is found."""
         q, p = value(q), value(p)
         momentum = lambda v: self.momentum_at(q, v)
         if self.quadratic_in_velocity(q):
             zero = jnp.zeros_like(p)
             improved = lambda v: v - dense_solve(lambda d: momentum(d) - momentum(zero), momentum(v) - p)
-            return improved(improved(zero))  # the second time, what rounding left of the first
+            return improved(improved(zero))  # the second solve removes rounding errors of the first
         v, converged = inverse(momentum, p, self._velocity_to_start_from(momentum, p, near))
         return jnp.where(converged, v, jnp.nan)
 
     def quadratic_in_velocity(self, q: Position) -> bool:
-        """Whether L is a polynomial of degree two in v by its program, so that p depends on v linearly."""
+        """Whether the jaxpr of L proves that L is a polynomial of degree at most two in v; p is then affine in v."""
         q = value(q)
         return degree(lambda v: self.lagrangian(q, v), jax.ShapeDtypeStruct(q.shape, q.dtype)) <= 2
 
     @staticmethod
     def _velocity_to_start_from(momentum: Callable[[Array], Array], p: Array, near: Array | None) -> Array:
-        """The velocity nearby. Where none is known, or L has no value there: of 0 and multiples of p, the one whose
-        momentum is nearest to p. (At 0 alone, ∂²L/∂v² may be singular, as for L = v⁴.)"""
+        """The initial guess: `near`, or where that is None or ∂L/∂v is not finite there, the one of 0 and multiples of
+        p whose momentum is nearest to p. (At 0 alone, ∂²L/∂v² may be singular, as for L = v⁴.)"""
         multiples = jnp.asarray([0.0, *4.0 ** np.arange(-6, 7)], p.dtype)
         candidates = jnp.multiply.outer(multiples, p)
         miss = jax.vmap(lambda v: jnp.max(jnp.abs(momentum(v) - p)))(candidates)

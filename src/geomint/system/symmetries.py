@@ -1,7 +1,7 @@
 """Symmetries that a user states, and the momentum maps that Noether's theorem gives for them.
 
 A one-parameter group acting by δq = ξ(q) has the momentum map J(q, p) = ⟨p, ξ(q)⟩, constant along the motion whenever
-V and the kinetic energy are invariant: ∇V(q)·ξ(q) = 0, and ξ moves M along. The last axis of q is space; the axes
+V and the kinetic energy are invariant: ∇V(q)·ξ(q) = 0 and M ξ'(q) + ξ'(q)ᵀM = 0. The last axis of q is space; the axes
 before it count particles.
 """
 

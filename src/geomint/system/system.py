@@ -135,7 +135,8 @@ class Stated(eqx.Module):
         return named
 
     def call(self, function: Any, *arguments: Any, name: str = "") -> Any:
-        """A function of the user's, with params where the system has them; `name` where it is no part of the system."""
+        """Call a user's function, with params if the system has them. `name`: for errors, if the function is not a part
+        of the system."""
         return call_function(name or self._name_of(function), function, *arguments, params=self.params)
 
     def _name_of(self, function: Any) -> str:
@@ -173,8 +174,8 @@ class System(Stated):
     symmetries:  their momentum maps are watched in every run.
     params:      a pytree handed to potential, fast and constraint as second argument; traced, so that a sweep
                  over it does not recompile and a gradient reaches it.
-    watch:       {name: f(q, p)}, further quantities kept at every saved point, as run.watched[name]; they need not be
-    finite.
+    watch:       {name: f(q, p)}, further quantities saved at every saved point, as run.watched[name]; they may be NaN
+                 or infinite.
     overrides:   derivatives by hand, {"gradient": ∇V, "fast_gradient": ∇W}; compared with automatic differentiation
                  at q0 when a run starts (of an ensemble, at that of its first member). Inside jax.jit, jax.grad or
                  jax.vmap there are no numbers to compare, and they are taken as they are.
@@ -246,8 +247,8 @@ def checked_params(params: PyTree) -> PyTree:
             fits = False
         if not fits:
             raise InputError(
-                "params must be numbers or arrays of numbers, in any nesting of dicts, lists and tuples; "
-                f"{shown(leaf)} is none."
+                "params must be numbers or arrays of numbers, in any nesting of dicts, lists and tuples, "
+                f"not {shown(leaf)}."
             )
     return as_floats(params)
 
@@ -301,8 +302,9 @@ def mass_is_matrix(mass_shape: tuple[int, ...], q_shape: tuple[int, ...]) -> boo
 
 
 def check_one_reading(mass: Any, q_shape: tuple[int, ...]) -> None:
-    """A mass must not fit q in two ways: [1, 3] for two bodies in the plane may be meant for the bodies or for the
-    axes. Broadcasting takes the last axes, in silence. Equal entries mean the same either way, and pass."""
+    """Refuse a mass that fits q in two ways: [1, 3] for two bodies in the plane may be meant for the bodies or for the
+    axes, and broadcasting would silently take the last axes. A mass with equal entries is accepted: both readings
+    agree."""
     shape, k = tuple(mass.shape), mass.ndim
     fitting = [first for first in range(len(q_shape) - k + 1) if q_shape[first : first + k] == shape]
     if k == 0 or 1 in shape or len(fitting) < 2:

@@ -124,7 +124,7 @@ class Machine(ControlFlow, OptimizingCode):
         return self.intrinsic("llvm.fma", minus(x) if form == "z-xy" else x, y, minus(z) if form == "xy-z" else z)
 
     def whole_division(self, operation: str, x: Any, y: Any) -> Any:
-        """As XLA: x/0 = −1 and x rem 0 = x. No trap for the least number over −1, nor in masked lanes."""
+        """As in XLA, x/0 = −1 and x rem 0 = x. The smallest integer over −1 does not trap, nor do masked lanes."""
         b, number = self.builder, functools.partial(self.number, x.type)
         by_zero, by_minus_one = b.icmp_signed("==", y, number(0)), b.icmp_signed("==", y, number(-1))
         safe = b.select(b.or_(by_zero, by_minus_one), number(1), y)

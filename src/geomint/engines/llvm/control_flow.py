@@ -1,7 +1,7 @@
 """Loops, branches and memory accesses as LLVM instructions, for `Machine` in code.py.
 
-With lanes, members take different numbers of rounds and different branches. A loop runs until no lane needs another
-round, and each case of a branch runs if any lane takes it; a mask selects for each lane the new value or the old one.
+With lanes, members take different numbers of iterations and different branches. A loop runs until no lane needs another
+iteration, and a case of a branch runs if any lane takes it; a mask selects the new value or the old one in each lane.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The kernel engine: an ensemble as one GPU kernel in Pallas, with a member in each lane and the time loop inside.
 
-Every number of a member stays in a register of its lane for the whole call; memory is written only where rows are kept.
-Members take different numbers of rounds and different branches: a mask selects the lanes that take part.
+Every number of a member stays in a register of its lane for the whole call; memory is written only to store rows.
+Members take different numbers of iterations and different branches: a mask selects the lanes that take part.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from ..scalar.values import NotCovered, constant
 from . import assembly
 
 LONGEST = 10_000  # operations; compiling more takes minutes
-SMALL = 24  # numbers in the carry, up to which registers are limited so that more warps are resident:
-REGISTERS = {150: 72, 500: 96}  # operations up to which: registers per lane (seven or five warps on a quarter of an SM)
+SMALL = 24  # largest number of floats and integers in a carry for which registers are limited
+# Operations up to this number: registers per lane, for seven or five resident warps on a quarter of a multiprocessor.
+REGISTERS = {150: 72, 500: 96}
 LANES, WARPS = 32, 1  # members of one program of the grid, and its warps
 INTERPRET = False  # run kernels without a GPU, for tests
 

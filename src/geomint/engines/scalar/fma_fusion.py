@@ -10,7 +10,7 @@ class decides which operations are emitted, by the methods `emit` and `emit_fuse
    (`materialized`). The sum of two products is deferred too (`DeferredPair`), since adding it to z takes two fused
    operations, fma(a, b, fma(c, d, z)), where emitting it first takes three. Fusing rounds less often than the formula.
 3. Powers of two and signs. Multiplication by ±2^k is exact, so that (2a)(4b) = 8(ab) and 2a − 2b = 2(a − b) to the last
-   bit. Such factors are kept apart from the number (`Scaled`) and combined; most cancel, or become part of a fused
+   bit. Such factors are factored out of the number (`Scaled`) and combined; most cancel, or become part of a fused
    multiply-add, and the rest are emitted when the value is materialized.
 
 A value in this file is a Python number (known at compile time), a deferred object, or whatever `emit` returned.
@@ -26,11 +26,11 @@ from typing import Any
 
 from .values import NotCovered, constant, itself
 
-WIDEST = 2.0**32  # larger powers of two are not kept apart: combining several might overflow
+WIDEST = 2.0**32  # larger powers of two are not factored out: the product of several might overflow
 
 
 def _exact(x: float) -> bool:
-    """Whether products with x are exact, so that it may be kept apart as a factor: ±1, ±2, ±½, …"""
+    """Whether products with x are exact, so that x may be factored out: ±1, ±2, ±½, …"""
     return x != 0 and math.isfinite(x) and abs(math.frexp(x)[0]) == 0.5 and 1 / WIDEST <= abs(x) <= WIDEST
 
 
@@ -75,7 +75,7 @@ class OptimizingCode(abc.ABC):
     def __init__(self) -> None:
         self.seen: list[dict[Any, Any]] = [{}]
         # By id of a value: how many scopes must be open to compute it (0: it depends on arguments of the whole loop
-        # only), and the value itself, so that its id stays its own.
+        # only), and the value itself, which is kept alive so that its id is not reused.
         self.depths: dict[int, tuple[int, Any]] = {}
         self.count = 0  # operations emitted
         self._rules: dict[str, Callable[..., Any]] = {
@@ -96,9 +96,9 @@ class OptimizingCode(abc.ABC):
 
     @abc.abstractmethod
     def emit_fused(self, form: str, x: Any, y: Any, z: Any) -> Any:
-        """Emit "xy+z", "z-xy" or "xy-z", rounded once. Which operations fuse is decided here and not by a compiler: it
-        would decide anew for each copy that it makes of a loop's body, and results would depend on the chunks of a run.
-        """
+        """Emit "xy+z", "z-xy" or "xy-z", rounded once. Which operations fuse is decided here and not by the compiler,
+        which could choose differently for each copy of an unrolled loop body: results would then depend on how a run is
+        divided into chunks."""
 
     @abc.abstractmethod
     def is_real(self, x: Any) -> bool:
@@ -165,7 +165,7 @@ class OptimizingCode(abc.ABC):
 
     def _cached(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """make(), or its result from an earlier call with the same key (an operation and its operands, by identity) in
-        an open scope. The key is stored with it, so that the ids of its operands stay their own."""
+        an open scope. The key is stored too, which keeps the operands alive, so that their ids are not reused."""
         found = tuple(itself(x) if constant(x) else x if isinstance(x, str) else id(x) for x in key)
         for scope in reversed(self.seen):
             if found in scope:
@@ -271,7 +271,9 @@ class OptimizingCode(abc.ABC):
 
     def _sum(self, x: Any, y: Any, sign: float = 1.0) -> Any:
         """x + sign · y. With x = f x' and y = g y', it is f x' ± g y', and the common factor is taken out."""
-        if constant(x) and x == 0:  # emitted for the sign of zero (0 − 0 is +0); sums and products may use the rest
+        # 0 ± y is emitted because it may differ from ±y in the sign of zero (0 − 0 = +0). Later sums and products use
+        # ±y without it.
+        if constant(x) and x == 0:
             g, rest = self._parts(y)
             return Scaled(sign * g, rest, self._emit_once("add" if sign > 0 else "sub", x, y))
         (f, x), (g, y) = self._term(x), self._term(y)
@@ -288,7 +290,7 @@ class OptimizingCode(abc.ABC):
             )
         if f == g:
             return self._scaled(f, self._sum_without_factors("add", x, y))
-        # Different factors: one of them (1, or the smaller) stays apart, the quotient of both becomes part of the sum.
+        # Different factors: one (1, or the smaller) is factored out, and their quotient becomes part of the sum.
         if abs(g) == 1 or (abs(f) != 1 and abs(g) < abs(f)):
             f, x, g, y = g, y, f, x
         return self._scaled(abs(f), self._sum_with_factor(f < 0, x, g / abs(f), y))

@@ -24,7 +24,8 @@ class Indexing:
 
     @staticmethod
     def moved(equation: Any, *operands: Values) -> Values:
-        """An operation that only moves entries. It is applied to the numbers of the entries, to see where each goes."""
+        """An operation that only moves entries. It is evaluated on the positions of the entries, which shows where each
+        entry goes."""
         name = equation.primitive.name
         known = operands[1:] if name == "gather" else ()
         moving = operands[: len(operands) - len(known)]
@@ -59,7 +60,7 @@ class Indexing:
     ) -> Values:
         """Scatter with known indices. The positions of each update follow from scattering the rows of a unit matrix."""
         if any(not constant(x) for x in indices.ravel()):
-            raise NotCovered("scatter with indices that are computed")
+            raise NotCovered("scatter with indices that are known only at run time")
         settings = {
             k: v
             for k, v in equation.params.items()

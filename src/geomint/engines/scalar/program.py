@@ -32,8 +32,8 @@ FOLDED = 4  # operations counted before constant folding may exceed the limit by
 class Packed:
     """A tree of arrays as two flat ones, of floats and of integers (and truth values), and back.
 
-    With members, each has a row for each number and a column for each member, so that a vector load reads the same
-    number of neighbouring members.
+    With members, each has a row for each number of a member and a column for each member, so that a vector load reads
+    one such number for several neighbouring members.
     """
 
     def __init__(self, tree: Any, members: bool = False):
@@ -151,7 +151,8 @@ class StepProgram:
         return [self.step, self.row, *events, *logged]
 
     def digest(self) -> bytes:
-        """SHA-256 of all that the code of the loop is made from; `Unhashable` where that can't be told."""
+        """Bytes that identify the code of the loop: the SHA-256 of its jaxprs, and shapes, types and settings. Raises
+        `Unhashable` where a parameter of a primitive is of an unknown type."""
         packed = [(p.members, [(s, str(d)) for s, d in p.shapes]) for p in (self.carry, self.given, self.params)]
         settings = repr((packed, self.own_params, self.members, self.event_driven))
         return jaxpr_digest(self.jaxprs) + settings.encode()

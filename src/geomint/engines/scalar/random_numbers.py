@@ -39,10 +39,10 @@ class RandomNumbers:
         return self._by_the_generator(equation, lambda impl, k: impl.split(k, equation.params["shape"]), key)
 
     def _by_the_generator(self, equation: Any, function: Any, key: Values, *more: Values) -> Values:
-        """A function of one key: the generator's own jaxpr, evaluated."""
+        """A function of JAX's generator for one key, by evaluating the jaxpr of the generator."""
         impl = equation.invars[0].aval.dtype._impl
         if key.shape != (2,) or impl.name != "threefry2x32":
-            raise NotCovered(f"random keys of {impl.name}, or many of them at once")
+            raise NotCovered(f"arrays of random keys, or the generator {impl.name}")
         shapes = [
             jax.ShapeDtypeStruct((2,), np.uint32),
             *(jax.ShapeDtypeStruct(v.aval.shape, np.uint32) for v in equation.invars[1:]),

@@ -58,7 +58,7 @@ class SmallMatrices:
         return [out, pivots, order]
 
     def rule_ffi_call(self, equation: Any, *operands: Values) -> Values:
-        """What `linalg.cpu_kernels` does by a call: here it is written out with the rest."""
+        """The compiled loops that `linalg.cpu_kernels` calls, unrolled here into operations on single values."""
         rule = {
             "geomint_eliminate": self._eliminated,
             "geomint_substitute": self._substituted,

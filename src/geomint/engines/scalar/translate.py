@@ -178,9 +178,9 @@ class ScalarInterpreter(Indexing, SmallMatrices, RandomNumbers, Interpreter):
         if new == "f":
             return self.each(lambda code, entry: float(entry) if constant(entry) else code.value("to f", entry), [x])
         if new == "i" and old == "f" and after != jax.dtypes.canonicalize_dtype(int):
-            raise NotCovered(f"real numbers made {after}")
+            raise NotCovered(f"conversion of real numbers to {after}")
         if any(constant(entry) for entry in x.ravel()) and old == "f":
-            raise NotCovered("known real numbers made whole, beside others")
+            raise NotCovered("conversion to integers or booleans of real arrays with some constant entries")
         return self.each(
             lambda code, entry: (
                 {"i": int, "b": bool}[new](entry) if constant(entry) else code.value(f"to {new}", entry)

@@ -25,8 +25,8 @@ class Code(Protocol):
     longest: int
 
     def value(self, operation: str, *arguments: Any) -> Any:
-        """The result of an operation. Its name is that of JAX's primitive, or "select" (which, yes, no), or one of the
-        conversions "to f", "to i", "to b"."""
+        """The result of an operation. Its name is that of JAX's primitive, "select" (which, yes, no), "rough" (an
+        approximate reciprocal), "bits to real" (a bit cast), or one of the conversions "to f", "to i", "to b"."""
         ...
 
     def materialized(self, x: Any) -> Any:

@@ -35,8 +35,8 @@ class _OverBudget(Exception):
 
 
 class IndexInterpreter(Interpreter):
-    """Evaluates the equations on which indices depend, in numpy, and checks every index. `complete` tells whether all
-    indices were known: other inputs then give no new information.
+    """Evaluates the equations on which indices depend, in numpy, and checks every index. `complete`: whether all
+    indices were known, so that other inputs need no further check.
 
     A loop is evaluated until it has used half of the budget left to the program around it. What follows from a loop
     that was cut short is UNKNOWN, and evaluation continues after the loop. Equations outside loops do not count.

@@ -63,9 +63,7 @@ class IntervalInterpreter(Interpreter):
         """A sentence that names the primitives without a rule."""
         if not self.missing:
             return None
-        pronoun = "it" if len(self.missing) == 1 else "them"
-        names = ", ".join(self.missing)
-        return f"no range is known for {names}, as JAX calls {pronoun}, of an argument in an interval."
+        return f"interval arithmetic has no rule for the JAX primitives: {', '.join(self.missing)}."
 
     def call_or_raise(self, function: Callable[..., PyTree], arguments: Sequence[PyTree]) -> PyTree:
         """The function on intervals; an error where a rule is missing."""

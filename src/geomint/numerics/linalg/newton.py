@@ -65,8 +65,8 @@ def _iterate(correction: Residual, start: Array, scale: Array, measured: Measure
 def _root(
     residual: Residual, start: Array, scale: Array, solve: Callable, tangent_solve: Callable, whole: bool = True
 ) -> Solution:
-    """The root that `solve` finds, differentiated by `tangent_solve`. With `whole`, it is also accurate to the rounding
-    of its own size."""
+    """The root that `solve` finds, differentiated by `tangent_solve`. `whole`: whether the rounding of the root itself
+    counts as round-off, not only that of `scale`."""
     root, size = jax.lax.custom_root(residual, start, solve, tangent_solve, has_aux=True)
     tiny = _round_off(root, scale) if whole else jnp.finfo(root.dtype).eps * scale
     return Solution(root, size <= 1e4 * tiny)
@@ -95,7 +95,7 @@ def least_squares_solve(linear: Residual, right: Array) -> Array:
 def newton(
     residual: Residual, start: Array, scale: Array, linear_solve: LinearSolve = dense_solve, measured: Measured = _whole
 ) -> Solution:
-    """residual(x) = 0 by Newton's method with the exact Jacobian; `scale` is the size of x's unit.
+    """residual(x) = 0 by Newton's method with the exact Jacobian; corrections of eps·scale count as round-off.
 
     linear_solve(A, b) returns x with A(x) = b, by default with a dense matrix. measured(x, change) is the part of a
     change that has to vanish, where not all of x is determined equally well.
