@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from geomint.engines.scalar.fma_fusion import OptimizingCode
-from geomint.engines.scalar.program import Loop, Numbers, StepProgram
+from geomint.engines.scalar.program import Loop, LoopArguments, StepProgram
 from geomint.engines.scalar.values import constant
 
 OPERATIONS: dict[str, Any] = {
@@ -136,7 +136,7 @@ def flops(method: Any, system: Any, carry: Any, dt: float, steps: int) -> tuple[
         program,
         given,
         params,
-        Numbers(Number(0), Number(steps), Number(1), Number(0.0), Number(float(dt))),
+        LoopArguments(Number(0), Number(steps), Number(1), Number(0.0), Number(float(dt))),
         lambda i, row: None,
     )
     state = numbers(program.carry, carry)

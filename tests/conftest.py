@@ -22,7 +22,7 @@ def forget_old_programs():
     yield
     if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MANY:
         jax.clear_caches()
-        for programs in (native._program, native._pays, kernel._program):
+        for programs in (native._program, native._probably_faster_than_xla, kernel._program):
             programs.cache_clear()
 
 

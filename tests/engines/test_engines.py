@@ -20,7 +20,7 @@ from geomint.engines import Clock
 from geomint.engines.llvm import code as machine
 from geomint.engines.llvm import engine as native
 from geomint.engines.pallas import engine as kernel
-from geomint.engines.scalar.program import KEPT
+from geomint.engines.scalar.program import CACHED_LOOPS
 from geomint.methods import protocols
 from geomint.methods.base import Method, Traits
 from geomint.run import loop
@@ -268,9 +268,13 @@ def test_one_program_serves_a_sweep():
 def test_programs_are_forgotten(monkeypatch):
     """Those that were used last are kept; one that is forgotten while it is in use lives on, and any can be made
     again."""
-    assert native._program.cache_parameters()["maxsize"] == kernel._program.cache_parameters()["maxsize"] == KEPT
+    assert (
+        native._program.cache_parameters()["maxsize"] == kernel._program.cache_parameters()["maxsize"] == CACHED_LOOPS
+    )
     monkeypatch.setattr(native, "_program", functools.lru_cache(2)(native._program.__wrapped__))
-    monkeypatch.setattr(native, "_pays", functools.lru_cache(2)(native._pays.__wrapped__))
+    monkeypatch.setattr(
+        native, "_probably_faster_than_xla", functools.lru_cache(2)(native._probably_faster_than_xla.__wrapped__)
+    )
     systems = [gm.System(lambda q, k=k: jnp.sum(q**4) / 4 + k * q[0] * q[1]) for k in range(6)]
     go = lambda system: gm.simulate(system, [0.3, 0.4], method=gm.Verlet(), dt=0.1, t_end=1.0)
     held = native.Native(gm.Verlet(), systems[0], Clock.of(0.0, 0.1))
@@ -281,7 +285,7 @@ def test_programs_are_forgotten(monkeypatch):
     assert native._program.cache_info().currsize == 2
     assert all(r.engine == "native" and same(r, go(system)) for r, system in zip(before, systems, strict=True))
     _, kept = held.advance(carry, 0, 1, 10, held.buffer())
-    assert np.array_equal(held.layout.unpack(held.kept(kept, 10))["q"], before[0].q[1:])
+    assert np.array_equal(held.layout.unpack(held.rows_of(kept, 10))["q"], before[0].q[1:])
 
 
 def test_a_program_keeps_no_params():

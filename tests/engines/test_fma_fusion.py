@@ -88,7 +88,7 @@ def test_the_same_numbers(seed, code):
     random = np.random.default_rng(seed)
     code, values = code(), [Rational(Fraction(int(random.integers(-9, 10)), 7)) for _ in range(4)]
     for x in values[: seed % 4]:
-        code.given(x)
+        code.declare_argument(x)
     expected = [x.x for x in values]
     for operation, chosen, which in operations(random, 60):
         plain = [Fraction(x) if isinstance(x, float) else expected[x] for x in chosen]
@@ -167,7 +167,7 @@ def test_what_is_given_costs_nothing_in_a_loop():
     code = Exact()
     length, h, gravity = (Rational(Fraction(k)) for k in (3, 5, 7))
     for x in (length, h, gravity):
-        code.given(x)
+        code.declare_argument(x)
     value = code.value
     with code.scope():
         x, y, p = (Rational(Fraction(k)) for k in (11, 13, 17))

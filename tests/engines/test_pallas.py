@@ -54,7 +54,9 @@ def test_kernels_are_written_for_a_gpu(method):
         StepProgram(method, system, carry, "states"),
         kernel.Shape(engine.layout.width, 2, len(q), 32, 1, interpret=False),
     )
-    lowered = program.trace(method, system, carry, *engine.told(0, 1, 1)).lower(lowering_platforms=("cuda",))
+    lowered = program.trace(method, system, carry, *engine.scalar_arguments(0, 1, 1)).lower(
+        lowering_platforms=("cuda",)
+    )
     kernels = list(triton_programs(lowered.compiler_ir("stablehlo").operation))
     assert kernels
     with new_context():

@@ -14,8 +14,8 @@ from __future__ import annotations
 import jax
 
 from ..errors import InputError, nearest
-from .block import Clock, Layout, begin, march, sound
-from .llvm.engine import Native, NativeWhereItPays
+from .block import Clock, Layout, begin, is_good, march
+from .llvm.engine import Native, NativeIfFaster
 from .pallas.engine import Kernel
 from .xla import Xla
 
@@ -28,10 +28,10 @@ def choose(engine: str, members: bool = False) -> type[Xla]:
     if not isinstance(engine, str):
         raise InputError(f"engine must be one of {', '.join(map(repr, ('auto', *ENGINES)))}, not {engine!r:.100}.")
     if engine == "auto":
-        return Kernel if members and jax.default_backend() == "gpu" else NativeWhereItPays
+        return Kernel if members and jax.default_backend() == "gpu" else NativeIfFaster
     if engine not in ENGINES:
         raise InputError(f"there is no engine {engine!r}." + nearest(engine, ("auto", *ENGINES)))
     return ENGINES[engine]
 
 
-__all__ = ["ENGINES", "Clock", "Kernel", "Layout", "Native", "Xla", "begin", "choose", "march", "sound"]
+__all__ = ["ENGINES", "Clock", "Kernel", "Layout", "Native", "Xla", "begin", "choose", "is_good", "march"]

@@ -58,7 +58,7 @@ def observe(method: Method, mech: Any, carry: Carry, t: Array) -> Observed:
     return seen
 
 
-def sound(seen: Observed, axes: int, energy: bool = True) -> Any:
+def is_good(seen: Observed, axes: int, energy: bool = True) -> Any:
     """Which states are good, for arrays with that many leading axes (members, saves): q, p and the energy are finite
     and the status is 0.
 
@@ -119,7 +119,7 @@ def begin(method: Method, system: Stated, state: State, clock: Clock) -> tuple[C
     return carry, observe(method, mech, carry, clock.t0)
 
 
-class Kept(eqx.Module):
+class Buffer(eqx.Module):
     """The buffer of one call: a row for each save, and a log where there are events."""
 
     rows: Any
@@ -127,9 +127,16 @@ class Kept(eqx.Module):
 
 
 def advance(
-    method: Method, system: Stated, carry: Carry, clock: Clock, first: Count, steps: Count, blocks: Count, kept: Kept
-) -> tuple[Carry, Kept]:
-    """`blocks` blocks of `steps` steps from step `first` on; row i of `kept` receives what is observed after block i.
+    method: Method,
+    system: Stated,
+    carry: Carry,
+    clock: Clock,
+    first: Count,
+    steps: Count,
+    blocks: Count,
+    buffer: Buffer,
+) -> tuple[Carry, Buffer]:
+    """`blocks` blocks of `steps` steps from step `first` on; row i of `buffer` receives what is observed after block i.
 
     With integers known at compile time the loops can be differentiated backwards; with traced ones a single program
     serves every length of run.
@@ -137,13 +144,15 @@ def advance(
     mech = derive(system, _shape(method, system, carry))
 
     def block(i, moving):
-        carry, kept = moving
-        carry, log = march(method, mech, carry, clock, first + i * steps, steps, kept.log)
+        carry, buffer = moving
+        carry, log = march(method, mech, carry, clock, first + i * steps, steps, buffer.log)
         seen = observe(method, mech, carry, clock.time(first + (i + 1) * steps))
-        return carry, Kept(jax.lax.dynamic_update_index_in_dim(kept.rows, _pack(seen, kept.rows.dtype), i, 0), log)
+        return carry, Buffer(
+            jax.lax.dynamic_update_index_in_dim(buffer.rows, _pack(seen, buffer.rows.dtype), i, 0), log
+        )
 
-    log = None if kept.log is None else Log(kept.log.records, jnp.zeros_like(kept.log.count))
-    return jax.lax.fori_loop(0, blocks, block, (carry, Kept(kept.rows, log)))
+    log = None if buffer.log is None else Log(buffer.log.records, jnp.zeros_like(buffer.log.count))
+    return jax.lax.fori_loop(0, blocks, block, (carry, Buffer(buffer.rows, log)))
 
 
 def _shape(method: Method, system: Stated, carry: Carry) -> tuple[int, ...]:

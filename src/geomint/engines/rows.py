@@ -14,7 +14,7 @@ import numpy as np
 
 from ..methods import Carry, Method, protocols
 from ..system.system import Stated
-from .block import Layout, Observed, sound
+from .block import Layout, Observed, is_good
 
 
 def statuses(method: Method, carry: Carry) -> Any:
@@ -44,16 +44,16 @@ class StateRows:
         return seen
 
     def bad_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Which rows are not `sound`, (saves,) or (members, saves)."""
+        """Which rows are not good, as `is_good` defines it: (saves,) or (members, saves)."""
         seen = self.layout.unpack(rows)
         if np.isfinite(rows).all() and not np.any(seen.get("status", 0)):  # ten times faster than row by row
             return np.zeros(rows.shape[:-1], bool)
-        return ~sound(seen, rows.ndim - 1)
+        return ~is_good(seen, rows.ndim - 1)
 
-    def lost(self, rows: np.ndarray, buffer: Any) -> bool:
+    def all_unrecoverable(self, rows: np.ndarray, buffer: Any) -> bool:
         """Whether no trajectory can recover, judged by the first row: q or p not finite, or a status. An energy that is
         not finite may recover."""
-        return not np.any(sound(self.layout.unpack(rows[..., 0, :]), rows.ndim - 2, energy=False))
+        return not np.any(is_good(self.layout.unpack(rows[..., 0, :]), rows.ndim - 2, energy=False))
 
     def status_after(self, carry: Any, row: np.ndarray) -> Any:
         """The status of each trajectory in its last row; None where the method can't fail."""

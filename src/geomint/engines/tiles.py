@@ -33,7 +33,7 @@ from .xla import BUFFER_NUMBERS, BUFFER_ROWS, Spread, Xla
 # limits the number of tiles.
 FULL_TILE = {"cpu": 256}
 FULL_TILE_ELSEWHERE = 65_536
-SPLIT = 4
+LEAST_TILES = 4
 MOST_TILES = 256
 
 
@@ -41,7 +41,7 @@ def tile_size(members: int, platform: str) -> int:
     """Members of a tile: a function of the number of members and of the kind of device only."""
     full = FULL_TILE.get(platform, FULL_TILE_ELSEWHERE)
     about = (
-        max(min(members / SPLIT, full), members / MOST_TILES)
+        max(min(members / LEAST_TILES, full), members / MOST_TILES)
         if platform in FULL_TILE
         else max(min(members, full), members / MOST_TILES)
     )
@@ -66,7 +66,7 @@ def placed(tree: PyTree, device: Any) -> PyTree:
     return tree if device is None else jax.device_put(tree, device)
 
 
-class Pieces(eqx.Module):
+class SplitCarry(eqx.Module):
     """The carries of the parts of this process."""
 
     parts: list[Carry]
@@ -129,15 +129,15 @@ class Tiled(StateRows):
             lambda *xs: np.concatenate([np.asarray(x)[: t.count] for t, x in zip(parts, xs, strict=True)]), *trees
         )
 
-    def begin(self, state: State) -> tuple[Pieces, Observed]:
+    def begin(self, state: State) -> tuple[SplitCarry, Observed]:
         """From the state of all members: the carries of this process's parts, and what is saved of its members."""
         state, plain, reason = jax.tree.map(np.asarray, state), self.method, ""
         if issubclass(self.make, ScalarEngine):
             carry, seen = self._begun(state, protocols.for_scalar_code(plain, many=True))
-            whole = self.whole(carry)
+            joined = self.archived_carry(carry)
             if not self.idle:
                 self.parts = [self._part(a, b, b - a, d, self.method) for a, b, d in self.mine if b > a]
-                carry = self.pieces(whole)
+                carry = self.split_carry(joined)
             reason = self._programs(carry)
             if not reason:
                 return carry, seen
@@ -149,7 +149,7 @@ class Tiled(StateRows):
                 part.engine.reason = reason
         return carry, seen
 
-    def _begun(self, state: State, method: Method) -> tuple[Pieces, Observed]:
+    def _begun(self, state: State, method: Method) -> tuple[SplitCarry, Observed]:
         """Tile by tile, by the reference engine."""
         ends = [
             (a, min(a + self.tile, stop), device)
@@ -165,12 +165,12 @@ class Tiled(StateRows):
         if not ends:
             tiles[0].stop = tiles[0].start
         self.parts, self.method, self.layout = tiles, method, tiles[0].engine.layout
-        return Pieces([carry for carry, _ in begun]), self._joined(tiles, [seen for _, seen in begun])
+        return SplitCarry([carry for carry, _ in begun]), self._joined(tiles, [seen for _, seen in begun])
 
-    def _programs(self, carry: Pieces) -> str:
+    def _programs(self, carry: SplitCarry) -> str:
         """Compile a program for all members of each device; the reason where that fails, otherwise ""."""
         for part, begun in zip(self.parts, carry.parts, strict=True):
-            part.engine.make_room(self.layout, (part.size,))
+            part.engine.set_buffer_shape(self.layout, (part.size,))
             if isinstance(part.engine, ScalarEngine) and not part.engine.attempt(begun):
                 return part.engine.reason
         self.rows = min(part.engine.rows for part in self.parts)
@@ -181,16 +181,16 @@ class Tiled(StateRows):
         """Whether this process has no members, because there are more processes than tiles."""
         return self.start == self.stop
 
-    def whole(self, carry: Pieces | Carry) -> Carry:
+    def archived_carry(self, carry: SplitCarry | Carry) -> Carry:
         """The carry of all of this process's members."""
-        return self._joined(self.parts, carry.parts) if isinstance(carry, Pieces) else carry
+        return self._joined(self.parts, carry.parts) if isinstance(carry, SplitCarry) else carry
 
-    def pieces(self, carry: Carry) -> Pieces:
-        """The inverse of `whole`: the carries of the parts, from the carry of this process's members."""
+    def split_carry(self, carry: Carry) -> SplitCarry:
+        """The inverse of `archived_carry`: the carries of the parts, from the carry of this process's members."""
         carry = jax.tree.map(np.asarray, carry)
         if self.idle:
-            return Pieces([carry])
-        return Pieces(
+            return SplitCarry([carry])
+        return SplitCarry(
             [placed(cut_out(carry, t.start - self.start, t.stop - self.start, t.size), t.device) for t in self.parts]
         )
 
@@ -231,31 +231,33 @@ class Tiled(StateRows):
         on = lambda x, device: x if isinstance(x, np.ndarray) else placed(x, device)  # NumPy arrays stay on the host
         return [jax.tree.map(lambda x, t=t: on(x, t.device), t.engine.buffer()) for t in self.parts]
 
-    def hand_back(self, buffer: Any) -> None:
+    def recycle_buffer(self, buffer: Any) -> None:
         if self.parts[0].device is None:
-            self.parts[0].engine.hand_back(buffer[0])
+            self.parts[0].engine.recycle_buffer(buffer[0])
 
     def events(self, buffer: Any) -> np.ndarray:
         return np.zeros((0, 3))
 
-    def advance(self, carry: Pieces | Carry, first: int, steps: int, blocks: int, buffer: Any) -> tuple[Pieces, Any]:
-        carry = carry if isinstance(carry, Pieces) else self.pieces(carry)
+    def advance(
+        self, carry: SplitCarry | Carry, first: int, steps: int, blocks: int, buffer: Any
+    ) -> tuple[SplitCarry, Any]:
+        carry = carry if isinstance(carry, SplitCarry) else self.split_carry(carry)
         if self.idle:
             return carry, buffer
         moved = [
             t.engine.advance(c, first, steps, blocks, b)
             for t, c, b in zip(self.parts, carry.parts, buffer, strict=True)
         ]
-        return Pieces([c for c, _ in moved]), [b for _, b in moved]
+        return SplitCarry([c for c, _ in moved]), [b for _, b in moved]
 
-    def well(self, buffer: Any) -> bool:
-        return all(t.engine.well(b) for t, b in zip(self.parts, buffer, strict=True))
+    def first_rows_known_good(self, buffer: Any) -> bool:
+        return all(t.engine.first_rows_known_good(b) for t, b in zip(self.parts, buffer, strict=True))
 
-    def kept(self, buffer: Any, blocks: int) -> np.ndarray:
+    def rows_of(self, buffer: Any, blocks: int) -> np.ndarray:
         """The first `blocks` rows of each of this process's members."""
         if self.idle:
             return np.zeros((0, blocks, self.layout.width))
-        return np.concatenate([t.engine.kept(b, blocks)[: t.count] for t, b in zip(self.parts, buffer, strict=True)])
+        return np.concatenate([t.engine.rows_of(b, blocks)[: t.count] for t, b in zip(self.parts, buffer, strict=True)])
 
 
 Engine = Xla | Tiled  # what the host loop drives

@@ -18,7 +18,7 @@ from jaxtyping import Array, PyTree
 from ..methods import Carry, Method, State
 from ..numerics.compilation import jit
 from ..system.system import Stated
-from .block import Clock, Kept, Layout, Log, Observed, advance, begin
+from .block import Buffer, Clock, Layout, Log, Observed, advance, begin
 from .rows import StateRows
 
 # What differs between the members of an ensemble: "states", or "states and params"; "one" is a single trajectory.
@@ -40,19 +40,19 @@ def _begin(spread: Spread, method: Method, system: Stated, state: State, clock: 
 
 
 @functools.partial(jit, static_argnums=0, donate_argnums=8)
-def _advance(spread, method, system, carry, clock, first, steps, blocks, kept):
+def _advance(spread, method, system, carry, clock, first, steps, blocks, buffer):
     return spread_over(
-        lambda s, c, k: advance(method, s, c, clock, first, steps, blocks, k), spread, system, carry, kept
+        lambda s, c, k: advance(method, s, c, clock, first, steps, blocks, k), spread, system, carry, buffer
     )
 
 
 BUFFER_NUMBERS = 2**20  # numbers in the buffer of saved rows: 8 MB for any length of run
 BUFFER_ROWS = 2**14
 LOG_ROWS = 2**15  # events that one call can log
-_spare: dict[tuple[int, ...], Array] = {}
+_recycled_buffers: dict[tuple[int, ...], Array] = {}
 
 
-def _fewer(rows: Any, blocks: int) -> Any:
+def _cut_before_copy(rows: Any, blocks: int) -> Any:
     """On a GPU, rows cut to the first `blocks`, rounded up to a power of two, so that fewer are copied to the host.
     Each length is a program of its own to compile, hence the powers of two. On the CPU nothing is copied."""
     if not isinstance(rows, jax.Array) or next(iter(rows.devices())).platform == "cpu":
@@ -75,10 +75,10 @@ class Xla(StateRows):
 
     def begin(self, state: State) -> tuple[Carry, Observed]:
         carry, seen = _begin(self.spread, self.method, self.system, state, self.clock)
-        self.make_room(Layout.of(seen, members=self.spread != "one"), jax.tree.leaves(seen)[0].shape[:1])
+        self.set_buffer_shape(Layout.of(seen, members=self.spread != "one"), jax.tree.leaves(seen)[0].shape[:1])
         return carry, seen
 
-    def make_room(self, layout: Layout, members: tuple[int, ...]) -> None:
+    def set_buffer_shape(self, layout: Layout, members: tuple[int, ...]) -> None:
         """Set the shape of the buffer for rows of that layout."""
         leading = () if self.spread == "one" else members
         self.layout = layout
@@ -90,39 +90,39 @@ class Xla(StateRows):
         """Whether events are logged one by one; members of an ensemble only count them."""
         return self.method.traits.event_driven and self.spread == "one"
 
-    def buffer(self) -> Kept:
+    def buffer(self) -> Buffer:
         """A buffer for rows and events: one that was handed back, or a new one."""
-        spare = _spare.pop(self.buffer_shape, None)
-        return Kept(
+        spare = _recycled_buffers.pop(self.buffer_shape, None)
+        return Buffer(
             jnp.zeros(self.buffer_shape, float) if spare is None else spare,
             Log.empty(self.log_rows) if self.logs else None,
         )
 
-    def hand_back(self, buffer: Kept) -> None:
+    def recycle_buffer(self, buffer: Buffer) -> None:
         """Return a buffer that is no longer needed. One is kept, since page faults of new memory cost as much as a
         short run."""
-        _spare.clear()
-        _spare[self.buffer_shape] = buffer.rows
+        _recycled_buffers.clear()
+        _recycled_buffers[self.buffer_shape] = buffer.rows
 
-    def events(self, buffer: Kept) -> np.ndarray | None:
+    def events(self, buffer: Buffer) -> np.ndarray | None:
         """The events of the last call, or None where there was no room for all of them."""
         if buffer.log is None:
             return np.zeros((0, 3))
         count = int(buffer.log.count)
         return None if count > len(buffer.log.records) else np.asarray(buffer.log.records[:count])
 
-    def advance(self, carry: Carry, first: int, steps: int, blocks: int, buffer: Kept) -> tuple[Carry, Kept]:
+    def advance(self, carry: Carry, first: int, steps: int, blocks: int, buffer: Buffer) -> tuple[Carry, Buffer]:
         return _advance(self.spread, self.method, self.system, carry, self.clock, first, steps, blocks, buffer)
 
-    def kept(self, buffer: Kept, blocks: int) -> np.ndarray:
+    def rows_of(self, buffer: Buffer, blocks: int) -> np.ndarray:
         """The first `blocks` rows: a view, valid until the next call."""
-        return np.asarray(_fewer(buffer.rows, blocks))[..., :blocks, :]
+        return np.asarray(_cut_before_copy(buffer.rows, blocks))[..., :blocks, :]
 
-    def well(self, buffer: Kept) -> bool:
+    def first_rows_known_good(self, buffer: Buffer) -> bool:
         """Whether the first row of every member is known to be good without copying it to the host."""
         return False
 
-    def whole(self, carry: Carry) -> Carry:
+    def archived_carry(self, carry: Carry) -> Carry:
         """The carry as it is stored in an archive."""
         return carry
 

@@ -82,15 +82,17 @@ class Disk:
         layout: Layout,
         grid: Grid,
         members: bool,
-        whole: Callable[[Carry], Carry] = lambda carry: carry,
+        archived_carry: Callable[[Carry], Carry] = lambda carry: carry,
     ):
-        """members: rows lead with the member axis. whole: from the carry of an engine to the one that archives have."""
-        self.writer, self.layout, self.grid, self.members, self.whole = writer, layout, grid, members, whole
+        """members: rows lead with the member axis. archived_carry: from the carry of an engine to the one that archives
+        have."""
+        self.writer, self.layout, self.grid, self.members = writer, layout, grid, members
+        self.archived_carry = archived_carry
 
     def first(self, seen: dict[str, Any], carry: Carry) -> None:
         try:
             self.writer.append_columns(jax.tree.map(lambda x: np.asarray(x)[None], seen), self.grid.times(0, 1))
-            self.writer.checkpoint(self.whole(carry), 0, force=True)
+            self.writer.checkpoint(self.archived_carry(carry), 0, force=True)
         except BaseException:
             self.writer.abandon()
             raise
@@ -112,7 +114,7 @@ class Disk:
 
     def checkpoint(self, carry: Carry, step: int) -> None:
         if self.writer.due():
-            self.writer.checkpoint(self.whole(carry), step, force=True)
+            self.writer.checkpoint(self.archived_carry(carry), step, force=True)
 
     def close(self) -> None:
         self.writer.close()

@@ -82,7 +82,7 @@ def _driven(
         sink.back_to(end.step // times.save_every + 1, events)
     except ProcessLost as lost:
         raise process_lost(lost, sink, times) from None
-    carry = engine.whole(end.carry)
+    carry = engine.archived_carry(end.carry)
     try:
         run = _collect(engine, times, sink, Position(carry, end.step), about)
     except ProcessLost as lost:

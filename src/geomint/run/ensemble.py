@@ -139,7 +139,7 @@ def _run(
         return archive.create(path, meta, *_of_all_processes(engine, seen, carry), times.saves, fixed=fixed)
 
     writer = opened(team, create, engine.start, engine.stop, members, alike=not plain)
-    disk = Disk(writer, engine.layout, times, members=plain, whole=engine.whole)
+    disk = Disk(writer, engine.layout, times, members=plain, archived_carry=engine.archived_carry)
     disk.first(seen, carry)
     return drive(engine, carry, times, disk, progress, about, team=team)
 
@@ -197,7 +197,7 @@ def _of_all_processes(engine: Tiled, seen: dict[str, Any], carry: Any) -> tuple[
     """A saved point and a carry, with zeros, in the shapes that they have for the members of all processes."""
     shaped = lambda x: np.broadcast_to(np.zeros((), np.asarray(x).dtype), (engine.members, *np.shape(x)[1:]))
     point = jax.tree.map(shaped, seen) if engine.rows_per_member else seen
-    return point, jax.tree.map(shaped, engine.whole(carry))
+    return point, jax.tree.map(shaped, engine.archived_carry(carry))
 
 
 def _spread(system: Stated, params: PyTree, q0s: Any, members: int) -> tuple[Any, str]:

@@ -100,7 +100,7 @@ class HostLoop:
     def __init__(self, engine: Engine, start: Position, grid: Grid, sink: Sink, progress: bool, team: Alone):
         self.engine, self.grid, self.sink, self.team = engine, grid, sink, team
         self.now = start
-        self.last_sound = start  # the last position at which a row was seen without any failure
+        self.last_good = start  # the last position at which a row was seen without any failure
         self.buffer = engine.buffer()
         if engine.key not in _pace and start.step < grid.steps:
             self._compile()
@@ -132,7 +132,7 @@ class HostLoop:
                 failure = self._take(self._next_chunk(interrupted()))
                 if failure is not None:
                     return Outcome(*self.now, failure)
-        self.engine.hand_back(self.buffer)
+        self.engine.recycle_buffer(self.buffer)
         if self.now.step > start:
             _pace[self.engine.key] = self.pace
         return Outcome(*self.now, None)
@@ -154,10 +154,10 @@ class HostLoop:
         jax.block_until_ready(carry)
         end = Position(carry, self.now.step + chunk.total)
         at_save = end.step % self.grid.save_every == 0
-        # Between saves, rows that the engine knows to be sound are not copied from the device: a million members are a
+        # Between saves, rows that the engine knows to be good are not copied from the device: a million members are a
         # gigabyte.
-        unread = team.count == 1 and not at_save and engine.well(self.buffer)
-        rows = None if unread else engine.kept(self.buffer, chunk.blocks)  # may be a view
+        unread = team.count == 1 and not at_save and engine.first_rows_known_good(self.buffer)
+        rows = None if unread else engine.rows_of(self.buffer, chunk.blocks)  # may be a view
         seconds = team.agree("seconds", max(time.perf_counter() - began, 1e-9), max)  # of the slowest process
         events = engine.events(self.buffer)
         if events is None:
@@ -169,7 +169,7 @@ class HostLoop:
             failed is not None
             and rows is not None
             and not at_save
-            and not team.agree("lost", engine.lost(rows, self.buffer), all)
+            and not team.agree("lost", engine.all_unrecoverable(rows, self.buffer), all)
         )
         if failed is not None and not passing:
             return self._stop_or_rescue(chunk, good_blocks=failed)
@@ -188,7 +188,7 @@ class HostLoop:
     ) -> None:
         """Go on from the end of a chunk. passing: its energy is not finite, which may pass before the next save."""
         self.now = end
-        self.last_sound = self.last_sound if passing else end
+        self.last_good = self.last_good if passing else end
         if rows is not None:
             self.sink.append(rows)
         if len(events):
@@ -205,11 +205,11 @@ class HostLoop:
         rescued = self.rescue.step(self.now, chunk.steps)
         if rescued is None:
             # The energy may have ceased to be finite before this chunk, in a row between saves that was passed over.
-            origin = self.now if good_blocks else self.last_sound
+            origin = self.now if good_blocks else self.last_good
             steps = self.now.step + chunk.steps - origin.step
             return _find_failure(self.engine, origin, steps, self.team, lost=False)
         self.bar.update(rescued.step - self.now.step)
-        self.now = self.last_sound = rescued
+        self.now = self.last_good = rescued
         self.most_after_rescue = 1
         return None
 
@@ -240,9 +240,9 @@ class Rescue:
         if between:
             carry, _ = engine.advance(carry, start.step, between, 1, engine.buffer())
         slower = Xla(method, engine.system, engine.clock)
-        slower.make_room(engine.layout, ())
+        slower.set_buffer_shape(engine.layout, ())
         carry, buffer = slower.advance(carry, failure.step - 1, 1, 1, slower.buffer())
-        row = slower.kept(buffer, 1)
+        row = slower.rows_of(buffer, 1)
         if slower.bad_rows(row).any():
             return None
         self._warn(slower, failure.step, row)
@@ -285,7 +285,7 @@ def _keep_good(engine: Engine, start: Position, grid: Grid, steps: int, good_blo
     carry, buffer = engine.advance(start.carry, start.step, steps, good_blocks, engine.buffer())
     end = Position(carry, start.step + steps * good_blocks)
     if good_blocks and end.step % grid.save_every == 0:
-        sink.append(engine.kept(buffer, good_blocks))
+        sink.append(engine.rows_of(buffer, good_blocks))
     events = engine.events(buffer)
     if events is not None and len(events):
         sink.note(events)
@@ -296,14 +296,14 @@ def _keep_good(engine: Engine, start: Position, grid: Grid, steps: int, good_blo
 def _lost_after(engine: Engine, start: Position, steps: int, team: Alone) -> bool:
     """Whether no trajectory can recover after so many steps."""
     buffer = engine.advance(start.carry, start.step, steps, 1, engine.buffer())[1]
-    return team.agree("lost", engine.lost(engine.kept(buffer, 1), buffer), all)
+    return team.agree("lost", engine.all_unrecoverable(engine.rows_of(buffer, 1), buffer), all)
 
 
 def _find_failure(engine: Engine, origin: Position, steps: int, team: Alone, lost: bool) -> Failure:
     """The first of some steps after which the state is lost (lost=True), or at least the energy is not finite. By
     bisection: neither recovers before the end of the chunk."""
     after = lambda k: engine.advance(origin.carry, origin.step, k, 1, engine.buffer())
-    last_row = lambda k: engine.kept(after(k)[1], 1)
+    last_row = lambda k: engine.rows_of(after(k)[1], 1)
     good, bad = 0, steps
     while bad - good > 1:
         middle = (good + bad) // 2
@@ -313,7 +313,7 @@ def _find_failure(engine: Engine, origin: Position, steps: int, team: Alone, los
             failed = _first_bad(engine, last_row(middle), team) is not None
         good, bad = (good, middle) if failed else (middle, bad)
     carry, buffer = after(bad)
-    row = engine.kept(buffer, 1)
+    row = engine.rows_of(buffer, 1)
     status = engine.status_after(carry, row)
     code = 0 if status is None else int(np.nan_to_num(np.max(status, initial=0)))
     code = team.agree("status", code, max)

@@ -21,10 +21,10 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from ..engines import Layout, sound
+from ..engines import Layout, is_good
 from ..engines.block import Observed
 from ..engines.rows import statuses
-from ..engines.tiles import Pieces, Tiled, cut_out, placed
+from ..engines.tiles import SplitCarry, Tiled, cut_out, placed
 from ..engines.xla import BUFFER_NUMBERS, BUFFER_ROWS
 from ..methods import Carry, State
 from ..numerics.compensated import value
@@ -167,35 +167,35 @@ class Reducing(Tiled):
         """Rows at which all members have failed: the program that reduces a tile has counted the others."""
         return np.asarray(self.layout.unpack(rows)["members_left"] == 0)
 
-    def lost(self, rows: np.ndarray, buffer: ReducedBuffer) -> bool:
+    def all_unrecoverable(self, rows: np.ndarray, buffer: ReducedBuffer) -> bool:
         first_rows = self.first_of_members(buffer)
-        return not any(np.any(sound(self.member_layout.unpack(x), 1, energy=False)) for x in first_rows)
+        return not any(np.any(is_good(self.member_layout.unpack(x), 1, energy=False)) for x in first_rows)
 
     def status_after(self, carry: Marked, row: np.ndarray) -> Any:
-        return statuses(self.method, self.whole(carry).carry)
+        return statuses(self.method, self.archived_carry(carry).carry)
 
     # --- the carry ---
-    def _in_tiles(self, failed: np.ndarray) -> Pieces:
+    def _in_tiles(self, failed: np.ndarray) -> SplitCarry:
         """The saves at which members failed, tile by tile on the devices."""
-        return Pieces(
+        return SplitCarry(
             [
                 placed(cut_out(failed, t.start - self.start, t.stop - self.start, self.tile), self.parts[t.part].device)
                 for t in self.tiles
             ]
         )
 
-    def whole(self, carry: Any) -> Any:
+    def archived_carry(self, carry: Any) -> Any:
         if not isinstance(carry, Marked):
-            return super().whole(carry)
+            return super().archived_carry(carry)
         failed = carry.failed
-        if isinstance(failed, Pieces):
+        if isinstance(failed, SplitCarry):
             failed = np.concatenate(
                 [
                     np.zeros(0, np.int32),
                     *(np.asarray(x)[: t.stop - t.start] for t, x in zip(self.tiles, failed.parts, strict=True)),
                 ]
             )
-        return Marked(super().whole(carry.carry), failed)
+        return Marked(super().archived_carry(carry.carry), failed)
 
     # --- the engine of the host loop ---
     @property
@@ -205,23 +205,25 @@ class Reducing(Tiled):
     def buffer(self) -> ReducedBuffer:
         return ReducedBuffer(super().buffer(), [])
 
-    def hand_back(self, buffer: ReducedBuffer) -> None:
-        super().hand_back(buffer.buffers)
+    def recycle_buffer(self, buffer: ReducedBuffer) -> None:
+        super().recycle_buffer(buffer.buffers)
 
     def advance(
         self, carry: Any, first: int, steps: int, blocks: int, buffer: ReducedBuffer
     ) -> tuple[Any, ReducedBuffer]:
         moved, buffers = super().advance(carry.carry, first, steps, blocks, buffer.buffers)
-        failed = carry.failed if isinstance(carry.failed, Pieces) else self._in_tiles(np.asarray(carry.failed))
+        failed = carry.failed if isinstance(carry.failed, SplitCarry) else self._in_tiles(np.asarray(carry.failed))
         # Only failures at saves are recorded: where a chunk ends between two saves depends on timing.
         save = (first + steps) // self.save_every if (first + steps) % self.save_every == 0 else -1
         found = [
-            self._reduce_tile(t.leaves, self._rows_of(t, buffers[t.part].rows), f, t.stop - t.start, blocks, save)
+            self._reduce_tile(t.leaves, self._rows_of_tile(t, buffers[t.part].rows), f, t.stop - t.start, blocks, save)
             for t, f in zip(self.tiles, failed.parts, strict=True)
         ]
-        return Marked(moved, Pieces([f for _, f in found])), ReducedBuffer(buffers, [reduced for reduced, _ in found])
+        return Marked(moved, SplitCarry([f for _, f in found])), ReducedBuffer(
+            buffers, [reduced for reduced, _ in found]
+        )
 
-    def _rows_of(self, tile: Tile, rows: Any) -> Any:
+    def _rows_of_tile(self, tile: Tile, rows: Any) -> Any:
         """The rows of a tile, from those of its part."""
         if rows.shape == self.shape:
             return rows
@@ -236,7 +238,7 @@ class Reducing(Tiled):
         """The reduced rows of a tile, and the saves at which its members failed; see tile_reduction.py."""
         return self.program(leaves, rows, failed, np.array(numbers))
 
-    def well(self, buffer: ReducedBuffer) -> bool:
+    def first_rows_known_good(self, buffer: ReducedBuffer) -> bool:
         """Never known before the rows are reduced."""
         return False
 
@@ -244,7 +246,7 @@ class Reducing(Tiled):
         """The first row of each of this process's members, part by part."""
         return [np.asarray(held.rows[: part.count, 0]) for part, held in zip(self.parts, buffer.buffers, strict=True)]
 
-    def kept(self, buffer: ReducedBuffer, blocks: int) -> np.ndarray:
+    def rows_of(self, buffer: ReducedBuffer, blocks: int) -> np.ndarray:
         """The first `blocks` reduced rows of all members, the same on every process."""
         self._last = LastRow(buffer.buffers, blocks - 1)
         places, sample = [], []

@@ -138,7 +138,7 @@ def _restored(
     else:
         engine = Reducing(reductions, held["kept"], times.save_every, team, *arguments)
     begun, _ = engine.begin(initial_state(q, p, times.t0, contents.seed, meta["compensated"], members))
-    template = engine.whole(begun)
+    template = engine.archived_carry(begun)
     share = slice(engine.start, engine.stop)
     if "reduce" in meta and reductions is None:
         marked = Marked(template, np.zeros(members, np.int32))

@@ -119,7 +119,7 @@ def _sink(contents: archive.Contents, times: Grid, ready: Ready, about: dict[str
     if isinstance(engine, Tiled):
         plain = engine.rows_per_member
         writer = opened(team, open_archive, engine.start, engine.stop, engine.members, alike=not plain)
-        return Disk(writer, engine.layout, times, plain, engine.whole)
+        return Disk(writer, engine.layout, times, plain, engine.archived_carry)
     sink = Disk(open_archive(), engine.layout, times, False)
     sink.back_to(contents.rows, events)
     return sink

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..engines import Layout, sound
+from ..engines import Layout, is_good
 from ..engines.xla import Spread
 from ..numerics.compilation import jit
 from ..system.system import Stated
@@ -61,13 +61,13 @@ def _reduce_tile(
 
     count:  members of the tile; the rest of it is padding.
     save:   number of the first row among all saves, or −1 where the row is not a save but between two.
-    A member has failed from the first save on at which it is not `sound`.
+    A member has failed from the first save on at which `is_good` is false.
     """
     no_padding = jnp.arange(rows.shape[0]) < count
 
     def at(i: Any, failed: Array) -> tuple[dict[str, Any], Array]:
         row = jax.lax.dynamic_index_in_dim(rows, i, axis=1, keepdims=False)
-        good = sound(layout.unpack(row), 1)
+        good = is_good(layout.unpack(row), 1)
         well = good & (failed < 0) & no_padding
         failed = jnp.where((failed < 0) & ~good & (save >= 0), save + i, failed).astype(failed.dtype)
         return {

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from ..engines import sound
+from ..engines import is_good
 from ..engines.grid import Grid
 from ..engines.rows import statuses
 from ..errors import InputError
@@ -250,7 +250,7 @@ class Trajectory:
         """For each member of an ensemble the first saved index that is not good, or −1."""
         if self.summary is not None:
             return self.summary.failed_at
-        bad = np.atleast_2d(~sound(self.columns, np.ndim(self.energy)))
+        bad = np.atleast_2d(~is_good(self.columns, np.ndim(self.energy)))
         return np.where(bad.any(axis=1), bad.argmax(axis=1), -1)
 
     @property

@@ -1,7 +1,7 @@
 """The native engine: the loop over steps as machine code of the CPU, by LLVM.
 
-Start with engine.py: `Native` runs a compiled loop, `_Writer` builds the LLVM function around it. code.py has
-`Machine`, which emits arithmetic as LLVM instructions, control_flow.py its loops, branches and memory accesses.
+Start with engine.py: `Native` runs a compiled loop, `_FunctionBuilder` builds the LLVM function around it. code.py has
+`LlvmCode`, which emits arithmetic as LLVM instructions, control_flow.py its loops, branches and memory accesses.
 compile.py turns a module into machine code, and loads object code that numerics.disk_cache has kept from an earlier
 process.
 

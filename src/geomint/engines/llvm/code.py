@@ -25,7 +25,7 @@ COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 INTRINSIC = {"sqrt": "llvm.sqrt", "abs": "llvm.fabs", "floor": "llvm.floor", "ceil": "llvm.ceil"}
 
 
-class Machine(ControlFlow, OptimizingCode):
+class LlvmCode(ControlFlow, OptimizingCode):
     """The `Code` that emits LLVM instructions, for one member or for `lanes` members at once."""
 
     longest = LONGEST
@@ -47,7 +47,7 @@ class Machine(ControlFlow, OptimizingCode):
             return self.materialized(x)
         return TRUTH(int(x)) if isinstance(x, bool) else WHOLE(x) if isinstance(x, int) else REAL(x)
 
-    def spread(self, x: Any) -> Any:
+    def broadcast(self, x: Any) -> Any:
         """x as a vector: a scalar is copied into every lane."""
         x = self.instruction(x)
         if self.lanes == 1 or isinstance(x.type, ir.VectorType):
@@ -63,14 +63,16 @@ class Machine(ControlFlow, OptimizingCode):
             ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), [0] * self.lanes),
         )
 
-    def alike(self, arguments: list[Any]) -> list[Any]:
+    def broadcast_together(self, arguments: list[Any]) -> list[Any]:
         operands = [self.instruction(x) for x in arguments]
         return (
-            [self.spread(x) for x in operands] if any(isinstance(x.type, ir.VectorType) for x in operands) else operands
+            [self.broadcast(x) for x in operands]
+            if any(isinstance(x.type, ir.VectorType) for x in operands)
+            else operands
         )
 
     def emit(self, operation: str, x: list[Any]) -> Any:
-        x = self.alike(x)
+        x = self.broadcast_together(x)
         b, kind = self.builder, x[0].type
         real = element(kind) == REAL
         if operation == "select":
@@ -119,7 +121,7 @@ class Machine(ControlFlow, OptimizingCode):
         return element(x.type) == REAL
 
     def emit_fused(self, form: str, x: Any, y: Any, z: Any) -> Any:
-        x, y, z = self.alike([x, y, z])
+        x, y, z = self.broadcast_together([x, y, z])
         minus = self.builder.fneg
         return self.intrinsic("llvm.fma", minus(x) if form == "z-xy" else x, y, minus(z) if form == "xy-z" else z)
 
@@ -193,13 +195,13 @@ class Machine(ControlFlow, OptimizingCode):
 _REAL: dict[str, Callable[..., Any]] = {
     "div": lambda b, x, y: b.fdiv(x, y),
     "neg": lambda b, x: b.fneg(x),
-    "rough": lambda b, x: b.fdiv(Machine.number(x.type, 1), x),  # the exact reciprocal
+    "rough": lambda b, x: b.fdiv(LlvmCode.number(x.type, 1), x),  # the exact reciprocal
 }
 _WHOLE: dict[str, Callable[..., Any]] = {
     "add": lambda b, x, y: b.add(x, y),
     "sub": lambda b, x, y: b.sub(x, y),
     "mul": lambda b, x, y: b.mul(x, y),
-    "neg": lambda b, x: b.sub(Machine.number(x.type, 0), x),
+    "neg": lambda b, x: b.sub(LlvmCode.number(x.type, 0), x),
     "shift_left": lambda b, x, y: b.shl(x, y),
     "shift_right_arithmetic": lambda b, x, y: b.ashr(x, y),
     "shift_right_logical": lambda b, x, y: b.lshr(x, y),

@@ -1,4 +1,4 @@
-"""Loops, branches and memory accesses as LLVM instructions, for `Machine` in code.py.
+"""Loops, branches and memory accesses as LLVM instructions, for `LlvmCode` in code.py.
 
 With lanes, members take different numbers of iterations and different branches. A loop runs until no lane needs another
 iteration, and a case of a branch runs if any lane takes it; a mask selects the new value or the old one in each lane.
@@ -21,7 +21,7 @@ def element(kind: Any) -> Any:
 
 
 class ControlFlow:
-    """The part of `Machine` that writes loops, branches, loads and stores."""
+    """The part of `LlvmCode` that writes loops, branches, loads and stores."""
 
     builder: ir.IRBuilder
     lanes: int
@@ -29,8 +29,8 @@ class ControlFlow:
     value: Callable[..., Any]
     scope: Callable[[], Any]
     instruction: Callable[[Any], Any]
-    spread: Callable[[Any], Any]
-    alike: Callable[[list[Any]], list[Any]]
+    broadcast: Callable[[Any], Any]
+    broadcast_together: Callable[[list[Any]], list[Any]]
     intrinsic: Callable[..., Any]
     number: Callable[[Any, float], Any]
 
@@ -53,7 +53,7 @@ class ControlFlow:
             b.cbranch(goes_on, inner, after)
             b.position_at_end(inner)
             with self.scope():
-                new = [self.alike([x, phi])[0] for phi, x in zip(moving, body(moving), strict=True)]
+                new = [self.broadcast_together([x, phi])[0] for phi, x in zip(moving, body(moving), strict=True)]
                 for phi, x in zip(moving, new, strict=True):
                     phi.add_incoming(x, b.block)
                 b.branch(head)
@@ -68,25 +68,25 @@ class ControlFlow:
         active: list[Any] = []
 
         def any_lane(s: list[Any]) -> Any:
-            active[:] = [self.within(self.spread(test(s)))]
+            active[:] = [self.within(self.broadcast(test(s)))]
             return self.any(active[0])
 
         def masked(s: list[Any]) -> list[Any]:
             mask = active[0]
             with self.masked(mask):
                 new = body(s)
-            return [self.builder.select(mask, self.spread(x), old) for x, old in zip(new, s, strict=True)]
+            return [self.builder.select(mask, self.broadcast(x), old) for x, old in zip(new, s, strict=True)]
 
-        return self.while_([self.spread(x) for x in begin], any_lane, masked)
+        return self.while_([self.broadcast(x) for x in begin], any_lane, masked)
 
     def repeat(self, count: Any, begin: list[Any], body: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
         value = self.value
-        step = lambda s: [value("add", s[0], 1), *(self.spread(x) for x in body(s[0], s[1:]))]
-        return self.while_([0, *(self.spread(x) for x in begin)], lambda s: value("lt", s[0], count), step)[1:]
+        step = lambda s: [value("add", s[0], 1), *(self.broadcast(x) for x in body(s[0], s[1:]))]
+        return self.while_([0, *(self.broadcast(x) for x in begin)], lambda s: value("lt", s[0], count), step)[1:]
 
     def branch(self, which: Any, cases: list[Callable[[], list[Any]]]) -> list[Any]:
         if isinstance(which.type, ir.VectorType):
-            return self.parted(which, cases)
+            return self.branch_by_lane(which, cases)
         b = self.builder
         blocks, after = [b.append_basic_block("case") for _ in cases], b.append_basic_block("after")
         if which.type == TRUTH:
@@ -99,7 +99,7 @@ class ControlFlow:
         for block, case in zip(blocks, cases, strict=True):
             b.position_at_end(block)
             with self.scope():
-                values = [self.spread(x) for x in case()]
+                values = [self.broadcast(x) for x in case()]
             ends.append((values, b.block))
             b.branch(after)
         b.position_at_end(after)
@@ -114,7 +114,7 @@ class ControlFlow:
             out.append(phi)
         return out
 
-    def parted(self, which: Any, cases: list[Callable[[], list[Any]]]) -> list[Any]:
+    def branch_by_lane(self, which: Any, cases: list[Callable[[], list[Any]]]) -> list[Any]:
         """A branch on a vector: each case is executed if any lane takes it, and lanes select their results."""
         value, last = self.value, len(cases) - 1
         if element(which.type) == TRUTH:
@@ -139,7 +139,7 @@ class ControlFlow:
         b.cbranch(self.any(mask), inner, after)
         b.position_at_end(inner)
         with self.scope(), self.masked(mask):
-            values = [self.spread(x) for x in case()]
+            values = [self.broadcast(x) for x in case()]
         end = b.block
         b.branch(after)
         b.position_at_end(after)
@@ -177,12 +177,14 @@ class ControlFlow:
         else:
             self.builder.store(x, self.builder.bitcast(pointer, x.type.as_pointer()), align=8)
 
-    def scatter(self, x: Any, array: Any, place: Any, apart: Any) -> None:
-        """Store each lane at its own index: `place`, place + apart, place + 2 apart, …"""
-        b, x = self.builder, self.spread(x)
+    def scatter(self, x: Any, array: Any, index: Any, stride: Any) -> None:
+        """Store each lane at its own index: index, index + stride, index + 2 stride, …"""
+        b, x = self.builder, self.broadcast(x)
         for k in range(self.lanes):
             number = x if self.lanes == 1 else b.extract_element(x, WHOLE(k))
             b.store(
                 number,
-                b.gep(array, [self.instruction(self.value("add", place, self.value("mul", apart, k)) if k else place)]),
+                b.gep(
+                    array, [self.instruction(self.value("add", index, self.value("mul", stride, k)) if k else index)]
+                ),
             )

@@ -21,8 +21,8 @@ import numpy as np
 
 from ...methods import Carry
 from ...numerics import disk_cache
-from ..block import Kept, Log
-from ..scalar.program import KEPT, Loop, Numbers, Packed, StepProgram
+from ..block import Buffer, Log
+from ..scalar.program import CACHED_LOOPS, Loop, LoopArguments, Packed, StepProgram
 from ..scalar.program_key import Unhashable
 from ..scalar.scalar_engine import ScalarEngine
 from ..scalar.translate import operations, primitives
@@ -39,7 +39,7 @@ class CompiledLoop:
     lanes: int
 
 
-class _Writer:
+class _FunctionBuilder:
     """Builds the LLVM function around the loop, which loads its numbers from memory and stores them.
 
     With W lanes a call moves the groups begin, …, end − 1 of W members each; number k of member m is at k·stride + m.
@@ -48,7 +48,7 @@ class _Writer:
     def __init__(self, program: StepProgram, width: int, lanes: int):
         from llvmlite import ir
 
-        from .code import REAL, WHOLE, Machine
+        from .code import REAL, WHOLE, LlvmCode
 
         self.program, self.width, self.lanes = program, width, lanes
         reals, wholes = REAL.as_pointer(), WHOLE.as_pointer()
@@ -59,10 +59,10 @@ class _Writer:
         function = ir.Function(self.module, signature, "run")
         for array in function.args[:8]:
             array.add_attribute("noalias")
-        self.code = Machine(function, lanes)
+        self.code = LlvmCode(function, lanes)
         self.carry, self.given, self.params = function.args[:2], function.args[2:4], function.args[4:6]
         self.rows, self.log, self.room, self.capacity, self.stride, self.begin, self.end = function.args[6:13]
-        self.numbers = Numbers(*function.args[13:])
+        self.arguments = LoopArguments(*function.args[13:])
 
     def loaded(self, arrays: Any, packed: Packed, member: Any = None) -> list[Any]:
         """The numbers of a tree, shared by all members, or with `member` those of the W members from there on."""
@@ -82,26 +82,31 @@ class _Writer:
 
         def group(g: Any, total: list[Any]) -> list[Any]:
             member = value("mul", value("add", self.begin, g), self.lanes)
-            apart = value("mul", self.capacity, self.width)
-            mine = value("mul", member, apart)
+            member_stride = value("mul", self.capacity, self.width)
+            first_index = value("mul", member, member_stride)
 
-            def keep(i: Any, row: Values) -> None:
+            def store_row(i: Any, row: Values) -> None:
                 for k, x in enumerate(row):
-                    code.scatter(x, self.rows, value("add", mine, value("add", value("mul", i, self.width), k)), apart)
+                    code.scatter(
+                        x,
+                        self.rows,
+                        value("add", first_index, value("add", value("mul", i, self.width), k)),
+                        member_stride,
+                    )
 
-            def note(noted: Any, record: Values) -> None:
-                at = value("mul", value("min", noted, value("sub", self.room, 1)), 3)
+            def log_event(events_logged: Any, record: Values) -> None:
+                at = value("mul", value("min", events_logged, value("sub", self.room, 1)), 3)
                 for k, x in enumerate(record):
                     code.store(x, self.log, value("add", at, k))
 
             params = (
                 program.params.arrays(self.loaded(self.params, program.params, member)) if shared is None else shared
             )
-            loop = Loop(code, program, given, params, self.numbers, keep, None if program.members else note)
-            *state, noted = loop.run(self.loaded(self.carry, program.carry, member))
+            loop = Loop(code, program, given, params, self.arguments, store_row, None if program.members else log_event)
+            *state, events_logged = loop.run(self.loaded(self.carry, program.carry, member))
             for x, (k, i, dtype) in zip(state, program.carry.places(), strict=True):
                 code.store(value("to i", x) if dtype.kind == "b" else x, self.carry[k], self.place(i, member))
-            return [noted] if not program.members else total
+            return [events_logged] if not program.members else total
 
         # Groups run one after another, so that their counter is a scalar.
         step = lambda s: [value("add", s[0], 1), *group(s[0], s[1:])]
@@ -112,21 +117,21 @@ class _Writer:
 # XLA vectorises operations on long arrays, unless one of the primitives below interrupts its fused loops: a step of FPU
 # chains of 20, 100 and 400 springs takes .41, 2.3 and 5.9 µs in scalar code and .97, 1.5 and 3.5 µs by XLA; a step of
 # 20 atoms with pair forces takes 4.0 µs in scalar code and 15 µs by XLA.
-WIDE = 2000  # operations
-BROKEN_UP_BY = {"gather", "scatter", "scatter-add", "dot_general", "cholesky", "triangular_solve", "lu", "ffi_call"}
+LARGE_STEP = 2000  # operations
+NOT_FUSED_BY_XLA = {"gather", "scatter", "scatter-add", "dot_general", "cholesky", "triangular_solve", "lu", "ffi_call"}
 
 
-@functools.lru_cache(KEPT)
-def _pays(program: StepProgram) -> bool:
+@functools.lru_cache(CACHED_LOOPS)
+def _probably_faster_than_xla(program: StepProgram) -> bool:
     """Whether straight-line code is likely to be faster than XLA for one trajectory."""
-    return operations(program.step) <= WIDE or bool(primitives(program.step) & BROKEN_UP_BY)
+    return operations(program.step) <= LARGE_STEP or bool(primitives(program.step) & NOT_FUSED_BY_XLA)
 
 
-def compiled(program: StepProgram, width: int, lanes: int = 1, where_it_pays: bool = False) -> CompiledLoop:
+def compiled(program: StepProgram, width: int, lanes: int = 1, only_if_faster: bool = False) -> CompiledLoop:
     """The compiled loop of a program, from memory, from disk or compiled now; NotCovered if there is none."""
-    if where_it_pays and lanes == 1 and not _pays(program):
+    if only_if_faster and lanes == 1 and not _probably_faster_than_xla(program):
         raise NotCovered(
-            f"more than {WIDE} operations a step on long arrays, where XLA is faster; "
+            f"more than {LARGE_STEP} operations a step on long arrays, where XLA is faster; "
             'engine="native" forces machine code'
         )
     made = _program(program, width, lanes)
@@ -135,7 +140,7 @@ def compiled(program: StepProgram, width: int, lanes: int = 1, where_it_pays: bo
     return made
 
 
-@functools.lru_cache(KEPT)
+@functools.lru_cache(CACHED_LOOPS)
 def _program(program: StepProgram, width: int, lanes: int) -> CompiledLoop | str:
     """The compiled loop, or the reason why there is none. The reason is a text: an exception would keep its frames, and
     all that they refer to, alive."""
@@ -165,13 +170,13 @@ CODE, REASON = b"c", b"r"  # first byte of a file: object code follows, or the r
 
 def _disk_key(program: StepProgram, width: int, lanes: int) -> str | None:
     """The name of the loop's file, or None where it can't be cached."""
-    from .code import Machine
+    from .code import LlvmCode
     from .compile import environment
 
     if disk_cache.folder() is None:
         return None
     try:
-        return disk_cache.key(program.digest(), environment(), f"{width} {lanes} {Machine.longest}")
+        return disk_cache.key(program.digest(), environment(), f"{width} {lanes} {LlvmCode.longest}")
     except Unhashable:
         return None
 
@@ -179,9 +184,9 @@ def _disk_key(program: StepProgram, width: int, lanes: int) -> str | None:
 def _compile(program: StepProgram, width: int, lanes: int) -> tuple[Any, bytes]:
     from .compile import compile_module
 
-    writer = _Writer(program, width, lanes)
-    writer.write()
-    return compile_module(writer.module)
+    builder = _FunctionBuilder(program, width, lanes)
+    builder.write()
+    return compile_module(builder.module)
 
 
 def _callable(program: StepProgram, engine: Any, lanes: int) -> CompiledLoop:
@@ -216,28 +221,28 @@ class Native(ScalarEngine):
     """The engine of machine code by LLVM; engine="native"."""
 
     name: ClassVar[str] = "native"
-    where_it_pays: ClassVar[bool] = False
+    only_if_faster: ClassVar[bool] = False
 
-    def made(self, carry: Carry) -> CompiledLoop:
+    def compile_program(self, carry: Carry) -> CompiledLoop:
         from .compile import widest
 
         if jax.dtypes.canonicalize_dtype(float) != np.float64:
             raise NotCovered("numbers of type float32")
         lanes = 1 if self.spread == "one" else LANES or widest()
         return compiled(
-            StepProgram(self.method, self.system, carry, self.spread), self.layout.width, lanes, self.where_it_pays
+            StepProgram(self.method, self.system, carry, self.spread), self.layout.width, lanes, self.only_if_faster
         )
 
-    def buffer(self) -> Kept:
+    def buffer(self) -> Buffer:
         if self.program is None:
             return super().buffer()
-        return Kept(self._room(), Log.empty(self.log_rows) if self.logs else None)
+        return Buffer(self._empty_rows(), Log.empty(self.log_rows) if self.logs else None)
 
-    def hand_back(self, buffer: Kept) -> None:
+    def recycle_buffer(self, buffer: Buffer) -> None:
         if self.program is None:
-            super().hand_back(buffer)
+            super().recycle_buffer(buffer)
 
-    def _room(self) -> np.ndarray:
+    def _empty_rows(self) -> np.ndarray:
         """Rows for every lane of every group; a view without those after the last member."""
         if self.spread == "one":
             return np.empty(self.buffer_shape)
@@ -247,15 +252,15 @@ class Native(ScalarEngine):
     def _padded(self, members: int) -> int:
         return -(-members // self.program.lanes) * self.program.lanes
 
-    def run_program(self, carry: Carry, first: int, steps: int, blocks: int, buffer: Kept) -> tuple[Carry, Kept]:
+    def run_program(self, carry: Carry, first: int, steps: int, blocks: int, buffer: Buffer) -> tuple[Carry, Buffer]:
         loop, program = self.program, self.program.program
         members = 1 if self.spread == "one" else self.buffer_shape[0]
         padded = self._padded(members)
         records = np.zeros((1, 3)) if buffer.log is None else np.array(buffer.log.records)
         given = program.given.pack((self.method, self.system.with_params(None)))
         params = program.params.pack(self.system.params)
-        moving = [_filled_up(x, padded) for x in program.carry.pack(carry)]
-        own = [_filled_up(x, padded) for x in params] if program.own_params else params
+        moving = [_pad_members(x, padded) for x in program.carry.pack(carry)]
+        own = [_pad_members(x, padded) for x in params] if program.own_params else params
         arrays = (*moving, *given, *own, buffer.rows, records)
         settings = (len(records), self.rows, padded)
 
@@ -276,19 +281,19 @@ class Native(ScalarEngine):
         groups = padded // loop.lanes
         count = go(0, 1) if groups == 1 else _on_all_cores(go, groups)
         carry = program.carry.unpack(*(x[..., :members] if program.members else x for x in moving))
-        return carry, Kept(buffer.rows, None if buffer.log is None else Log(records, np.asarray(count)))
+        return carry, Buffer(buffer.rows, None if buffer.log is None else Log(records, np.asarray(count)))
 
 
 @dataclasses.dataclass
-class NativeWhereItPays(Native):
+class NativeIfFaster(Native):
     """The engine of "auto": machine code where it is likely to be faster than XLA."""
 
-    where_it_pays: ClassVar[bool] = True
+    only_if_faster: ClassVar[bool] = True
 
 
 LANES = 0  # members in a vector; 0 for as many as a vector register holds
 
 
-def _filled_up(x: np.ndarray, members: int) -> np.ndarray:
+def _pad_members(x: np.ndarray, members: int) -> np.ndarray:
     """Padded with copies of the last member to fill the last group."""
     return np.ascontiguousarray(x if x.ndim == 1 else np.pad(x, ((0, 0), (0, members - x.shape[1])), mode="edge"))

@@ -1,6 +1,6 @@
 """The kernel engine: an ensemble as one GPU kernel, written in Pallas and compiled by Triton.
 
-Start with engine.py: `Kernel` launches a compiled kernel, `Lanes` emits operations on all lanes of a warp, and
+Start with engine.py: `Kernel` launches a compiled kernel, `PallasCode` emits operations on all lanes of a warp, and
 `Columns` arranges the numbers of members in memory. assembly.py has PTX instructions for which Triton generates slower
 code.
 

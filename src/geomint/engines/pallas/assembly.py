@@ -30,7 +30,7 @@ selp.f64 $0, better, guess, usual;
 def reciprocal(x: Any) -> Any:
     """1/x for doubles, in 5 operations. A division takes 8, and for subnormal or huge numbers a function call, which
     increases register pressure everywhere. Rounded as a division is; beyond 2^±1022 it is infinity or 0."""
-    return _told(_RECIPROCAL, x) if x.dtype == jnp.float64 else 1 / x
+    return _inline_asm(_RECIPROCAL, x) if x.dtype == jnp.float64 else 1 / x
 
 
 _ROUGH = """{
@@ -44,20 +44,20 @@ fma.rn.f64 $0, guess, error, guess;
 
 def rough_reciprocal(x: Any) -> Any:
     """1/x to twelve digits, in 2 operations: the hardware approximation has six, and a Newton step doubles them."""
-    return _told(_ROUGH, x) if x.dtype == jnp.float64 else 1 / x
+    return _inline_asm(_ROUGH, x) if x.dtype == jnp.float64 else 1 / x
 
 
-def sealed(x: Any) -> Any:
+def opaque_copy(x: Any) -> Any:
     """Opaque copy of x; keeps LLVM from pairing loop-carried doubles. It would hold those that belong to two pairs in
     two registers each."""
-    return _told("mov.f64 $0, $1;", x) if x.dtype == jnp.float64 else x
+    return _inline_asm("mov.f64 $0, $1;", x) if x.dtype == jnp.float64 else x
 
 
 _limited = Primitive("limited_registers")
 _limited.def_abstract_eval(lambda x, registers: x)
 
 
-def limited(x: Any, registers: int) -> Any:
+def with_register_limit(x: Any, registers: int) -> Any:
     """x, in a kernel that is limited to that many registers per thread. With fewer registers more warps are resident on
     a multiprocessor, which hides latency. Triton reads the limit from an attribute of the module, for which Pallas has
     no setting; where a version of JAX does not allow to set it, there is no limit."""
@@ -90,10 +90,10 @@ def fused(form: str, x: Any, y: Any, z: Any) -> Any:
     kind = "f64" if x.dtype == jnp.float64 else "f32"
     changed, kept = {"xy+z": ("", "$1, $2, $3"), "z-xy": ("$1", "minus, $2, $3"), "xy-z": ("$3", "$1, $2, minus")}[form]
     minus = f".reg .{kind} minus; neg.{kind} minus, {changed}; " if changed else ""
-    return _told(f"{{ {minus}fma.rn.{kind} $0, {kept}; }}", x, y, z)
+    return _inline_asm(f"{{ {minus}fma.rn.{kind} $0, {kept}; }}", x, y, z)
 
 
-def _told(text: str, *x: Any) -> Any:
+def _inline_asm(text: str, *x: Any) -> Any:
     from jax.experimental.pallas import triton
 
     letter = "d" if x[0].dtype == jnp.float64 else "f"

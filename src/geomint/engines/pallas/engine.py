@@ -20,9 +20,9 @@ import numpy as np
 
 from ...methods import Carry
 from ...numerics.compilation import jit
-from ..block import Kept
+from ..block import Buffer
 from ..scalar.fma_fusion import OptimizingCode
-from ..scalar.program import KEPT, Loop, Numbers, Packed, StepProgram
+from ..scalar.program import CACHED_LOOPS, Loop, LoopArguments, Packed, StepProgram
 from ..scalar.scalar_engine import ScalarEngine
 from ..scalar.values import NotCovered, constant
 from . import assembly
@@ -48,7 +48,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-class Lanes(OptimizingCode):
+class PallasCode(OptimizingCode):
     """The `Code` whose values are arrays over the lanes."""
 
     longest = LONGEST
@@ -76,7 +76,7 @@ class Lanes(OptimizingCode):
             return jnp.asarray(x[0]).astype({"f": self.kind, "i": self.whole, "b": bool}[operation[-1]])
         if operation == "select":
             # With a condition that all lanes share, jnp.where would convert constants to booleans.
-            x = [x[0], *(self.spread(y) if constant(y) else y for y in x[1:])]
+            x = [x[0], *(self.broadcast(y) if constant(y) else y for y in x[1:])]
         if operation == "bits to real":
             return jax.lax.bitcast_convert_type(jnp.asarray(x[0]), self.kind)
         if operation not in _OPERATIONS:
@@ -87,16 +87,16 @@ class Lanes(OptimizingCode):
         return x.dtype == self.kind
 
     def emit_fused(self, form: str, x: Any, y: Any, z: Any) -> Any:
-        x, y, z = (self.spread(v) for v in (x, y, z))
+        x, y, z = (self.broadcast(v) for v in (x, y, z))
         if self.interpret:
             return {"xy+z": x * y + z, "z-xy": z - x * y, "xy-z": x * y - z}[form]
         return assembly.fused(form, x, y, z)
 
-    def sealed(self, x: Any) -> Any:
-        """x as a loop-carried value; see assembly.sealed."""
-        return self.spread(x) if self.interpret else assembly.sealed(self.spread(x))
+    def opaque_copy(self, x: Any) -> Any:
+        """x as a loop-carried value; see assembly.opaque_copy."""
+        return self.broadcast(x) if self.interpret else assembly.opaque_copy(self.broadcast(x))
 
-    def spread(self, x: Any) -> Any:
+    def broadcast(self, x: Any) -> Any:
         """x as an array over the lanes."""
         x = self.materialized(x)
         if constant(x):
@@ -107,7 +107,7 @@ class Lanes(OptimizingCode):
 
     def within(self, mask: Any) -> Any:
         """The mask restricted to lanes that take part in the enclosing loops and branches."""
-        mask = self.spread(mask)
+        mask = self.broadcast(mask)
         return mask & self.masks[-1] if self.masks else mask
 
     @contextlib.contextmanager
@@ -126,7 +126,7 @@ class Lanes(OptimizingCode):
     def loop(
         self, begin: list[Any], test: Callable[[list[Any]], Any], body: Callable[[list[Any]], list[Any]]
     ) -> list[Any]:
-        begin = [self.spread(x) for x in begin]
+        begin = [self.broadcast(x) for x in begin]
 
         def tested(s: list[Any]) -> Any:
             with self.scope():
@@ -135,7 +135,9 @@ class Lanes(OptimizingCode):
         def masked(moving: tuple[Any, list[Any]]) -> tuple[Any, list[Any]]:
             mask, old = moving
             with self.masked(mask):
-                new = [self.sealed(jnp.where(mask, self.spread(x), y)) for x, y in zip(body(old), old, strict=True)]
+                new = [
+                    self.opaque_copy(jnp.where(mask, self.broadcast(x), y)) for x, y in zip(body(old), old, strict=True)
+                ]
             return mask & tested(new), new
 
         return jax.lax.while_loop(lambda moving: self.any(moving[0]), masked, (tested(begin), begin))[1]
@@ -143,9 +145,9 @@ class Lanes(OptimizingCode):
     def repeat(self, count: Any, begin: list[Any], body: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
         def scoped(i: Any, s: list[Any]) -> list[Any]:
             with self.scope():
-                return [self.sealed(x) for x in body(i, s)]
+                return [self.opaque_copy(x) for x in body(i, s)]
 
-        return jax.lax.fori_loop(jnp.zeros_like(count), count, scoped, [self.spread(x) for x in begin])
+        return jax.lax.fori_loop(jnp.zeros_like(count), count, scoped, [self.broadcast(x) for x in begin])
 
     def branch(self, which: Any, cases: list[Callable[[], list[Any]]]) -> list[Any]:
         last = len(cases) - 1
@@ -166,7 +168,7 @@ class Lanes(OptimizingCode):
 
         def taken() -> list[Any]:
             with self.masked(mask):
-                return [self.spread(x) for x in case()]
+                return [self.broadcast(x) for x in case()]
 
         count = self.count
         shapes = jax.eval_shape(taken)
@@ -284,16 +286,16 @@ def _kernel(program: StepProgram, shape: Shape, moving: Columns, own: Columns, *
     ends = np.cumsum([2, 2, 2 if not program.own_params else len(own.sizes), len(moving.sizes), len(moving.sizes), 1])
     (counts, times), given, params, carry, out, (rows,) = (refs[a:b] for a, b in itertools.pairwise([0, *ends]))
     mine = pl.ds(pl.program_id(0) * shape.lanes, shape.lanes)
-    code = Lanes(shape.lanes, moving.real, shape.interpret)
-    keep = lambda i, row: _write(rows, [code.spread(x) for x in row], mine, i)
-    numbers = Numbers(counts[0], counts[1], counts[2], times[0], times[1])
+    code = PallasCode(shape.lanes, moving.real, shape.interpret)
+    store_row = lambda i, row: _write(rows, [code.broadcast(x) for x in row], mine, i)
+    arguments = LoopArguments(counts[0], counts[1], counts[2], times[0], times[1])
     shared = program.given.arrays(_shared(given, program.given))
     theirs = program.params.arrays(own.read(params, mine) if program.own_params else _shared(params, program.params))
     state = moving.read(carry, mine)
-    *state, _ = Loop(code, program, shared, theirs, numbers, keep).run(state)
+    *state, _ = Loop(code, program, shared, theirs, arguments, store_row).run(state)
     limit = next((registers for most, registers in REGISTERS.items() if code.count <= most), None)
     if limit is not None and len(state) <= SMALL and not shape.interpret:
-        state[0] = assembly.limited(state[0], limit)
+        state[0] = assembly.with_register_limit(state[0], limit)
     moving.write(out, mine, state)
 
 
@@ -339,13 +341,13 @@ def compiled(program: StepProgram, shape: Shape) -> Any:
     return _program(program, shape, jax.dtypes.canonicalize_dtype(float))
 
 
-@functools.lru_cache(KEPT)
+@functools.lru_cache(CACHED_LOOPS)
 def _program(program: StepProgram, shape: Shape, real: Any) -> Any:
     return jit(functools.partial(_launch, program, shape))
 
 
 @functools.partial(jit, static_argnums=1)
-def _well(rows: Any, status: tuple[int, ...]) -> Any:
+def _first_rows_good(rows: Any, status: tuple[int, ...]) -> Any:
     """Whether the first row of every member is finite, and its status zero."""
     first = rows[:, 0]
     return jnp.all(jnp.isfinite(first)) & jnp.all(first[:, np.array(status, int)] == 0)
@@ -358,7 +360,7 @@ class Kernel(ScalarEngine):
     name: ClassVar[str] = "kernel"
     buffer_numbers: ClassVar[int] = 2**26
 
-    def made(self, carry: Carry) -> Any:
+    def compile_program(self, carry: Carry) -> Any:
         if self.spread == "one":
             raise NotCovered("a single trajectory")
         if jax.default_backend() != "gpu" and not INTERPRET:
@@ -367,28 +369,28 @@ class Kernel(ScalarEngine):
         shape = Shape(self.layout.width, self.rows, members, LANES, WARPS, INTERPRET)
         program = compiled(StepProgram(self.method, self.system, carry, self.spread), shape)
         jax.block_until_ready(
-            program(self.method, self.system, carry, *self.told(0, 0, 0))
+            program(self.method, self.system, carry, *self.scalar_arguments(0, 0, 0))
         )  # compiles now, so that an error leads to the fallback
         return program
 
-    def told(self, first: int, steps: int, blocks: int) -> tuple[Any, Any]:
+    def scalar_arguments(self, first: int, steps: int, blocks: int) -> tuple[Any, Any]:
         return np.array([first, steps, blocks], jax.dtypes.canonicalize_dtype(int)), np.array(
             [self.clock.t0, self.clock.dt], jax.dtypes.canonicalize_dtype(float)
         )
 
-    def buffer(self) -> Kept:
-        return super().buffer() if self.program is None else Kept(None)
+    def buffer(self) -> Buffer:
+        return super().buffer() if self.program is None else Buffer(None)
 
-    def hand_back(self, buffer: Kept) -> None:
+    def recycle_buffer(self, buffer: Buffer) -> None:
         if self.program is None:
-            super().hand_back(buffer)
+            super().recycle_buffer(buffer)
 
-    def run_program(self, carry: Carry, first: int, steps: int, blocks: int, buffer: Kept) -> tuple[Carry, Kept]:
-        carry, rows = self.program(self.method, self.system, carry, *self.told(first, steps, blocks))
-        return carry, Kept(rows)
+    def run_program(self, carry: Carry, first: int, steps: int, blocks: int, buffer: Buffer) -> tuple[Carry, Buffer]:
+        carry, rows = self.program(self.method, self.system, carry, *self.scalar_arguments(first, steps, blocks))
+        return carry, Buffer(rows)
 
-    def well(self, buffer: Kept) -> bool:
+    def first_rows_known_good(self, buffer: Buffer) -> bool:
         if self.program is None:
-            return super().well(buffer)
+            return super().first_rows_known_good(buffer)
         status = self.layout.unpack(np.arange(self.layout.width)).get("status", np.zeros(0, int))
-        return bool(_well(buffer.rows, tuple(np.ravel(status).tolist())))
+        return bool(_first_rows_good(buffer.rows, tuple(np.ravel(status).tolist())))

@@ -24,7 +24,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .values import NotCovered, constant, itself
+from .values import NotCovered, constant, constant_key
 
 WIDEST = 2.0**32  # larger powers of two are not factored out: the product of several might overflow
 
@@ -73,7 +73,7 @@ class OptimizingCode(abc.ABC):
     can_fuse: bool = True
 
     def __init__(self) -> None:
-        self.seen: list[dict[Any, Any]] = [{}]
+        self.scopes: list[dict[Any, Any]] = [{}]
         # By id of a value: how many scopes must be open to compute it (0: it depends on arguments of the whole loop
         # only), and the value itself, which is kept alive so that its id is not reused.
         self.depths: dict[int, tuple[int, Any]] = {}
@@ -84,9 +84,9 @@ class OptimizingCode(abc.ABC):
             "mul": self._product,
             "neg": lambda x: self._scaled(-1.0, x),
             "div": self._quotient,
-            "abs": self._size,
+            "abs": self._absolute,
             "rough": self._rough_reciprocal,
-            "select": self._choice,
+            "select": self._select,
         }
 
     # --- what subclasses define ---------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class OptimizingCode(abc.ABC):
                 product = rest.first
                 whole = self._added(self._emit_once("mul", product.x, product.y), rest.operation, rest.second)
             made = self.materialized(self._scaled(factor, whole))
-        self.seen[-1][("whole", id(rest))] = whole, rest
+        self.scopes[-1][("whole", id(rest))] = whole, rest
         return made
 
     def _if_emitted(self, x: Any) -> Any:
@@ -154,7 +154,7 @@ class OptimizingCode(abc.ABC):
         Once it has been rounded, sums use the rounded value and do not fuse. In where(x > c, √(x − c), 0) with a
         product x, a comparison of the rounded x and a difference of the exact one could disagree on the sign."""
         if isinstance(x, (DeferredProduct, DeferredPair)):
-            for scope in reversed(self.seen):
+            for scope in reversed(self.scopes):
                 if ("whole", id(x)) in scope:
                     return scope["whole", id(x)][0]
         return x
@@ -166,25 +166,25 @@ class OptimizingCode(abc.ABC):
     def _cached(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """make(), or its result from an earlier call with the same key (an operation and its operands, by identity) in
         an open scope. The key is stored too, which keeps the operands alive, so that their ids are not reused."""
-        found = tuple(itself(x) if constant(x) else x if isinstance(x, str) else id(x) for x in key)
-        for scope in reversed(self.seen):
+        found = tuple(constant_key(x) if constant(x) else x if isinstance(x, str) else id(x) for x in key)
+        for scope in reversed(self.scopes):
             if found in scope:
                 return scope[found][0]
         made = make()
-        self.seen[-1][found] = made, key
+        self.scopes[-1][found] = made, key
         self.depths[id(made)] = (
             max((self._depth(x) for x in key if not constant(x) and not isinstance(x, str)), default=0),
             made,
         )
         return made
 
-    def given(self, x: Any) -> None:
+    def declare_argument(self, x: Any) -> None:
         """Declare that a value is an argument of the whole loop. What depends on such values only is hoisted out of all
         loops by the compiler, and costs nothing there."""
         self.depths[id(x)] = 0, x
 
     def _depth(self, x: Any) -> int:
-        return self.depths.get(id(x), (len(self.seen), x))[0]
+        return self.depths.get(id(x), (len(self.scopes), x))[0]
 
     def _count_and_emit(self, operation: str, x: tuple[Any, ...]) -> Any:
         self.count += 1
@@ -199,16 +199,16 @@ class OptimizingCode(abc.ABC):
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
         """The body of a loop or branch: values emitted inside are not reused outside."""
-        self.seen.append({})
+        self.scopes.append({})
         try:
             yield
         finally:
-            self.seen.pop()
+            self.scopes.pop()
 
     # --- products and factors ---------------------------------------------------------------------------------------
     def _is_from_outside(self, x: Any) -> bool:
         """Whether a value was computed outside the present loop or branch, where products with it can be hoisted to."""
-        return not constant(x) and self._depth(x) < len(self.seen)
+        return not constant(x) and self._depth(x) < len(self.scopes)
 
     def _is_argument(self, x: Any) -> bool:
         return constant(x) or self._depth(x) == 0
@@ -244,7 +244,7 @@ class OptimizingCode(abc.ABC):
         (first, x), (second, y) = self._parts(x), self._parts(y)
         return self._scaled(first / second, self._emit_once("div", x, y))
 
-    def _size(self, x: Any) -> Any:
+    def _absolute(self, x: Any) -> Any:
         factor, x = self._parts(x)
         return self._scaled(abs(factor), self._emit_once("abs", x))
 
@@ -252,7 +252,7 @@ class OptimizingCode(abc.ABC):
         factor, x = self._parts(x)
         return self._scaled(1 / factor, self._emit_once("rough", x))
 
-    def _choice(self, which: Any, yes: Any, no: Any) -> Any:
+    def _select(self, which: Any, yes: Any, no: Any) -> Any:
         (f, yes), (g, no) = self._parts(yes), self._parts(no)
         if constant(no) and no == 0:
             g = f

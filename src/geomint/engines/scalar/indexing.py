@@ -23,7 +23,7 @@ class Indexing:
     each: Callable[..., Values]
 
     @staticmethod
-    def moved(equation: Any, *operands: Values) -> Values:
+    def move_entries(equation: Any, *operands: Values) -> Values:
         """An operation that only moves entries. It is evaluated on the positions of the entries, which shows where each
         entry goes."""
         name = equation.primitive.name
@@ -81,7 +81,7 @@ class Indexing:
     def rule_dynamic_slice(self, equation: Any, x: Values, *start: Values) -> Values:
         """A selection among all positions where the slice may begin."""
         sizes = equation.params["slice_sizes"]
-        return self._chosen(
+        return self._select_position(
             [n - size for n, size in zip(x.shape, sizes, strict=True)],
             start,
             lambda place: x[tuple(slice(p, p + size) for p, size in zip(place, sizes, strict=True))],
@@ -93,17 +93,17 @@ class Indexing:
             out[tuple(slice(p, p + size) for p, size in zip(place, update.shape, strict=True))] = update
             return out
 
-        return self._chosen([n - size for n, size in zip(x.shape, update.shape, strict=True)], start, put)
+        return self._select_position([n - size for n, size in zip(x.shape, update.shape, strict=True)], start, put)
 
     def rule_gather(self, equation: Any, x: Values, indices: Values) -> Values:
         """With computed indices, each slice is a selection among all positions where it may begin. In mode "fill",
         slices beyond the ends are NaN."""
         if all(constant(x) for x in indices.ravel()):
-            return self.moved(equation, x, indices)
+            return self.move_entries(equation, x, indices)
         p, numbers = equation.params, equation.params["dimension_numbers"]
         if getattr(numbers, "operand_batching_dims", ()):
             raise NotCovered("gather with indices that are computed, in batches")
-        sizes, gone = p["slice_sizes"], numbers.collapsed_slice_dims
+        sizes, collapsed = p["slice_sizes"], numbers.collapsed_slice_dims
         last = [n - size for n, size in zip(x.shape, sizes, strict=True)]
         fills = str(p["mode"]).endswith("FILL_OR_DROP")
 
@@ -112,9 +112,9 @@ class Indexing:
             for axis, i in zip(numbers.start_index_map, index, strict=True):
                 start[axis] = filled((), [i])
             cut = lambda place: np.squeeze(
-                x[tuple(slice(k, k + size) for k, size in zip(place, sizes, strict=True))], axis=tuple(gone)
+                x[tuple(slice(k, k + size) for k, size in zip(place, sizes, strict=True))], axis=tuple(collapsed)
             )
-            found = self._chosen(last, start, cut)
+            found = self._select_position(last, start, cut)
             if fills and any(
                 constant(i) and not 0 <= i <= last[axis] for axis, i in zip(numbers.start_index_map, index, strict=True)
             ):
@@ -142,7 +142,7 @@ class Indexing:
         order[[*batches, *offsets]] = range(rank)
         return stacked.transpose(*order)
 
-    def _chosen(
+    def _select_position(
         self, last: Sequence[int], start: Sequence[Values], make: Callable[[tuple[int, ...]], Values]
     ) -> Values:
         """make(place) at a computed position, clamped to the ends."""

@@ -25,7 +25,7 @@ from .program_key import jaxpr_digest
 from .translate import ScalarInterpreter, arrays, operations
 from .values import Code, NotCovered, Values, filled
 
-KEPT = 64  # compiled loops in memory; beyond, the one used longest ago is dropped
+CACHED_LOOPS = 64  # compiled loops in memory; beyond, the one used longest ago is dropped
 FOLDED = 4  # operations counted before constant folding may exceed the limit by this factor
 
 
@@ -179,7 +179,7 @@ class StepProgram:
 
 
 @dataclasses.dataclass
-class Numbers:
+class LoopArguments:
     """Arguments of a block, as values of a code."""
 
     first: Any
@@ -192,17 +192,25 @@ class Numbers:
 class Loop:
     """Writes the loop of a `StepProgram` with a code.
 
-    given, params:  the numbers of method and system, in the shapes of the program, as values
-    keep(i, row):   stores the row of block i
-    note(n, event): stores an event as number n of the log; None where events are only counted
+    given, params:        the numbers of method and system, in the shapes of the program, as values
+    store_row(i, row):    stores the row of block i
+    log_event(n, event):  stores an event as number n of the log; None where events are only counted
     """
 
-    def __init__(self, code: Code, program: StepProgram, given: list[Values], params: list[Values], numbers: Numbers,
-                 keep: Callable[[Any, Values], None], note: Callable[[Any, Values], None] | None = None):  # fmt: skip
+    def __init__(
+        self,
+        code: Code,
+        program: StepProgram,
+        given: list[Values],
+        params: list[Values],
+        arguments: LoopArguments,
+        store_row: Callable[[Any, Values], None],
+        log_event: Callable[[Any, Values], None] | None = None,
+    ):
         self.code, self.program, self.given, self.params = code, program, given, params
-        self.numbers, self.keep, self.note = numbers, keep, note
-        for x in (numbers.dt, *(x for array in (*given, *params) for x in array.ravel())):
-            code.given(x)
+        self.arguments, self.store_row, self.log_event = arguments, store_row, log_event
+        for x in (arguments.dt, *(x for array in (*given, *params) for x in array.ravel())):
+            code.declare_argument(x)
 
     def read(self, jaxpr: Any, state: list[Any], *floats: Any) -> list[Values]:
         """The results of one of the program's jaxprs at the carry `state`, with further arguments `floats`."""
@@ -214,7 +222,7 @@ class Loop:
         )
 
     def step(self, state: list[Any]) -> list[Any]:
-        new = self.read(self.program.step, state, self.numbers.dt)
+        new = self.read(self.program.step, state, self.arguments.dt)
         return [x for array in new for x in array.ravel()]
 
     def events(self, state: list[Any], until: Any) -> list[Any]:
@@ -225,30 +233,30 @@ class Loop:
             return value("lt", self.read(self.program.time, s[:-1])[0].item(), until)
 
         def body(s: list[Any]) -> list[Any]:
-            new, noted = self.step(s[:-1]), s[-1]
-            if self.note is not None:
+            new, events_logged = self.step(s[:-1]), s[-1]
+            if self.log_event is not None:
                 before = self.read(self.program.event_count, s[:-1])[0].item()
                 record, count = self.read(self.program.event, new)
-                self.note(noted, record)
-                noted = value("add", noted, value("sub", count.item(), before))
-            return [*new, noted]
+                self.log_event(events_logged, record)
+                events_logged = value("add", events_logged, value("sub", count.item(), before))
+            return [*new, events_logged]
 
         return self.code.loop(state, test, body)
 
     def run(self, state: list[Any]) -> list[Any]:
         """All blocks from the carry `state` on; the carry at the end, then the number of events logged."""
-        value, n = self.code.value, self.numbers
+        value, n = self.code.value, self.arguments
 
         def block(i: Any, s: list[Any]) -> list[Any]:
-            state, noted = s[:-1], s[-1]
+            state, events_logged = s[:-1], s[-1]
             step = value("add", n.first, value("mul", value("add", i, 1), n.steps))
             until = value("add", n.t0, value("mul", value("to f", step), n.dt))
             if self.program.event_driven:
-                *state, noted = self.events([*state, noted], until)
+                *state, events_logged = self.events([*state, events_logged], until)
             else:
                 state = self.code.repeat(n.steps, state, lambda _, s: self.step(s))
             (row,) = self.read(self.program.row, state, until)
-            self.keep(i, row)
-            return [*state, noted]
+            self.store_row(i, row)
+            return [*state, events_logged]
 
         return self.code.repeat(n.blocks, [*state, 0], block)

@@ -30,15 +30,15 @@ class RandomNumbers:
 
     def rule_random_bits(self, equation: Any, key: Values) -> Values:
         p = equation.params
-        return self._by_the_generator(equation, lambda impl, k: impl.random_bits(k, p["bit_width"], p["shape"]), key)
+        return self._evaluate_generator(equation, lambda impl, k: impl.random_bits(k, p["bit_width"], p["shape"]), key)
 
     def rule_random_fold_in(self, equation: Any, key: Values, data: Values) -> Values:
-        return self._by_the_generator(equation, lambda impl, k, d: impl.fold_in(k, d), key, data)
+        return self._evaluate_generator(equation, lambda impl, k, d: impl.fold_in(k, d), key, data)
 
     def rule_random_split(self, equation: Any, key: Values) -> Values:
-        return self._by_the_generator(equation, lambda impl, k: impl.split(k, equation.params["shape"]), key)
+        return self._evaluate_generator(equation, lambda impl, k: impl.split(k, equation.params["shape"]), key)
 
-    def _by_the_generator(self, equation: Any, function: Any, key: Values, *more: Values) -> Values:
+    def _evaluate_generator(self, equation: Any, function: Any, key: Values, *more: Values) -> Values:
         """A function of JAX's generator for one key, by evaluating the jaxpr of the generator."""
         impl = equation.invars[0].aval.dtype._impl
         if key.shape != (2,) or impl.name != "threefry2x32":
@@ -66,10 +66,10 @@ class RandomNumbers:
         for i in range(5):
             for r in ROTATIONS[i % 2]:
                 x = plus(x, y)
-                turned = value(
+                rotated = value(
                     "or", value("and", value("shift_left", y, r), WORD), value("shift_right_logical", y, 32 - r)
                 )
-                y = value("xor", x, turned)
+                y = value("xor", x, rotated)
             x, y = plus(x, keys[(i + 1) % 3]), plus(plus(y, keys[(i + 2) % 3]), i + 1)
         return x, y
 

@@ -8,7 +8,7 @@ import dataclasses
 from typing import Any, ClassVar
 
 from ...methods import Carry, State, protocols
-from ..block import Kept, Observed
+from ..block import Buffer, Observed
 from ..xla import Xla
 from .values import NotCovered
 
@@ -37,7 +37,7 @@ class ScalarEngine(Xla):
         """Compile the program for this carry, which is of the method's form for scalar code; False, and the reason in
         `reason`, where that fails."""
         try:
-            self.program = self.made(carry)
+            self.program = self.compile_program(carry)
         except NotCovered as reason:
             self.reason = str(reason)
         except Exception as reason:  # another version of JAX or LLVM: the reference engine covers everything
@@ -45,14 +45,14 @@ class ScalarEngine(Xla):
         return self.program is not None
 
     @abc.abstractmethod
-    def made(self, carry: Carry) -> Any:
+    def compile_program(self, carry: Carry) -> Any:
         """The compiled program; raises NotCovered with the reason where there is none."""
 
     @abc.abstractmethod
-    def run_program(self, carry: Carry, first: int, steps: int, blocks: int, buffer: Kept) -> tuple[Carry, Kept]:
+    def run_program(self, carry: Carry, first: int, steps: int, blocks: int, buffer: Buffer) -> tuple[Carry, Buffer]:
         """`advance`, carried out by the compiled program."""
 
-    def advance(self, carry: Carry, first: int, steps: int, blocks: int, buffer: Kept) -> tuple[Carry, Kept]:
+    def advance(self, carry: Carry, first: int, steps: int, blocks: int, buffer: Buffer) -> tuple[Carry, Buffer]:
         go = super().advance if self.program is None else self.run_program
         return go(carry, first, steps, blocks, buffer)
 

@@ -22,9 +22,9 @@ class SmallMatrices:
         for place in np.ndindex(*x.shape[:-2]):
             a, low = x[place], out[place]
             for j in range(n):
-                low[j, j] = self.code.value("sqrt", self._less(a[j, j], low[j, :j], low[j, :j]))
+                low[j, j] = self.code.value("sqrt", self._minus_products(a[j, j], low[j, :j], low[j, :j]))
                 for i in range(j + 1, n):
-                    low[i, j] = self._over(self._less(a[i, j], low[i, :j], low[j, :j]), low[j, j])
+                    low[i, j] = self._divided(self._minus_products(a[i, j], low[i, :j], low[j, :j]), low[j, j])
         return out
 
     def rule_triangular_solve(self, equation: Any, a: Values, b: Values) -> Values:
@@ -33,10 +33,10 @@ class SmallMatrices:
         if p["conjugate_a"]:
             raise NotCovered("complex matrices")
         for place in np.ndindex(*b.shape[:-2]):
-            turned = bool(p["transpose_a"]) is bool(p["left_side"])  # X op(A) = B is op(A)ᵀ Xᵀ = Bᵀ
-            matrix = a[place].T if turned else a[place]
+            transposed = bool(p["transpose_a"]) is bool(p["left_side"])  # X op(A) = B is op(A)ᵀ Xᵀ = Bᵀ
+            matrix = a[place].T if transposed else a[place]
             right, x = (b[place], out[place]) if p["left_side"] else (b[place].T, out[place].T)
-            self._triangular(matrix, right, x, bool(p["lower"]) is not turned, p["unit_diagonal"])
+            self._triangular(matrix, right, x, bool(p["lower"]) is not transposed, p["unit_diagonal"])
         return out
 
     def rule_lu(self, equation: Any, x: Values) -> list[Values]:
@@ -51,7 +51,7 @@ class SmallMatrices:
                 pivots[(*place, j)] = at
                 self._exchange(a, rows, j, at)
                 for i in range(j + 1, n):
-                    a[i, j] = self._over(a[i, j], a[j, j])
+                    a[i, j] = self._divided(a[i, j], a[j, j])
                     for k in range(j + 1, m):
                         a[i, k] = subtract(self.code, a[i, k], multiply(self.code, a[i, j], a[j, k]))
             order[place] = filled((n,), rows)
@@ -128,10 +128,10 @@ class SmallMatrices:
         for i in range(n) if forward else reversed(range(n)):
             done = range(i) if forward else range(i + 1, n)
             for k in range(b.shape[1]):
-                left = self._less(b[i, k], [a[i, j] for j in done], [x[j, k] for j in done])
-                x[i, k] = left if unit else self._over(left, a[i, i])
+                left = self._minus_products(b[i, k], [a[i, j] for j in done], [x[j, k] for j in done])
+                x[i, k] = left if unit else self._divided(left, a[i, i])
 
-    def _over(self, x: Any, y: Any) -> Any:
+    def _divided(self, x: Any, y: Any) -> Any:
         """x/y as x·(1/y): the reciprocal of a pivot serves its whole row and column."""
         return (
             divide(self.code, x, y)
@@ -139,7 +139,7 @@ class SmallMatrices:
             else multiply(self.code, x, self.code.value("div", 1.0, y))
         )
 
-    def _less(self, x: Any, left: Iterable[Any], right: Iterable[Any]) -> Any:
+    def _minus_products(self, x: Any, left: Iterable[Any], right: Iterable[Any]) -> Any:
         """x − Σ left·right."""
         for a, b in zip(left, right, strict=True):
             x = subtract(self.code, x, multiply(self.code, a, b))

@@ -25,7 +25,7 @@ from .indexing import Indexing
 from .number_types import MOVES, WRAPPING, check_types
 from .random_numbers import WORD, RandomNumbers
 from .small_matrices import SmallMatrices
-from .values import ELEMENTWISE, Code, NotCovered, Values, add, constant, filled, known, multiply, power, select
+from .values import ELEMENTWISE, Code, NotCovered, Values, add, as_constants, constant, filled, multiply, power, select
 
 UNROLLED = 64  # iterations of the longest scan that is unrolled
 
@@ -38,7 +38,7 @@ class ScalarInterpreter(Indexing, SmallMatrices, RandomNumbers, Interpreter):
 
     # --- kinds of values --------------------------------------------------------------------------------------------
     def constant(self, x: Any) -> Values:
-        return known(x)
+        return as_constants(x)
 
     def decided(self, x: Values) -> int | None:
         return int(x.item()) if constant(x.item()) else None
@@ -53,25 +53,25 @@ class ScalarInterpreter(Indexing, SmallMatrices, RandomNumbers, Interpreter):
     def operation(self, equation: Any, operands: list[Values]) -> list[Values]:
         name = equation.primitive.name
         if all(constant(x) for operand in operands for x in operand.ravel()) and name not in ("while", "cond", "scan"):
-            return self.on_known(equation, operands)
+            return self.on_constants(equation, operands)
         if name == "optimization_barrier":
             return operands
         check_types(equation, operands)
         results = super().operation(equation, operands)
         if name not in WRAPPING:
             return results
-        return [self.words(equation, x, v.aval.dtype) for x, v in zip(results, equation.outvars, strict=True)]
+        return [self.wrap_to_32_bits(equation, x, v.aval.dtype) for x, v in zip(results, equation.outvars, strict=True)]
 
     def rule(self, name: str) -> Callable[..., Any] | None:
         if name in ELEMENTWISE and name != "select_n":
             return lambda equation, *operands: self.each(ELEMENTWISE[name], operands)
-        return self.moved if name in MOVES and name != "gather" else super().rule(name)
+        return self.move_entries if name in MOVES and name != "gather" else super().rule(name)
 
     def without_rule(self, equation: Any, operands: list[Values]) -> Any:
         raise NotCovered(f"the operation {equation.primitive.name}")
 
     @staticmethod
-    def on_known(equation: Any, operands: list[Values]) -> list[Values]:
+    def on_constants(equation: Any, operands: list[Values]) -> list[Values]:
         """The operation itself, on known numbers."""
         with jax.ensure_compile_time_eval():
             arrays = [
@@ -79,7 +79,7 @@ class ScalarInterpreter(Indexing, SmallMatrices, RandomNumbers, Interpreter):
                 for x, v in zip(operands, equation.invars, strict=True)
             ]
             results = equation.primitive.bind(*arrays, **equation.params)
-        return [known(x) for x in (results if equation.primitive.multiple_results else [results])]
+        return [as_constants(x) for x in (results if equation.primitive.multiple_results else [results])]
 
     def each(self, rule: Callable[..., Any], operands: Sequence[Values]) -> Values:
         arrays = np.broadcast_arrays(*operands)
@@ -87,7 +87,7 @@ class ScalarInterpreter(Indexing, SmallMatrices, RandomNumbers, Interpreter):
             arrays[0].shape, [rule(self.code, *entries) for entries in zip(*(x.ravel() for x in arrays), strict=True)]
         )
 
-    def words(self, equation: Any, x: Values, dtype: Any) -> Values:
+    def wrap_to_32_bits(self, equation: Any, x: Values, dtype: Any) -> Values:
         """32-bit integers are kept in 64 bits: truncate the result of an operation to 32."""
         if dtype == np.uint32:
             return self.each(
@@ -126,7 +126,7 @@ class ScalarInterpreter(Indexing, SmallMatrices, RandomNumbers, Interpreter):
     def rule_reduce_or(self, equation: Any, x: Values) -> Values:
         return self.folded(ELEMENTWISE["or"], x, equation.params["axes"], False)
 
-    def _arg(self, equation: Any, x: Values, better: str) -> Values:
+    def _arg_extreme(self, equation: Any, x: Values, better: str) -> Values:
         """The index of the largest or smallest entry; of the first, where several are equal."""
         (axis,) = equation.params["axes"]
         rows = np.moveaxis(x, axis, -1)
@@ -144,10 +144,10 @@ class ScalarInterpreter(Indexing, SmallMatrices, RandomNumbers, Interpreter):
         return out
 
     def rule_argmin(self, equation: Any, x: Values) -> Values:
-        return self._arg(equation, x, "lt")
+        return self._arg_extreme(equation, x, "lt")
 
     def rule_argmax(self, equation: Any, x: Values) -> Values:
-        return self._arg(equation, x, "gt")
+        return self._arg_extreme(equation, x, "gt")
 
     def rule_dot_general(self, equation: Any, x: Values, y: Values) -> Values:
         (left, right), (left_batch, right_batch) = equation.params["dimension_numbers"]
@@ -173,7 +173,7 @@ class ScalarInterpreter(Indexing, SmallMatrices, RandomNumbers, Interpreter):
             return (
                 x
                 if old != "i" or (after.itemsize >= before.itemsize and after.kind == before.kind)
-                else self.words(equation, x, after)
+                else self.wrap_to_32_bits(equation, x, after)
             )
         if new == "f":
             return self.each(lambda code, entry: float(entry) if constant(entry) else code.value("to f", entry), [x])
@@ -235,10 +235,10 @@ class ScalarInterpreter(Indexing, SmallMatrices, RandomNumbers, Interpreter):
         test = lambda flat: self.inner(equation, p["cond_jaxpr"], [*tests, *arrays(flat, shapes)])[0].item()
         step = lambda flat: _flat(self.inner(equation, p["body_jaxpr"], [*body, *arrays(flat, shapes)]))
         flat = _flat(begin)
-        begins = test(flat)
-        if begins is False:
+        first_test = test(flat)
+        if first_test is False:
             return list(begin)
-        if begins is True:
+        if first_test is True:
             # The first iteration is written before the loop: all lanes take it, and known initial values fold away.
             flat = step(flat)
         return arrays(self.code.loop(flat, test, step), shapes)

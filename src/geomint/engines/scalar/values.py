@@ -33,7 +33,7 @@ class Code(Protocol):
         """x, emitted now if the code had deferred it."""
         ...
 
-    def given(self, x: Any) -> None:
+    def declare_argument(self, x: Any) -> None:
         """Declare that a value is an argument of the program, computed before all loops."""
         ...
 
@@ -56,12 +56,12 @@ def constant(x: Any) -> bool:
     return isinstance(x, (bool, int, float))
 
 
-def itself(x: Any) -> tuple[Any, ...]:
+def constant_key(x: Any) -> tuple[Any, ...]:
     """A key that distinguishes constants by type and value, and 0 from −0."""
     return type(x), x, math.copysign(1.0, x)
 
 
-def known(x: Any) -> Values:
+def as_constants(x: Any) -> Values:
     """An array of numbers as constants."""
     array = np.asarray(x)
     kind = {"f": float, "i": int, "u": int, "b": bool}.get(array.dtype.kind)
@@ -124,7 +124,9 @@ def select(code: Code, which: Any, *cases: Any) -> Any:
         return cases[int(which)]
     if len(cases) != 2:
         raise NotCovered("select_n with more than two cases")
-    same = cases[0] is cases[1] or (constant(cases[0]) and constant(cases[1]) and itself(cases[0]) == itself(cases[1]))
+    same = cases[0] is cases[1] or (
+        constant(cases[0]) and constant(cases[1]) and constant_key(cases[0]) == constant_key(cases[1])
+    )
     return cases[0] if same else code.value("select", which, cases[1], cases[0])
 
 
