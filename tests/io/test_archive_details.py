@@ -16,7 +16,7 @@ import geomint as gm
 from geomint.engines.grid import Grid
 from geomint.io import archive, locks, sinks
 from geomint.io.archive_checks import parsed
-from geomint.io.hdf5_tables import Damaged, Reader, read_tables
+from geomint.io.hdf5_tables import Damaged, TableReader, read_tables
 
 ROWS, SAVES = 4, 9
 CARRY = (np.arange(2.0), np.arange(3, dtype=np.int32))
@@ -89,7 +89,7 @@ def test_datasets_that_overlap_are_refused(path, name):
 
 def test_addresses_are_checked_against_the_size_of_the_file(path):
     with path.open("rb") as file:
-        reader = Reader(file.fileno())
+        reader = TableReader(file.fileno())
         assert reader.bytes_at(reader.size - 4, 4) == path.read_bytes()[-4:]
         with pytest.raises(Damaged, match=f"byte {reader.size + 1} of"):
             reader.bytes_at(reader.size - 4, 5)
@@ -274,7 +274,7 @@ def test_what_was_written_once_is_checked(tmp_path):
     one = {"q": np.zeros((1, 2)), "p": np.zeros((1, 2)), "energy": np.zeros(1), "members_left": np.int64(3)}
     archive.create(path, meta, one, carry, SAVES, fixed=start).close()
     held, data = archive.read(path), path.read_bytes()
-    assert np.array_equal(held.fixed()["start/q"], start["start/q"])
+    assert np.array_equal(held.fixed["start/q"], start["start/q"])
     places = {
         "description": data.index(b'"dt"' if b'"dt"' in data else b"0.5, 8"),
         "start": read_tables(path)[1]["start/q"].offset + 3,
@@ -299,7 +299,7 @@ def test_a_run_on_disk_starts_its_times_where_its_rows_end(path):
     disk = sinks.Disk(writer, layout, Grid(10.0, 0.25, 16, 2), members=False)
     disk.append(np.arange(15.0).reshape(3, 5))
     assert writer.rows == ROWS + 3
-    disk.back_to(ROWS + 1, None)
+    disk.truncate(ROWS + 1, None)
     disk.append(np.zeros((1, 5)))
     writer.checkpoint(CARRY, ROWS + 1, force=True)
     disk.close()

@@ -66,11 +66,11 @@ def falling(t_end: float, **more):
 
 def test_an_interrupt_between_events_and_checkpoint_leaves_no_event_too_many(tmp_path, monkeypatch):
     path, whole = tmp_path / "run.h5", falling(10.0)
-    run = interrupted_after(monkeypatch, sinks.Disk, "note", 4, lambda: falling(10.0, output=path))
+    run = interrupted_after(monkeypatch, sinks.Disk, "append_events", 4, lambda: falling(10.0, output=path))
     assert archive.events_path(path).stat().st_size == 24 * len(run.events)
     resumed = gm.resume(path)
     assert np.array_equal(resumed.events.records, whole.events.records)
-    in_memory = interrupted_after(monkeypatch, sinks.Memory, "note", 4, lambda: falling(10.0))
+    in_memory = interrupted_after(monkeypatch, sinks.Memory, "append_events", 4, lambda: falling(10.0))
     assert len(in_memory.events.times) == len(in_memory.events) == len(run.events) < len(whole.events)
 
 

@@ -10,7 +10,7 @@ import pytest
 from matplotlib._pylab_helpers import Gcf
 
 import geomint as gm
-from geomint.io.labelled import clean
+from geomint.io.labelled import identifier
 from geomint.plots import figures as plots
 
 
@@ -179,7 +179,7 @@ def test_an_archive_without_its_system_has_no_velocities(tmp_path):
     ],
 )
 def test_names_become_identifiers(name, key):
-    assert clean(name) == key
+    assert identifier(name) == key
 
 
 def test_without_xarray_it_says_what_to_install(kepler, monkeypatch):

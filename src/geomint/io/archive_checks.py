@@ -20,8 +20,8 @@ from .hdf5_tables import Damaged, Dataset
 
 FORMAT = 2  # 1 had no checksum
 MOST_PARTS = 20_000  # of the JSON; each becomes a Python object
-DEEPEST = 8
-LARGEST = 2**62
+DEEPEST_JSON = 8
+LARGEST_INTEGER = 2**62
 LONGEST_METHOD = 4096  # characters of the expression that makes the method
 CARRY_TYPES = {
     "bool",
@@ -32,7 +32,7 @@ CARRY_TYPES = {
 }
 RESULTS = {"Mean": ("mean", "standard_deviation"), "Quantiles": ("quantiles",), "Histogram": ("counts",)}
 SETTINGS = {"Mean": (), "Quantiles": ("levels",), "Histogram": ("edges",)}
-ONCE = ("seeds", "kept", "start/q", "start/p")  # datasets that are written once; the settings of reductions are others
+FIXED_DATASETS = ("seeds", "kept", "start/q", "start/p")  # written once, as are the settings of reductions
 SPREADS = ("one", "states", "states and params")
 
 # A string, which is skipped, or a character of the structure. Possessive quantifiers: others need 60 bytes of
@@ -47,8 +47,8 @@ def parsed(text: str) -> dict[str, Any]:
     for found in _STRUCTURE.finditer(text):
         mark = found[0] if found.end() - found.start() == 1 else ""
         parts, depth = parts + bool(mark), depth + (mark in ("[", "{")) - (mark in ("]", "}"))
-        if parts > MOST_PARTS or depth > DEEPEST:
-            raise Damaged(f"its JSON has more than {MOST_PARTS} parts, or is nested more than {DEEPEST} deep")
+        if parts > MOST_PARTS or depth > DEEPEST_JSON:
+            raise Damaged(f"its JSON has more than {MOST_PARTS} parts, or is nested more than {DEEPEST_JSON} deep")
     try:
         found = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -65,8 +65,8 @@ def _no_constant(name: str) -> Any:
 def checksum(meta: Mapping[str, Any], datasets: Mapping[str, Dataset], fixed: Mapping[str, bytes]) -> int:
     """CRC of all that never changes after an archive is made: the JSON, the tables, and the fixed datasets."""
     tables = [[d.name, d.dtype.str, list(d.shape), d.offset] for _, d in sorted(datasets.items())]
-    told = {name: x for name, x in meta.items() if name != "checksum"}
-    total = zlib.crc32(json.dumps([told, tables], sort_keys=True).encode())
+    covered = {name: x for name, x in meta.items() if name != "checksum"}
+    total = zlib.crc32(json.dumps([covered, tables], sort_keys=True).encode())
     for _, data in sorted(fixed.items()):
         total = zlib.crc32(data, total)
     return total
@@ -74,7 +74,7 @@ def checksum(meta: Mapping[str, Any], datasets: Mapping[str, Dataset], fixed: Ma
 
 # --- its entries ----------------------------------------------------------------------------------------
 def _whole(x: Any, least: int = 0) -> bool:
-    return isinstance(x, int) and not isinstance(x, bool) and least <= x < LARGEST
+    return isinstance(x, int) and not isinstance(x, bool) and least <= x < LARGEST_INTEGER
 
 
 def _real(x: Any) -> bool:
@@ -215,7 +215,7 @@ def _of_run(meta: dict[str, Any], room: int, members: tuple[int, ...], slot_byte
     yield "rows_saved", "i", (1,)
     yield "t", "f", (room,)
     fixed = meta.get("fixed", [])
-    strange = [name for name in fixed if name not in ONCE and not name.startswith("reduced/")]
+    strange = [name for name in fixed if name not in FIXED_DATASETS and not name.startswith("reduced/")]
     if strange or len(set(fixed)) < len(fixed):
         raise Damaged(f"the entry 'fixed' of its JSON names {', '.join(strange)[:60] or 'something twice'}")
     yield from ((name, "iuf", (...,)) for name in fixed)

@@ -27,8 +27,8 @@ from .files import open_file, read_at
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 MOST_OBJECTS = 10_000  # groups and datasets
-MOST_BYTES = 2**16  # of the header of one object
-DEEPEST = 16  # groups within groups
+MOST_HEADER_BYTES = 2**16  # of the header of one object
+DEEPEST_GROUP = 16  # groups within groups
 LONGEST_NAME = 1024
 LONGEST_TEXT = 2**22  # of an attribute
 
@@ -78,7 +78,7 @@ def _number_types() -> dict[bytes, np.dtype]:
 NUMBER_TYPES = _number_types()
 
 
-class Reader:
+class TableReader:
     """One pass over the tables of an open file."""
 
     def __init__(self, file: int):
@@ -98,7 +98,7 @@ class Reader:
         form = "<" + form
         return struct.unpack(form, self.bytes_at(address, struct.calcsize(form)))
 
-    def enter(self, address: int) -> None:
+    def mark_read(self, address: int) -> None:
         """Record that the table at this address is read. A second visit means that tables form a cycle or overlap."""
         if address in self.seen:
             raise Damaged(f"two tables share the byte {address}")
@@ -119,12 +119,12 @@ class Reader:
 
     def messages(self, address: int) -> list[tuple[int, bytes]]:
         """Kind and content of the messages in the header of an object."""
-        self.enter(address)
+        self.mark_read(address)
         self.objects += 1
         version, _, _, _, size = self.unpack("BBHII", address)
         if version != 1 or self.objects > MOST_OBJECTS:
             raise Foreign(f"an object header is not of version 1, or there are more than {MOST_OBJECTS} objects")
-        found, blocks, room = [], [(address + 16, size)], MOST_BYTES
+        found, blocks, room = [], [(address + 16, size)], MOST_HEADER_BYTES
         while blocks:
             at, size = blocks.pop(0)
             room -= size
@@ -138,7 +138,7 @@ class Reader:
                     )
                 if kind == CONTINUATION:
                     blocks.append(_unpacked("QQ", data))
-                    self.enter(blocks[-1][0])
+                    self.mark_read(blocks[-1][0])
                 elif kind not in IGNORED:
                     found.append((kind, data))
         return found
@@ -155,7 +155,7 @@ class Reader:
             else:
                 by_kind[kind] = data
         if by_kind.keys() == {SYMBOL_TABLE}:
-            if depth > DEEPEST:
+            if depth > DEEPEST_GROUP:
                 raise Damaged("groups are nested too deeply")
             tree, heap = _unpacked("QQ", by_kind[SYMBOL_TABLE])
             for child, where in self.members(tree, heap):
@@ -168,7 +168,7 @@ class Reader:
 
     def members(self, tree: int, heap: int) -> list[tuple[str, int]]:
         """Names and addresses of what is in a group."""
-        self.enter(heap)
+        self.mark_read(heap)
         mark, _, size, _, names = self.unpack("4sIQQQ", heap)
         if mark != b"HEAP" or names + size > self.size:
             raise Damaged("the heap with the names of a group is missing, or reaches beyond the file")
@@ -176,7 +176,7 @@ class Reader:
         nodes = [(tree, None)]
         while nodes:
             address, above = nodes.pop(0)
-            self.enter(address)
+            self.mark_read(address)
             mark = self.bytes_at(address, 4)
             if mark == b"TREE":
                 kind, level, count = self.unpack("BBH", address + 4)
@@ -239,10 +239,10 @@ class Reader:
         if version not in (1, 2, 3) or not datatype.startswith(VARIABLE_TEXT) or _shape(name, space) != ():
             raise Foreign(f"the attribute {name!r:.50} is not a single string of variable length")
         length, heap, index = _unpacked("IQI", data[at:])
-        return {name: self.global_text(heap, index, length)}
+        return {name: self.heap_text(heap, index, length)}
 
-    def global_text(self, heap: int, index: int, length: int) -> str:
-        self.enter(heap)
+    def heap_text(self, heap: int, index: int, length: int) -> str:
+        self.mark_read(heap)
         mark, _, size = self.unpack("4sIQ", heap)
         if mark != b"GCOL" or heap + size > self.size:
             raise Damaged("the heap with the text of an attribute is missing, or reaches beyond the file")
@@ -263,7 +263,7 @@ class Reader:
             at += 16 + -(-here // 8) * 8
         raise Damaged("the text of an attribute is missing")
 
-    def check_apart(self) -> None:
+    def check_no_overlap(self) -> None:
         """Check that no dataset overlaps another one or the tables: writing one would change the other."""
         spans = [(begin, end, "the tables of the file") for begin, end in _merged(self.spans)]
         held = sorted(spans + [(d.offset, d.offset + d.nbytes, d.name) for d in self.datasets.values() if d.nbytes])
@@ -316,9 +316,9 @@ def read_tables(path: Path) -> tuple[dict[str, str], dict[str, Dataset]]:
     """The text attributes of an HDF5 file and its datasets, by name."""
     file = open_file(path)
     try:
-        reader = Reader(file)
+        reader = TableReader(file)
         attributes = reader.read()
-        reader.check_apart()
+        reader.check_no_overlap()
     finally:
         os.close(file)
     return attributes, reader.datasets

@@ -35,7 +35,7 @@ def to_xarray(run: Trajectory) -> Any:
     for name, values in (*run.momentum_maps.items(), *run.watched.items()):
         x = np.asarray(values)
         x = x[..., 0] if x.shape[len(leading) :] == (1,) else x
-        key = _free_name(clean(name), variables)
+        key = _free_name(identifier(name), variables)
         variables[key] = ((*leading, *_own_axes(key, x, leading)), x, {"long_name": name})
     coordinates: dict[str, Any] = {"time": np.asarray(run.t)}
     if run.members:
@@ -57,7 +57,7 @@ def _of_reductions(run: Trajectory) -> Iterator[tuple[str, tuple[str, ...], Any]
     angle_counts over angle_bin."""
     yield "members_left", ("time",), np.asarray(run.members_left)
     for name, held in run.reduced.items():
-        key = clean(name)
+        key = identifier(name)
         if "levels" in held.settings:
             yield f"{key}_level", (f"{key}_level",), held.levels
         if "edges" in held.settings:
@@ -68,7 +68,7 @@ def _of_reductions(run: Trajectory) -> Iterator[tuple[str, tuple[str, ...], Any]
             yield f"{key}_{result}", (*dims, *_own_axes(key, np.asarray(x), dims)), np.asarray(x)
 
 
-def clean(name: str) -> str:
+def identifier(name: str) -> str:
     """The name of a momentum map as an identifier: "rotation[0, 1]" becomes rotation_0_1, and "translation[-1.0, 0.5]"
     becomes translation_minus1_0p5."""
     name = re.sub(

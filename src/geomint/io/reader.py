@@ -36,7 +36,7 @@ class Contents:
     step: int
     rows: int  # that count
     leaves: list[np.ndarray]  # of the carry
-    once: dict[str, np.ndarray]  # datasets written before the first row, by name
+    fixed: dict[str, np.ndarray]  # what was written before the first row and never again, by the path of its dataset
 
     def array(self, name: str) -> np.ndarray:
         """A column as a memory map of the file: nothing is read before it is used."""
@@ -50,14 +50,10 @@ class Contents:
         """All columns, groups such as momentum_maps as nested dictionaries."""
         return nested({name: self.array(name) for name in self.columns})
 
-    def fixed(self) -> dict[str, np.ndarray]:
-        """What was written before the first row and never again, by the path of its dataset."""
-        return dict(self.once)
-
     @property
     def seed(self) -> Any:
         """One number, or one for each member."""
-        return self.fixed()["seeds"] if self.meta["seed"] is None else self.meta["seed"]
+        return self.fixed["seeds"] if self.meta["seed"] is None else self.meta["seed"]
 
     def writer(self) -> Writer:
         """Open the archive to append to it; an error where another process has written since this was read."""
@@ -103,15 +99,15 @@ def read(path: str | Path) -> Contents:
         check_datasets(meta, datasets, SLOT_HEAD.size + SLOT_CRC.size)
         meta, columns, slots, count, room = tables_of(meta, datasets)
         with path.open("rb") as file:
-            once = _read_fixed(file, meta, datasets)
+            fixed = _read_fixed(file, meta, datasets)
             found = [_read_slot(file, slots, k, meta, room) for k in range(2)]
         newest = max((slot for slot in found if slot is not None), default=None)
         if newest is None:
-            return Contents(path, meta, columns, slots, count, room, 0, 0, 0, [], once)
+            return Contents(path, meta, columns, slots, count, room, 0, 0, 0, [], fixed)
         # An interrupt in an older version could leave rows behind the step of the checkpoint.
         rows = min(newest.rows, newest.step // meta["grid"][3] + 1)
         leaves = _leaves(meta, newest.carry)
-        return Contents(path, meta, columns, slots, count, room, newest.sequence, newest.step, rows, leaves, once)
+        return Contents(path, meta, columns, slots, count, room, newest.sequence, newest.step, rows, leaves, fixed)
 
 
 def _read_fixed(file: BinaryIO, meta: dict[str, Any], datasets: dict[str, Dataset]) -> dict[str, np.ndarray]:
@@ -124,11 +120,11 @@ def _read_fixed(file: BinaryIO, meta: dict[str, Any], datasets: dict[str, Datase
     if meta["format"] > 1 and meta.get("checksum") != checksum(meta, datasets, found):
         raise Damaged("its description or its tables were changed after it was made")
     shaped = lambda data, held: np.frombuffer(data, held.dtype).reshape(held.shape)
-    once = {name: shaped(data, datasets[name]) for name, data in found.items()}
-    kept, start = once.get("kept", ()), once.get("start/q", ())
+    fixed = {name: shaped(data, datasets[name]) for name, data in found.items()}
+    kept, start = fixed.get("kept", ()), fixed.get("start/q", ())
     if "reduce" in meta and len(kept) and not (np.min(kept) >= 0 and np.max(kept) < len(start)):
         raise Damaged("it keeps members whose numbers are out of range")
-    return once
+    return fixed
 
 
 def _read_slot(file: BinaryIO, slots: Slots, k: int, meta: dict[str, Any], room: int) -> Slot | None:
@@ -160,7 +156,7 @@ def enlarged(old: Contents, meta: dict[str, Any], saves: int, carry: Carry) -> W
     one_row = nested({name: np.zeros(c.shape, c.dtype) for name, c in old.columns.items() if name != "t"})
     held = old.writer()
     try:
-        new = create(old.path, meta, one_row, carry, saves, replace=True, fixed=old.fixed())
+        new = create(old.path, meta, one_row, carry, saves, replace=True, fixed=old.fixed)
         try:
             for begin in range(0, old.rows, COPIED_ROWS):
                 piece = slice(begin, min(begin + COPIED_ROWS, old.rows))

@@ -34,7 +34,7 @@ class Memory:
     """Rows in one array, which is allocated at its final size."""
 
     def __init__(self, layout: Layout, seen: dict[str, Any], saves: int, members: bool):
-        self.layout, self.count, self.noted = layout, 0, []
+        self.layout, self.count, self.event_batches = layout, 0, []
         leading = (len(jax.tree.leaves(seen)[0]),) if members else ()
         check_memory(saves, math.prod(leading) * layout.width)
         first = np.concatenate(
@@ -51,16 +51,16 @@ class Memory:
         self.rows[..., self.count : self.count + rows.shape[-2], :] = rows
         self.count += rows.shape[-2]
 
-    def note(self, events: np.ndarray) -> None:
-        self.noted.append(events)
+    def append_events(self, events: np.ndarray) -> None:
+        self.event_batches.append(events)
 
     @property
     def events(self) -> np.ndarray:
-        return np.concatenate([np.zeros((0, 3)), *self.noted])
+        return np.concatenate([np.zeros((0, 3)), *self.event_batches])
 
-    def back_to(self, rows: int, events: int | None) -> None:
+    def truncate(self, rows: int, events: int | None) -> None:
         """Discard all but the first rows and events; events is None where there are none."""
-        self.count, self.noted = rows, [self.events[:events]]
+        self.count, self.event_batches = rows, [self.events[:events]]
 
     def checkpoint(self, carry: Carry, step: int) -> None:
         """A run in memory needs only its last carry, which drive.py has."""
@@ -104,10 +104,10 @@ class Disk:
         count = rows.shape[-2]
         self.writer.append_columns(seen, self.grid.times(self.writer.rows, count))
 
-    def note(self, events: np.ndarray) -> None:
+    def append_events(self, events: np.ndarray) -> None:
         self.writer.append_events(events)
 
-    def back_to(self, rows: int, events: int | None) -> None:
+    def truncate(self, rows: int, events: int | None) -> None:
         self.writer.rows = rows
         if events is not None:
             truncate_events(self.writer.path, events)

@@ -79,7 +79,7 @@ def _driven(
         end = Outcome(*recorder.newest, None)
         # The interrupt may have come between the rows or events of a chunk and its checkpoint: discard what is newer.
         events = int(protocols.events(engine.method, end.carry)) if engine.logs else None
-        sink.back_to(end.step // times.save_every + 1, events)
+        sink.truncate(end.step // times.save_every + 1, events)
     except ProcessLost as lost:
         raise process_lost(lost, sink, times) from None
     carry = engine.archived_carry(end.carry)
@@ -101,7 +101,7 @@ class _Recorder:
     energy, for the warning of instability."""
 
     def __init__(self, sink: Sink, start: Position, extremes: Extremes):
-        self.note, self.sink, self.newest, self.extremes = sink.note, sink, start, extremes
+        self.append_events, self.sink, self.newest, self.extremes = sink.append_events, sink, start, extremes
 
     def append(self, rows: np.ndarray) -> None:
         self.extremes.add(rows)

@@ -75,7 +75,7 @@ def trajectory(contents: archive.Contents, system: Any = None, checkpoint: Check
     summary = None
     if "reduce" in meta:
         failed_at = contents.leaves[-1] if contents.leaves else ()
-        summary = taken_from(columns, failed_at, meta["reduce"], contents.fixed())
+        summary = taken_from(columns, failed_at, meta["reduce"], contents.fixed)
     if meta["members"]:
         columns = jax.tree.map(lambda x: np.moveaxis(x, 0, 1), columns)
     return Trajectory(

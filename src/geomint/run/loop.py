@@ -43,7 +43,7 @@ class Sink(Protocol):
     def append(self, rows: np.ndarray) -> None:
         """The next saved rows (n, width), or (members, n, width); a view that is not valid after the call."""
 
-    def note(self, events: np.ndarray) -> None:
+    def append_events(self, events: np.ndarray) -> None:
         """The next events (n, 3): time, level, kind."""
 
     def checkpoint(self, carry: Carry, step: int) -> None:
@@ -192,7 +192,7 @@ class HostLoop:
         if rows is not None:
             self.sink.append(rows)
         if len(events):
-            self.sink.note(events)
+            self.sink.append_events(events)
         self.sink.checkpoint(end.carry, end.step)
         # The first pace is a guess: it grows at most tenfold, so that a slow system gets no chunk of many seconds.
         self.pace = min(chunk.total / seconds, 10 * self.pace)
@@ -288,7 +288,7 @@ def _keep_good(engine: Engine, start: Position, grid: Grid, steps: int, good_blo
         sink.append(engine.rows_of(buffer, good_blocks))
     events = engine.events(buffer)
     if events is not None and len(events):
-        sink.note(events)
+        sink.append_events(events)
     sink.checkpoint(end.carry, end.step)
     return end
 

@@ -118,7 +118,7 @@ def _restored(
     reductions: Reductions | None,
     team: Alone,
 ) -> Restored:
-    meta, held = contents.meta, contents.fixed()
+    meta, held = contents.meta, contents.fixed
     clock = Clock.of(times.t0, times.dt)
     first = lambda name: held[f"start/{name}"] if "reduce" in meta else np.asarray(contents.array(name)[0])
     q, p = jnp.asarray(first("q")), jnp.asarray(first("p"))

@@ -121,7 +121,7 @@ def _sink(contents: archive.Contents, times: Grid, ready: Ready, about: dict[str
         writer = opened(team, open_archive, engine.start, engine.stop, engine.members, alike=not plain)
         return Disk(writer, engine.layout, times, plain, engine.archived_carry)
     sink = Disk(open_archive(), engine.layout, times, False)
-    sink.back_to(contents.rows, events)
+    sink.truncate(contents.rows, events)
     return sink
 
 
@@ -147,7 +147,7 @@ def _set_up(contents: archive.Contents, times: Grid, given: Given, devices: Any,
     reductions = None
     if "reduce" in meta:
         of_run = system, tuple(meta["q_shape"]), meta["spread"]
-        reductions = again(path, meta["reduce"], contents.fixed(), given.reduce, *of_run)
+        reductions = again(path, meta["reduce"], contents.fixed, given.reduce, *of_run)
     engine, carry = restored(contents, system, times, method, devices, reductions, team)
     events = int(protocols.events(engine.method, carry)) if engine.logs else None
     if events is not None:
