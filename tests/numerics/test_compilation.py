@@ -62,7 +62,7 @@ def _shifted(rows: int, members: int, n: int):
 def test_concatenation_of_a_history_and_a_sum(rows):
     """By `jit`, and by the user's own: geomint was imported before the backend was started."""
     program, data, exact = _shifted(rows, 4, 5)
-    assert compilation.SAFE_OUTSIDE
+    assert compilation.USER_PROGRAMS_SAFE
     np.testing.assert_allclose(compilation.jit(program)(*data), exact, rtol=0, atol=1e-13)
     np.testing.assert_allclose(jax.jit(program)(*data), exact, rtol=0, atol=1e-13)
 
@@ -116,7 +116,7 @@ def check_runs() -> int:
 
 
 def test_runs_where_geomint_came_first():
-    assert compilation.SAFE_OUTSIDE
+    assert compilation.USER_PROGRAMS_SAFE
     assert check_runs() == 0
 
 
@@ -126,7 +126,7 @@ def test_runs_where_jax_was_used_first():
     clean = {name: x for name, x in os.environ.items() if name != "XLA_FLAGS"}
     code = (
         "import jax; jax.devices(); import test_compilation as t; from geomint.numerics import compilation as c;"
-        "print(t.check_runs(), c.SAFE_OUTSIDE, c._avx512())"
+        "print(t.check_runs(), c.USER_PROGRAMS_SAFE, c._avx512())"
     )
     out = subprocess.run(
         [sys.executable, "-c", code], env=clean, capture_output=True, text=True, cwd=Path(__file__).parent

@@ -69,7 +69,7 @@ def _flag_taken() -> bool:
     return True
 
 
-SAFE_OUTSIDE = _flag_taken() if MISCOMPILES else True  # whether programs that the user compiles are right, too
+USER_PROGRAMS_SAFE = _flag_taken() if MISCOMPILES else True  # whether programs that the user compiles are right, too
 
 
 disk_cache.share_with_jax(jax.config)
@@ -107,7 +107,7 @@ def _avx512() -> bool:
 @functools.cache
 def warn_of_outer_jit() -> None:
     """Warn once that a program of the user's around gm.simulate may be miscompiled."""
-    if SAFE_OUTSIDE or jax.default_backend() != "cpu" or not _avx512():
+    if USER_PROGRAMS_SAFE or jax.default_backend() != "cpu" or not _avx512():
         return
     warnings.warn(
         f"jax {jax.__version__} can miscompile jax.jit, jax.vmap and jax.grad over gm.simulate on this processor "

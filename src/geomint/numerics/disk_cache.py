@@ -54,12 +54,12 @@ def usable(path: Path) -> bool:
     """Whether files can be written into that folder, which is made if need be, and no other user owns it."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return os.access(path, os.W_OK | os.X_OK) and _mine(path.stat())
+        return os.access(path, os.W_OK | os.X_OK) and _owned_by_user(path.stat())
     except OSError:
         return False
 
 
-def _mine(status: os.stat_result) -> bool:
+def _owned_by_user(status: os.stat_result) -> bool:
     """What is read here is executed, so only files of the same user count."""
     return not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
 
@@ -109,7 +109,7 @@ def read(name: str) -> bytes | None:
         return None
     try:
         with (place / "code" / name).open("rb") as file:
-            if not _mine(os.fstat(file.fileno())):
+            if not _owned_by_user(os.fstat(file.fileno())):
                 return None
             data = file.read()
         start = len(HEADER) + _DIGEST

@@ -14,10 +14,10 @@ from jaxtyping import Array
 _rough = Primitive("rough_reciprocal")
 
 
-def often(x: Array) -> Array:
+def materialize(x: Array) -> Array:
     """Materialise x here; several later operations reuse it. Otherwise a factor that fma_fusion has factored out, such
     as the 2 in the derivative of a square, would be multiplied in each of them."""
-    return checkpoint_name(x, "often")
+    return checkpoint_name(x, "materialize")
 
 
 def rough_reciprocal(x: Array) -> Array:

@@ -16,7 +16,7 @@ from jaxtyping import Array
 
 from ..errors import InputError
 from ..numerics.compensated import Compensated, value
-from ..numerics.hints import often
+from ..numerics.hints import materialize
 from .system import System, mass_is_matrix
 
 Position = Array | Compensated
@@ -79,7 +79,7 @@ class Derived(eqx.Module):
 
     def constraint_pull(self, q: Position) -> Callable[[Array], Array]:
         """G(q)ᵀ, for many λ."""
-        pull = jax.tree.map(often, jax.vjp(self.constraint, value(q))[1])
+        pull = jax.tree.map(materialize, jax.vjp(self.constraint, value(q))[1])
         return lambda multipliers: pull(multipliers)[0]
 
     def constraint_curvature(self, q: Position, v: Array) -> Array:

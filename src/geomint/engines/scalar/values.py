@@ -150,7 +150,7 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "copy": lambda _, x: x,
     "copy_p": lambda _, x: x,
     "stop_gradient": lambda _, x: x,
-    "name": lambda code, x: code.materialized(x),  # see hints.often
+    "name": lambda code, x: code.materialized(x),  # see hints.materialize
     "rough_reciprocal": lambda code, x: code.value("rough", x),
     "logistic": lambda code, x: divide(code, 1.0, add(code, 1.0, code.value("exp", negate(code, x)))),
 }  # fmt: skip

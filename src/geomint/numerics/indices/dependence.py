@@ -17,7 +17,7 @@ from ..interpreter import called_program, open_jaxpr, scan_sizes
 LOOPS = ("scan", "while", "cond")
 
 
-def is_site(equation: Any, filled: bool) -> bool:
+def is_index_access(equation: Any, filled: bool) -> bool:
     """Whether an equation reads or writes at an index that must be in range; with `filled`, also where NaN is read
     otherwise."""
     name, params = equation.primitive.name, equation.params
@@ -64,7 +64,7 @@ class IndexDependence:
             self.programs[id(equation)] = equation, found
         return self.programs[id(equation)][1]
 
-    def has_sites(self, equation: Any) -> bool:
+    def has_index_accesses(self, equation: Any) -> bool:
         """Whether a program inside an equation reads or writes at indices that must be in range."""
         return any(
             any(e is not None for e in self.of(p, [False] * len(open_jaxpr(p).outvars)).equations)
@@ -80,7 +80,7 @@ class IndexDependence:
             equations: list[list[bool] | None] = []
             for equation in reversed(jaxpr.eqns):
                 outputs = [v in needed for v in equation.outvars]
-                matters = any(outputs) or is_site(equation, self.filled) or self.has_sites(equation)
+                matters = any(outputs) or is_index_access(equation, self.filled) or self.has_index_accesses(equation)
                 equations.append(outputs if matters else None)
                 if matters:
                     flags = self.operands(equation, outputs)
@@ -97,7 +97,7 @@ class IndexDependence:
             first = {"dynamic_slice": 1, "dynamic_update_slice": 2}.get(name)
             at_index = lambda k: k == 1 if first is None else k >= first
             return [any(outputs) or at_index(k) for k in range(count)]
-        if name in LOOPS and not self.has_sites(equation):
+        if name in LOOPS and not self.has_index_accesses(equation):
             return [True] * count
         if name == "cond":
             each = [self.of(p, outputs).inputs for p in self.inside(equation)]

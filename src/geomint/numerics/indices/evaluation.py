@@ -11,7 +11,7 @@ import numpy as np
 from jax.core import Tracer
 
 from ..interpreter import Interpreter
-from .dependence import LOOPS, IndexDependence, is_site
+from .dependence import LOOPS, IndexDependence, is_index_access
 from .numpy_rules import OPERATIONS
 
 BUDGET = 40_000  # equations that are evaluated inside the loops of one function, about 120 ms
@@ -93,7 +93,7 @@ class IndexInterpreter(Interpreter):
         return self.evaluate(program, arguments)
 
     def equation(self, equation: Any, operands: Values) -> Values:
-        if is_site(equation, self.dependence.filled):
+        if is_index_access(equation, self.dependence.filled):
             self.check(equation, operands)
         if not any(self.outputs[id(equation)]) and not self.dependence.inside(equation):
             return self.unknown(equation)
@@ -101,7 +101,7 @@ class IndexInterpreter(Interpreter):
 
     def operation(self, equation: Any, operands: Values) -> Values:
         name = equation.primitive.name
-        if name in LOOPS and self.dependence.has_sites(equation):
+        if name in LOOPS and self.dependence.has_index_accesses(equation):
             return super().operation(equation, operands) if name == "cond" else self.loop(equation, operands)
         if any(x is UNKNOWN for x in operands):
             return self.unknown(equation)

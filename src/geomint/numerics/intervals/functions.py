@@ -86,7 +86,7 @@ def passes(x: Interval, at: float, period: float) -> Array:
 
 
 @RULES.enter("sin", "cos")
-def wave(equation: Any, x: Interval) -> Interval:
+def sine_or_cosine(equation: Any, x: Interval) -> Interval:
     f, top = bind(equation), 0.0 if equation.primitive.name == "cos" else math.pi / 2
     if is_point(x):
         return outward(*ends(f, x), ELEMENTARY, -1.0, 1.0)
@@ -105,7 +105,7 @@ def tangent(equation: Any, x: Interval) -> Interval:
 
 
 @RULES.enter("atan2")
-def angle(equation: Any, y: Interval, x: Interval) -> Interval:
+def arctangent(equation: Any, y: Interval, x: Interval) -> Interval:
     """Bounded by the values at the corners, unless the box touches the cut x ≤ 0 = y."""
     result = outward(*corners(bind(equation), y, x), ELEMENTARY)
     cut = contains_zero(y) & (x.low <= 0)

@@ -139,7 +139,7 @@ def compare(equation: Any, x: Interval, y: Interval) -> Interval:
 
 
 @RULES.enter("argmax")
-def place(equation: Any, x: Interval) -> Interval:
+def argmax(equation: Any, x: Interval) -> Interval:
     """The index of the first largest entry: no earlier entry is certainly as large, no later one certainly larger."""
     (axis,), count = equation.params["axes"], x.low.shape[equation.params["axes"][0]]
     low, high = (jnp.moveaxis(end.astype(jnp.int8) if end.dtype == bool else end, axis, -1) for end in x)
@@ -152,7 +152,7 @@ def place(equation: Any, x: Interval) -> Interval:
 
 
 @RULES.enter("not", "neg")
-def reverse(equation: Any, x: Interval) -> Interval:
+def decreasing(equation: Any, x: Interval) -> Interval:
     low, high = ends(bind(equation), x)
     return Interval(high, low)
 

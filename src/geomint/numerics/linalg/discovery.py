@@ -32,25 +32,25 @@ BATCH = 1024  # members examined in one call
 
 
 @functools.partial(jit, static_argnums=(0, 1))
-def over_members(look: Callable[[Any, Array], Array], own_params: bool, system: Any, q: Array) -> Array:
-    """look(system, q) for every member of an ensemble. With `own_params`, the first axis of the params is that of the
-    members."""
+def over_members(examine: Callable[[Any, Array], Array], own_params: bool, system: Any, q: Array) -> Array:
+    """examine(system, q) for every member of an ensemble. With `own_params`, the first axis of the params is that of
+    the members."""
     if not own_params:
-        return jax.lax.map(lambda x: look(system, x), q, batch_size=BATCH)
-    with_own = lambda member: look(system.with_params(member[0]), member[1])
+        return jax.lax.map(lambda x: examine(system, x), q, batch_size=BATCH)
+    with_own = lambda member: examine(system.with_params(member[0]), member[1])
     return jax.lax.map(with_own, (system.params, q), batch_size=BATCH)
 
 
 @functools.lru_cache(64)
-def _beyond(product: Product, plan: Plan) -> Callable[[Any, Array], Array]:
+def _has_entries_outside(product: Product, plan: Plan) -> Callable[[Any, Array], Array]:
     v = np.random.default_rng(23).uniform(0.5, 1.5, plan.n)
 
-    def look(system: Any, x: Array) -> Array:
+    def examine(system: Any, x: Array) -> Array:
         apply = lambda v: product(system, x, v)
         whole = apply(jnp.asarray(v, x.dtype))
         return jnp.max(jnp.abs(whole - plan.product(apply, jnp.asarray(v, x.dtype)))) > 1e-12 * jnp.max(jnp.abs(whole))
 
-    return look
+    return examine
 
 
 def not_covered(product: Product, plan: Plan | None, system: Any, q: Any, own_params: bool) -> np.ndarray:
@@ -58,7 +58,7 @@ def not_covered(product: Product, plan: Plan | None, system: Any, q: Any, own_pa
     leaves out."""
     if plan is None or not plan.assembled:
         return np.zeros(len(q), bool)
-    return np.asarray(over_members(_beyond(product, plan), own_params, system, q))
+    return np.asarray(over_members(_has_entries_outside(product, plan), own_params, system, q))
 
 
 def start_key(system: Any, q: Any) -> Any:

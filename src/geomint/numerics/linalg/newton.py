@@ -38,18 +38,20 @@ def _round_off(x: Array, scale: Array) -> Array:
     return jnp.finfo(x.dtype).eps * jnp.maximum(scale, jnp.max(jnp.abs(x)))
 
 
-def _whole(x: Array, change: Array) -> Array:
+def _entire_change(x: Array, change: Array) -> Array:
     return change
 
 
-def _iterate(correction: Residual, start: Array, scale: Array, measured: Measured = _whole) -> tuple[Array, Array]:
+def _iterate(
+    correction: Residual, start: Array, scale: Array, measured: Measured = _entire_change
+) -> tuple[Array, Array]:
     """x ← x − correction(x) until |correction| is at round-off of `scale` or of x, or stops shrinking near it.
 
     Returns x and the last |correction|.
     """
 
     def unfinished(s: _Iterate) -> Array:
-        tiny = _round_off(s.x, scale) if measured is _whole else jnp.finfo(s.x.dtype).eps * scale
+        tiny = _round_off(s.x, scale) if measured is _entire_change else jnp.finfo(s.x.dtype).eps * scale
         stalled = (s.size >= 0.5 * s.before) & (s.size <= 1e4 * tiny)
         return (s.size > tiny) & ~stalled & (s.iterations < LIMIT)  # a NaN compares false and ends the loop
 
@@ -63,12 +65,17 @@ def _iterate(correction: Residual, start: Array, scale: Array, measured: Measure
 
 
 def _root(
-    residual: Residual, start: Array, scale: Array, solve: Callable, tangent_solve: Callable, whole: bool = True
+    residual: Residual,
+    start: Array,
+    scale: Array,
+    solve: Callable,
+    tangent_solve: Callable,
+    include_root_rounding: bool = True,
 ) -> Solution:
-    """The root that `solve` finds, differentiated by `tangent_solve`. `whole`: whether the rounding of the root itself
-    counts as round-off, not only that of `scale`."""
+    """The root that `solve` finds, differentiated by `tangent_solve`. `include_root_rounding`: whether the rounding of
+    the root itself counts as round-off, not only that of `scale`."""
     root, size = jax.lax.custom_root(residual, start, solve, tangent_solve, has_aux=True)
-    tiny = _round_off(root, scale) if whole else jnp.finfo(root.dtype).eps * scale
+    tiny = _round_off(root, scale) if include_root_rounding else jnp.finfo(root.dtype).eps * scale
     return Solution(root, size <= 1e4 * tiny)
 
 
@@ -93,7 +100,11 @@ def least_squares_solve(linear: Residual, right: Array) -> Array:
 
 
 def newton(
-    residual: Residual, start: Array, scale: Array, linear_solve: LinearSolve = dense_solve, measured: Measured = _whole
+    residual: Residual,
+    start: Array,
+    scale: Array,
+    linear_solve: LinearSolve = dense_solve,
+    measured: Measured = _entire_change,
 ) -> Solution:
     """residual(x) = 0 by Newton's method with the exact Jacobian; corrections of eps·scale count as round-off.
 
@@ -105,7 +116,7 @@ def newton(
         correction = lambda y: linear_solve(lambda d: jax.jvp(f, (y,), (d,))[1], f(y))
         return _iterate(correction, x, scale, measured)
 
-    return _root(residual, start, scale, solve, linear_solve, measured is _whole)
+    return _root(residual, start, scale, solve, linear_solve, measured is _entire_change)
 
 
 def newton_within(

@@ -73,9 +73,9 @@ def pattern(products: Products, n: int) -> Pattern | None:
 def _touched(products: Products, values: np.ndarray, group: np.ndarray, colours: np.ndarray, groups: int) -> np.ndarray:
     """(colour, row group): whether the product with all columns of that colour has nonzeros in the group."""
     result = np.zeros((colours.max() + 1, groups), bool)
-    at_once = max(1, int(2e7 // len(values)))
-    for begin in range(0, len(result), at_once):
-        batch = np.arange(begin, min(begin + at_once, len(result)))
+    batch_size = max(1, int(2e7 // len(values)))
+    for begin in range(0, len(result), batch_size):
+        batch = np.arange(begin, min(begin + batch_size, len(result)))
         vectors = np.where(colours[group][None, :] == batch[:, None], values, 0.0)
         hit = products(vectors) != 0
         for k, row in zip(batch, hit, strict=True):
