@@ -197,11 +197,11 @@ def test_an_equilibrium_at_rest_is_told(system, method, q0):
 
 def test_a_start_at_rest_beside_an_equilibrium_moves():
     system = gm.System(lambda q: -jnp.cos(q[0]))
-    assert not measure.rests(system, Point(np.array([1e-9]), np.array([0.0])))
-    assert not measure.rests(system, Point(np.array([0.0]), np.array([1e-9])))
+    assert not measure.is_equilibrium(system, Point(np.array([1e-9]), np.array([0.0])))
+    assert not measure.is_equilibrium(system, Point(np.array([0.0]), np.array([1e-9])))
     pendulum = gm.System(lambda q: q[0, 1], constraint=gm.Distances([(None, 0)]))
-    assert not measure.rests(pendulum, Point(np.array([[1e-9, -1.0]]), np.zeros((1, 2))))
-    assert measure.rests(pendulum, Point(np.array([[0.0, -1.0]]), np.zeros((1, 2))))
+    assert not measure.is_equilibrium(pendulum, Point(np.array([[1e-9, -1.0]]), np.zeros((1, 2))))
+    assert measure.is_equilibrium(pendulum, Point(np.array([[0.0, -1.0]]), np.zeros((1, 2))))
 
 
 def test_forces_are_not_certified_as_structure():

@@ -19,12 +19,12 @@ from . import measure
 from .measure import Point
 
 # Round-off of one step, its derivative and a few steps; a broken property at a large step lies far above.
-EXACT = 1e-11
+ROUND_OFF = 1e-11
 # Multiples of the step at which an order is measured: longer ones where errors are at round-off, then shorter ones
 # where the longer ones do not resolve the motion, or the reference can't be computed for so long.
 FACTORS = (1, 2, 4, 1 / 4, 1 / 16, 1 / 64)
 # A motion is correct where its error against the reference is below this. References are accurate to 1e-9 or better.
-RIGHT = 1e-9
+ACCURATE = 1e-9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Certificate:
 
 
 def _exact(name: str, measured: float, claimed: bool) -> Row:
-    holds = bool(measured < EXACT)
+    holds = bool(measured < ROUND_OFF)
     return Row(name, measured, holds, "yes" if claimed else "no", holds or not claimed)
 
 
@@ -125,7 +125,7 @@ def certify(
             traits, symplectic=False, symmetric=False, reversible=False, energy=None, momentum_maps=None
         )
     start = Point(*phase(system, q0, v0, p0))
-    if not forced and measure.rests(system, start):
+    if not forced and measure.is_equilibrium(system, start):
         what = "q0 is an equilibrium and the start is at rest: nothing moves, so nothing can be measured"
         raise MeasurementError(f"{what}. Start elsewhere, or with a velocity.")
     long = _long_run(method, system, start, dt, steps)
@@ -195,7 +195,7 @@ def _order(method: Method, system: Stated, start: Point, first: float, traits: T
             return [order, Row("smallest error", closest, None, "", None)]
     if unknown is not None and not np.isfinite(closest):
         raise unknown
-    exact = closest < RIGHT
+    exact = closest < ACCURATE
     note = "exact to rounding here" if exact else "no step size reproduces the motion"
     order = Row("order", np.nan, None, str(traits.order), bool(exact), note)
     return [order, Row("smallest error", closest, None, "", None)]

@@ -178,8 +178,8 @@ def adaptive_splitting(system: System, q0: Any, dt: float, stages: int = 2) -> K
     )
     x, limit = dt * omega, 2.0 * stages
     if not x > 0:
-        told = f"the linearised motion at q0 does not oscillate (ω = {omega:g}): there is no frequency to adapt to"
-        raise InputError(f"adaptive_splitting(q0=...): {told}.")
+        message = f"the linearised motion at q0 does not oscillate (ω = {omega:g}): there is no frequency to adapt to"
+        raise InputError(f"adaptive_splitting(q0=...): {message}.")
     if not x < limit:
         raise InputError(
             f"adaptive_splitting: hω = {x:.3g} for the fastest motion at q0, beyond {limit:g}, up to which a splitting "

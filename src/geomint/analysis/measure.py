@@ -25,7 +25,7 @@ from ..run.instability import unwatched
 from ..system.lagrangian import derive
 from ..system.system import Stated
 from .convergence import Order, order
-from .reference import Point, independent_reference, reference, relative_difference, rests
+from .reference import Point, independent_reference, is_equilibrium, reference, relative_difference
 
 __all__ = [
     "Balance",
@@ -35,11 +35,11 @@ __all__ = [
     "balance",
     "flow",
     "independent_reference",
+    "is_equilibrium",
     "large_step",
     "long_run",
     "order",
     "reference",
-    "rests",
     "reversibility",
     "step_jacobian",
     "symmetry",

@@ -87,7 +87,7 @@ class Acceleration:
         return free + (self.root @ change if self.scale is None else self.scale * change)
 
 
-def rests(system: Stated, at: Point) -> bool:
+def is_equilibrium(system: Stated, at: Point) -> bool:
     """Whether (q, p) is an equilibrium: p = 0, and the acceleration is zero up to rounding of q and of the force."""
     if np.any(at.p):
         return False

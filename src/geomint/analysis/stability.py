@@ -48,7 +48,7 @@ RADIUS = 1e-7  # a spectral radius may, since double eigenvalues are known to âˆ
 MOST = 10**6  # points, and hÏ‰: beyond, a diagram takes too much memory
 LISTED = 8  # resonances named by str()
 
-Interval = tuple[float, float]
+Range = tuple[float, float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +66,7 @@ class StabilityDiagram:
     method: str
     frequencies: np.ndarray
     growth: np.ndarray
-    unstable: tuple[Interval, ...]
+    unstable: tuple[Range, ...]
     h: float | None = None
     omega: float | None = None
 
@@ -76,7 +76,7 @@ class StabilityDiagram:
         return self.unstable[0][0] if self.unstable else math.inf
 
     @property
-    def resonances(self) -> tuple[Interval, ...]:
+    def resonances(self) -> tuple[Range, ...]:
         """The unstable intervals beyond which it is stable again."""
         return tuple(i for i in self.unstable if i[1] < self.frequencies[-1])
 
@@ -200,14 +200,14 @@ def _fast(q: Array, square: Array) -> Array:
     return 0.5 * square * q[0] ** 2
 
 
-def _tied(q: Array, square: Array) -> Array:
+def _equal_positions(q: Array, square: Array) -> Array:
     return jnp.diff(q)
 
 
 def _problem(method: Method, fast: bool) -> tuple[Method, System, Array]:
     """The prepared method, the oscillator, and a position: one body, or two constrained ones; their total mass is 1."""
     at = jnp.ones(1 if method.traits.free else 2)
-    constraint = None if method.traits.free else _tied
+    constraint = None if method.traits.free else _equal_positions
     system = System(
         potential=_slow, fast=_fast if fast else None, constraint=constraint, mass=1 / at.size, params=jnp.asarray(1.0)
     )
@@ -235,21 +235,21 @@ def _of_history(method: Method, system: System, at: Array, h: Array, omega: Arra
         # At rest the derivative with respect to tables that the carry may hold vanishes.
         rest = jnp.zeros_like(at)
         carry = method.init(mech, State(rest, rest, jnp.zeros(()), jnp.zeros(2, jnp.uint32)), h)
-        floats, others = _parted(carry)
+        floats, others = _split_floats(carry)
         flat, unravel = ravel_pytree(floats)
-        step = lambda y: ravel_pytree(_parted(method.step(mech, _joined(unravel(y), others), h))[0])[0]
+        step = lambda y: ravel_pytree(_split_floats(method.step(mech, _merge_floats(unravel(y), others), h))[0])[0]
         return jax.jacfwd(step)(flat)
 
     return jax.vmap(matrix)(h, omega)
 
 
-def _parted(tree: Any) -> tuple[list[Any], Any]:
+def _split_floats(tree: Any) -> tuple[list[Any], Any]:
     leaves, structure = jax.tree.flatten(tree)
     is_float = [jnp.issubdtype(jnp.result_type(x), jnp.floating) for x in leaves]
     return [x for x, yes in zip(leaves, is_float, strict=True) if yes], (leaves, is_float, structure)
 
 
-def _joined(floats: list[Any], others: Any) -> Any:
+def _merge_floats(floats: list[Any], others: Any) -> Any:
     leaves, is_float, structure = others
     new = iter(floats)
     return jax.tree.unflatten(structure, [next(new) if yes else x for x, yes in zip(leaves, is_float, strict=True)])
@@ -331,7 +331,7 @@ def _with_peaks(
     return x[order], excess[order], radius[order]
 
 
-def _intervals(growth: Growth, x: np.ndarray, grows: np.ndarray) -> tuple[Interval, ...]:
+def _intervals(growth: Growth, x: np.ndarray, grows: np.ndarray) -> tuple[Range, ...]:
     """The unstable stretches of the grid, their ends found by cutting the intervals in which stability changes."""
     change = np.flatnonzero(grows[1:] != grows[:-1])
     low, high, before = x[change], x[change + 1], grows[change]
