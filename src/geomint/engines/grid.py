@@ -59,8 +59,8 @@ def grid(dt: Any, t_end: Any, t0: Any = 0.0, save_every: Any = 1, only_t_end: bo
         raise InputError(f"t_end = {t_end:g} lies before t0 = {t0:g}.")
     exact = (t_end - t0) / dt if t_end - t0 < MOST_STEPS * dt else math.inf
     if exact >= MOST_STEPS:
-        told = f"from t0 = {t0:g} to t_end = {t_end:g} there are more than 2**53 steps of dt = {dt:g}"
-        raise InputError(f"{told}; take a larger dt or an earlier t_end.")
+        message = f"from t0 = {t0:g} to t_end = {t_end:g} there are more than 2**53 steps of dt = {dt:g}"
+        raise InputError(f"{message}; take a larger dt or an earlier t_end.")
     steps = round(exact)
     # The quotient contains rounding errors of t_end, t0 and dt, a few units in the last place each.
     times_rounding = 4 * np.finfo(float).eps * max(abs(t_end), abs(t0)) / dt

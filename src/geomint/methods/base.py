@@ -165,8 +165,8 @@ class Method(eqx.Module):
             able = {type(m): m.name for m in reversed(all()) if fits(m)}
             choices = [f"use {', '.join(sorted(able.values()))}"] * bool(able)
             choices += ["turn the constraint into stiff springs with gm.penalize(system, omega)"]
-            told = f"{self.name} does not integrate constrained systems, and this system has a constraint"
-            raise InputError(f"{told}; {', or '.join(choices)}.")
+            message = f"{self.name} does not integrate constrained systems, and this system has a constraint"
+            raise InputError(f"{message}; {', or '.join(choices)}.")
         if system.constraint is None and not self.traits.free:
             raise InputError(f"{self.name} integrates constrained systems only, and this system has no constraint.")
 

@@ -96,17 +96,17 @@ def _checks(make: Callable[..., Model]) -> dict[str, Check]:
 
 def _made(make: Callable[..., Model], call: inspect.BoundArguments) -> Model:
     """The model. Where some of its numbers are not finite, an error names the settings."""
-    told = f"{make.__name__}({', '.join(f'{name}={shown(x)}' for name, x in call.arguments.items())})"
+    call_text = f"{make.__name__}({', '.join(f'{name}={shown(x)}' for name, x in call.arguments.items())})"
     try:
         with np.errstate(all="ignore"):
             made = make(*call.args, **call.kwargs)
     except ArithmeticError as error:
-        raise InputError(f"{told}: {error}.") from None
+        raise InputError(f"{call_text}: {error}.") from None
     except GeomintError as error:
-        raise error if make.__name__ in str(error) else InputError(f"{told}: {error}") from None
+        raise error if make.__name__ in str(error) else InputError(f"{call_text}: {error}") from None
     numbers = [made.q0, made.v0, made.dt, made.t_end, *jax.tree.leaves(made.system)]
     if any(not np.all(np.isfinite(x)) for x in numbers if not isinstance(x, Tracer)):
-        raise InputError(f"{told}: some of the model's numbers overflow with these settings.")
+        raise InputError(f"{call_text}: some of the model's numbers overflow with these settings.")
     return made
 
 

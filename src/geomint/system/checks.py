@@ -180,7 +180,7 @@ def vector(x: Any, name: str, callee: str = "", *, size: int | None = None, leas
 
 def as_array(x: Any, name: str, callee: str = "") -> Any:
     """A float array in the working precision (numpy, unless traced); integers and float32 are converted exactly."""
-    told = f"{callee}({name}=...): {name}" if callee else name
+    argument = f"{callee}({name}=...): {name}" if callee else name
     if not isinstance(x, Tracer):
         try:
             if np.ma.is_masked(x):
@@ -189,15 +189,15 @@ def as_array(x: Any, name: str, callee: str = "") -> Any:
             if x.dtype == object or not (np.issubdtype(x.dtype, np.number) or x.dtype == bool) or x.dtype.kind == "m":
                 raise TypeError(f"its dtype is {x.dtype}")
         except Exception as error:  # whatever numpy, JAX or an object's own __array__ raise
-            raise InputError(f"{told} must be an array of numbers: {' '.join(str(error).split())}.") from None
+            raise InputError(f"{argument} must be an array of numbers: {' '.join(str(error).split())}.") from None
     if jnp.issubdtype(x.dtype, jnp.complexfloating):
-        raise InputError(f"{told} must be real, not {x.dtype}.")
+        raise InputError(f"{argument} must be real, not {x.dtype}.")
     if isinstance(x, Tracer):
         return jnp.asarray(x, float)
     with np.errstate(over="ignore"):
         x = np.array(x, jnp.result_type(float))
     if not np.all(np.isfinite(x)):
-        raise InputError(f"{told} has entries that are not finite: {x.ravel()[~np.isfinite(x).ravel()][:3]}.")
+        raise InputError(f"{argument} has entries that are not finite: {x.ravel()[~np.isfinite(x).ravel()][:3]}.")
     return x
 
 
@@ -220,9 +220,9 @@ def function(x: Any, name: str, callee: str = "", *, of: str = "q") -> Any:
     """A function, not a class."""
     if callable(x) and not isinstance(x, type):
         return x
-    told = f"{callee}({name}=...): {name}" if callee else name
+    argument = f"{callee}({name}=...): {name}" if callee else name
     given = f"the class {x.__name__}" if isinstance(x, type) else type(x).__name__
-    raise InputError(f"{told} must be a function of {of}, not {given}.")
+    raise InputError(f"{argument} must be a function of {of}, not {given}.")
 
 
 def instance(x: Any, name: str, callee: str = "", *, kinds: type | tuple[type, ...], must: str, hint: str = "") -> Any:

@@ -31,11 +31,11 @@ class Constraint(eqx.Module):
     def __call__(self, q: Array, params: Any = None) -> Array:
         return self.residual(q)
 
-    def __and__(self, other: Any) -> Both:
-        return Both(self, other if isinstance(other, Constraint) else Plain(other))
+    def __and__(self, other: Any) -> CombinedConstraint:
+        return CombinedConstraint(self, other if isinstance(other, Constraint) else FunctionConstraint(other))
 
 
-class Plain(Constraint):
+class FunctionConstraint(Constraint):
     """Any function g(q) as a constraint that can be added to others."""
 
     function: Any = eqx.field(static=True)
@@ -47,7 +47,7 @@ class Plain(Constraint):
         return jnp.ravel(self.function(q))
 
 
-class Both(Constraint):
+class CombinedConstraint(Constraint):
     """Two constraints at once."""
 
     first: Constraint
@@ -78,8 +78,8 @@ class Distances(Constraint):
         except TypeError:
             pairs = []
         if not pairs or any(len(pair) != 2 for pair in pairs):
-            told = "pairs must be a list of pairs of particles, such as [(0, 1), (1, 2)]"
-            raise InputError(f"Distances(pairs={shown(given)}): {told}.")
+            message = "pairs must be a list of pairs of particles, such as [(0, 1), (1, 2)]"
+            raise InputError(f"Distances(pairs={shown(given)}): {message}.")
         fixed: list[tuple[float, ...] | None] = []
 
         def place(end: Any) -> int:
@@ -157,8 +157,8 @@ class OnSphere(Constraint):
     def residual(self, q: Array) -> Array:
         points = jnp.atleast_2d(q)
         if self.particles is not None and max(self.particles) >= len(points):
-            told = f"particle {max(self.particles)} in particles, but q has {len(points)} of them"
-            raise InputError(f"OnSphere(particles=...): {told}.")
+            message = f"particle {max(self.particles)} in particles, but q has {len(points)} of them"
+            raise InputError(f"OnSphere(particles=...): {message}.")
         points = points if self.particles is None else points[np.array(self.particles)]
         return jnp.sum((points - self.centre) ** 2, axis=-1) - self.radius**2
 
@@ -196,8 +196,8 @@ def _point(end: Any) -> tuple[float, ...]:
 def _particles(particles: Any) -> tuple[int, ...]:
     is_list = isinstance(particles, (list, tuple, range, np.ndarray)) and getattr(particles, "ndim", 1) == 1
     if not is_list or not len(particles):
-        told = "particles must be a list of their numbers, counted from 0"
-        raise InputError(f"OnSphere(particles={shown(particles)}): {told}.")
+        message = "particles must be a list of their numbers, counted from 0"
+        raise InputError(f"OnSphere(particles={shown(particles)}): {message}.")
     return tuple(whole(i, "particles", "OnSphere", least=0, most=2**31) for i in particles)
 
 
@@ -205,8 +205,8 @@ def _lengths(lengths: Any, count: int) -> Array:
     lengths = as_array(lengths, "lengths", "Distances")
     if np.shape(lengths) not in ((), (1,), (count,)):
         shape = np.shape(lengths)
-        told = f"lengths must be one number or one for each of the {count} pairs, not an array of shape {shape}"
-        raise InputError(f"Distances: {told}.")
+        message = f"lengths must be one number or one for each of the {count} pairs, not an array of shape {shape}"
+        raise InputError(f"Distances: {message}.")
     lengths = jnp.broadcast_to(lengths, (count,))
     if not isinstance(lengths, Tracer) and not np.all(np.asarray(lengths) > 0):
         raise InputError("Distances: lengths must be positive.")

@@ -64,13 +64,15 @@ def _explained(name: str, function: Any, arguments: tuple[Any, ...], has_params:
     signature = _signature(getattr(function, "function", function))
     if isinstance(error, TypeError) and signature is not None and not _binds(signature, len(called)):
         count = f"{len(called)} argument{'s' * (len(called) > 1)}"
-        told = f"{name} is called with {count}, ({', '.join(called)}), but its signature is {signature}: "
+        message = f"{name} is called with {count}, ({', '.join(called)}), but its signature is {signature}: "
         if has_params and _binds(signature, len(roles)):
-            return told + "the system has params, which every function takes as its last argument. Add it."
+            return message + "the system has params, which every function takes as its last argument. Add it."
         if not has_params and _binds(signature, len(roles) + 1):
             alone = ", ".join(roles)
-            return told + f"the system has no params. Write a function of ({alone}), or give params=... to the system."
-        return told + f"write a function of ({', '.join(called)})."
+            return (
+                message + f"the system has no params. Write a function of ({alone}), or give params=... to the system."
+            )
+        return message + f"write a function of ({', '.join(called)})."
     first = (str(error).splitlines() or [""])[0]
     if isinstance(error, (TracerArrayConversionError, TracerBoolConversionError, ConcretizationTypeError)):
         return (
@@ -301,7 +303,7 @@ def mass_is_matrix(mass_shape: tuple[int, ...], q_shape: tuple[int, ...]) -> boo
         return True
 
 
-def check_one_reading(mass: Any, q_shape: tuple[int, ...]) -> None:
+def check_mass_is_unambiguous(mass: Any, q_shape: tuple[int, ...]) -> None:
     """Refuse a mass that fits q in two ways: [1, 3] for two bodies in the plane may be meant for the bodies or for the
     axes, and broadcasting would silently take the last axes. A mass with equal entries is accepted: both readings
     agree."""
@@ -336,7 +338,7 @@ def check_mass(system: System, q_shape: tuple[int, ...]) -> None:
     """Now that the shape of q is known: the mass broadcasts to it, or is a symmetric positive definite matrix."""
     shape = system.mass.shape
     n = int(np.prod(q_shape))
-    check_one_reading(system.mass, tuple(q_shape))
+    check_mass_is_unambiguous(system.mass, tuple(q_shape))
     if mass_is_matrix(shape, q_shape) and shape != (n, n):
         raise InputError(
             f"mass has shape {shape}, but q0 has shape {tuple(q_shape)}: give a number, an array that broadcasts "
