@@ -96,7 +96,7 @@ def work_precision():
 
 
 # --- stability --------------------------------------------------------------------------------------------------------
-def in_turn(stages):
+def splitting_half_trace(stages):
     """Half the trace of kicks and drifts on q̈ = −q, as a function of the step."""
 
     def half_trace(x):
@@ -146,9 +146,9 @@ def theory(method, h=0.1):
     name = type(method).__name__
     if isinstance(method, gm.methods.KickDrift):
         known = {"Verlet": "2", "SymplecticEuler": "2"}
-        return known.get(name, "trace polynomial"), in_turn(method.stages)
+        return known.get(name, "trace polynomial"), splitting_half_trace(method.stages)
     if name == "Composition" and isinstance(method.base, gm.methods.KickDrift):
-        return "trace polynomial", in_turn(
+        return "trace polynomial", splitting_half_trace(
             [(kind, c * gamma) for gamma in method.coefficients for kind, c in method.base.stages]
         )
     if name == "StiffZhangSkeel":

@@ -30,7 +30,7 @@ def flown(method, system, flight, steps):
     mech = Mechanics(system, flight.q.shape)
 
     def step(f, _):
-        return method.step(mech, f, 0.0), (f.q, mech.velocity(f.p), f.level, f.a, f.due >= 0)
+        return method.step(mech, f, 0.0), (f.q, mech.velocity(f.p), f.level, f.a, f.exit_gauge >= 0)
 
     return jax.lax.scan(step, flight, None, length=steps)
 

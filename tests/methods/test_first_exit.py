@@ -100,9 +100,9 @@ def searched(family, k, base, height, end, search="hermite"):
         system = gm.System(lambda q, k: family(jnp, q, k)[0][0], params=k)
         mech, method = Mechanics(system, (1,)), gm.EnergyStepping(height, base, search=search)
         flight = method.init(mech, State(jnp.zeros(1), jnp.ones(1), jnp.zeros(())), jnp.ones(()))
-        going = lambda f: (f.due < 0) & (f.a < end) & (f.status == 0)
+        going = lambda f: (f.exit_gauge < 0) & (f.a < end) & (f.status == 0)
         flight = jax.lax.while_loop(going, lambda f: method.step(mech, f, 0.0), flight)
-        due = jnp.where((flight.due >= 0) & (flight.a > end), NONE, flight.due)
+        due = jnp.where((flight.exit_gauge >= 0) & (flight.a > end), NONE, flight.exit_gauge)
         return flight.a, due, flight.status, flight.counts.jets
 
     return jax.vmap(one)(k, base, height)

@@ -157,7 +157,7 @@ def reversibility(method: Method, system: Stated, at: Point, dt: float, n: int =
     stepper = _Stepper(method, system, at, dt)
     start = stepper.at
     there = stepper.step(n).at
-    back = flow(protocols.anchored(method, stepper.carry), system, Point(there.q, -there.p), dt, n)
+    back = flow(protocols.with_same_choices(method, stepper.carry), system, Point(there.q, -there.p), dt, n)
     return relative_difference(Point(back.q, -back.p), start)
 
 

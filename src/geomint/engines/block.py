@@ -43,15 +43,15 @@ def observe(method: Method, mech: Any, carry: Carry, t: Array) -> Observed:
     """All that is kept of the state at time t: (q, p), the method's extras, and the watched quantities."""
     state = method.between(mech, carry, t) if isinstance(method, EventDriven) else method.output(mech, carry)
     q, p = value(state.q), value(state.p)
-    near = () if state.near is None else (state.near,)
-    seen: Observed = {"q": q, "p": p, "energy": mech.energy(q, p, *near), **state.extras}
+    guess = () if state.velocity_guess is None else (state.velocity_guess,)
+    seen: Observed = {"q": q, "p": p, "energy": mech.energy(q, p, *guess), **state.extras}
     if mech.system.symmetries:
         seen["momentum_maps"] = mech.momentum_maps(q, p)
     if mech.system.watch:
         seen["watched"] = mech.watched(q, p)
     if mech.system.constraint is not None:
         seen["constraint_residual"] = mech.constraint(q)
-        seen["velocity_residual"] = mech.constraint_rate(q, mech.velocity_at(q, p, *near))
+        seen["velocity_residual"] = mech.constraint_rate(q, mech.velocity_at(q, p, *guess))
     status = protocols.status(method, carry)
     if status is not None:
         seen["status"] = status

@@ -32,7 +32,7 @@ class State(eqx.Module):
     t: Any = 0.0
     key: Any = None
     extras: dict[str, Array] = eqx.field(default_factory=dict)  # further columns: multipliers, filtered positions, …
-    near: Any = None  # a velocity near that of p, from which that is found where L is not quadratic in v
+    velocity_guess: Any = None  # a velocity near that of p, from which that is found where L is not quadratic in v
 
 
 @dataclasses.dataclass(frozen=True)

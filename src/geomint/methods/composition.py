@@ -159,7 +159,7 @@ class Composition(FindsStructure, CanFail, HasScalarForm, Rescuable, WarnsOfStep
         return protocols.explain(self.base, status, mech, q, self._longest * dt)
 
     def prepare(self, starts: Sequence[tuple[Any, Any]]) -> Composition:
-        return self._over(protocols.prepare(self.base, starts))
+        return self._with_base(protocols.prepare(self.base, starts))
 
     def misfits(self, system: Any, q: Any, own_params: bool) -> np.ndarray:
         return protocols.misfits(self.base, system, q, own_params)
@@ -169,14 +169,14 @@ class Composition(FindsStructure, CanFail, HasScalarForm, Rescuable, WarnsOfStep
         return protocols.linear_solver(self.base)
 
     def for_scalar_code(self, many: bool) -> Composition:
-        return self._over(protocols.for_scalar_code(self.base, many))
+        return self._with_base(protocols.for_scalar_code(self.base, many))
 
     def rescued(self, status: int) -> Composition | None:
         stronger = protocols.rescued(self.base, status)
-        return None if stronger is None else self._over(stronger)
+        return None if stronger is None else self._with_base(stronger)
 
-    def remark(self, system: Any, q: Any) -> str:
-        return protocols.remark(self.base, system, q)
+    def rescue_warning(self, system: Any, q: Any) -> str:
+        return protocols.rescue_warning(self.base, system, q)
 
     def warn(self, system: Any, q: Any, dt: float) -> None:
         protocols.warn(self.base, system, q, self._longest * dt)
@@ -186,7 +186,7 @@ class Composition(FindsStructure, CanFail, HasScalarForm, Rescuable, WarnsOfStep
         """The longest substep, in steps."""
         return max(map(abs, self.coefficients))
 
-    def _over(self, base: Method) -> Composition:
+    def _with_base(self, base: Method) -> Composition:
         return Composition(base, self.order, self.scheme)
 
     # --- one step ---------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from ..system.mechanics import Mechanics
 from .base import State, setting
 from .protocols import CanFail, FindsStructure, HasScalarForm, Rescuable
 
-OFF = 1  # status: a position equation was not solved
+NOT_SOLVED = 1  # status: a position equation was not solved
 # Smallest singular value of G below which a position counts as singular; a straight chain of 10,000 links has 1e-4.
 SINGULAR = 3e-5
 C = TypeVar("C", bound="Constrained")
@@ -43,7 +43,7 @@ class Constrained(FindsStructure, CanFail, Rescuable, HasScalarForm):
     relaxation:  of the sweep; 1 is Gauss–Seidel, values up to 2 over-relax
     """
 
-    failures: ClassVar[Mapping[int, str]] = {OFF: "no point with g(q) = 0 was found for the next position"}
+    failures: ClassVar[Mapping[int, str]] = {NOT_SOLVED: "no point with g(q) = 0 was found for the next position"}
     solver: str = setting(one_of(*CHOICES), "auto", kw_only=True)
     relaxation: float = setting(bounded(number, above=0.0, below=2.0), 1.0, static=False, kw_only=True)
     constraint_solver: ConstraintSolver | None = eqx.field(default=None, kw_only=True, metadata={"found": True})
@@ -84,14 +84,14 @@ class Constrained(FindsStructure, CanFail, Rescuable, HasScalarForm):
 
     def rescued(self: C, status: int) -> C | None:
         solver = self.constraint_solver
-        stronger = None if solver is None or status not in (0, OFF) else solver.rescued()
+        stronger = None if solver is None or status not in (0, NOT_SOLVED) else solver.rescued()
         return None if stronger is None else dataclasses.replace(self, constraint_solver=stronger)
 
     @property
     def linear_solver(self) -> str | None:
         return None if self.constraint_solver is None else self.constraint_solver.plan.description
 
-    def remark(self, system: Any, q: Any) -> str:
+    def rescue_warning(self, system: Any, q: Any) -> str:
         found = self._dependence(system, q)
         if found.smallest > SINGULAR:
             return (

@@ -44,28 +44,28 @@ from ..system.system import call_function
 from .base import State, Traits, register, setting
 from .first_exit import (
     Found,
+    HigherDerivatives,
     Jet,
-    Outlook,
     exit_time,
     jet,
+    jet_and_higher,
+    longest_trial,
     one_proof,
     one_trial,
-    outlook,
-    predicted,
-    proved,
-    quickness,
-    tolerated,
+    predicted_exit,
+    proved_advance,
+    touch_tolerance,
 )
 from .flight import DOWN, REFLECTED, UP, WALL, Counts, Flight
 from .protocols import CanFail, ChecksStart, EventDriven
 
 SEARCHES = ("hermite", "interval", "bounds")
-ROUGH, STILL = 1, 2
+NO_EXIT_FOUND, TIME_STOPPED = 1, 2
 TRIALS = 100  # consecutive trials without progress after which the run fails: the potential is not smooth
 IDLE = 1000  # consecutive events at the same time after which the run fails
 ON_AN_EDGE = 1e-9  # fraction of a terrace: a start closer to an edge than this counts as on the edge
 TURNING = 1e-6  # a start is a turning point if |cos| of the angle between v and M⁻¹∇V, in the metric M, is below this
-FAR = 1e8  # largest displacement in a trial in units of 1 + max |q|, where `reach` is not given
+FARTHEST = 1e8  # largest displacement in a trial in units of 1 + max |q|, where `reach` is not given
 
 
 def _wall(i: int, c: Callable[[Array], Array], q: Array) -> Array:
@@ -98,8 +98,8 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
     """
 
     failures: ClassVar[Mapping[int, str]] = {
-        ROUGH: "the first exit from the terrace was not found",
-        STILL: "time no longer advances",
+        NO_EXIT_FOUND: "the first exit from the terrace was not found",
+        TIME_STOPPED: "time no longer advances",
     }
     height: float = setting(positive, static=False)
     offset: float | None = setting(bounded(number, none=True), None, static=False)
@@ -146,9 +146,9 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
         q, v = value(flight.q), mech.velocity(value(flight.p))
         return jax.lax.stop_gradient(jet(lambda s: self._gauges(mech, flight, q + s * v), t))
 
-    def _stride(self, mech: Mechanics, q: Array, p: Array) -> Array:
+    def _longest_by_speed(self, mech: Mechanics, q: Array, p: Array) -> Array:
         """The longest trial that `reach`, or else the size of q, allows at this speed."""
-        farthest = FAR * (1 + jnp.max(jnp.abs(q))) if self.reach is None else self.reach
+        farthest = FARTHEST * (1 + jnp.max(jnp.abs(q))) if self.reach is None else self.reach
         return jnp.minimum(farthest / jnp.max(jnp.abs(mech.velocity(p))), 1e300)
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Flight:
@@ -167,22 +167,21 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
             zero,
             none - 1,
             unknown,
-            Outlook(unknown.value, unknown.value),
+            HigherDerivatives(unknown.value, unknown.value),
             zero,
             zero + jnp.inf,
-            self._stride(mech, q, value(state.p)),
+            self._longest_by_speed(mech, q, value(state.p)),
             none,
             Counts(*[none] * len(Counts._fields)),
             none,
             none,
         )
-        here, ahead = self._ahead(mech, flight, zero)
+        here, higher = self._jet_and_higher(mech, flight, zero)
         # On an edge, the terrace is the one that the motion turns to.
         on_edge = jnp.abs(above - level) <= ON_AN_EDGE
-        falls = on_edge & ((here.rate[0] < 0) | ((here.rate[0] == 0) & (here.bend[0] < 0)))
+        falls = on_edge & ((here.first[0] < 0) | ((here.first[0] == 0) & (here.second[0] < 0)))
         lower = jnp.where(falls, 1.0, jnp.where(on_edge, 0.0, here.value[0]))
-        flight = dataclasses.replace(flight, level=level - falls)
-        return self._set_off(flight, here, ahead, lower)
+        return self._begin_flight(dataclasses.replace(flight, level=level - falls), here, higher, lower)
 
     def _base(self, mech: Mechanics, q: Array, p: Array, start: Array) -> Array:
         """V at level 0."""
@@ -192,25 +191,25 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
         turning = jnp.vdot(n, v) ** 2 <= TURNING**2 * jnp.vdot(n, mech.velocity(n)) * jnp.vdot(p, v)
         return jax.lax.stop_gradient(jnp.where(turning, start, start - 0.5 * self.height))
 
-    def _ahead(self, mech: Mechanics, flight: Flight, t: Array) -> tuple[Jet, Outlook]:
+    def _jet_and_higher(self, mech: Mechanics, flight: Flight, t: Array) -> tuple[Jet, HigherDerivatives]:
         """The jet at t, and the higher derivatives there, which proved searches do not need (zeros)."""
         if self.search != "hermite":
             here = self._jet(mech, flight, t)
-            return here, Outlook(jnp.zeros_like(here.value), jnp.zeros_like(here.value))
+            return here, HigherDerivatives(jnp.zeros_like(here.value), jnp.zeros_like(here.value))
         q, v = value(flight.q), mech.velocity(value(flight.p))
-        return jax.lax.stop_gradient(outlook(lambda s: self._gauges(mech, flight, q + s * v), t))
+        return jax.lax.stop_gradient(jet_and_higher(lambda s: self._gauges(mech, flight, q + s * v), t))
 
-    def _set_off(self, flight: Flight, here: Jet, ahead: Outlook, above: Array) -> Flight:
+    def _begin_flight(self, flight: Flight, here: Jet, higher: HigherDerivatives, above: Array) -> Flight:
         """The beginning of a flight; `above` is V over the lower edge of the terrace, in units of h."""
         here = here._replace(value=jnp.concatenate([jnp.stack([above, 1 - above]), here.value[2:]]))
-        limit = quickness(here, ahead)
-        trial = jnp.minimum(predicted(here, ahead, tolerated(here)), jnp.minimum(limit, flight.stride))
+        limit, predicted = longest_trial(here, higher), predicted_exit(here, higher, touch_tolerance(here))
+        trial = jnp.minimum(predicted, jnp.minimum(limit, flight.longest_by_speed))
         return dataclasses.replace(
             flight,
             a=jnp.zeros_like(flight.a),
-            due=jnp.full_like(flight.due, -1),
+            exit_gauge=jnp.full_like(flight.exit_gauge, -1),
             at_a=here,
-            ahead=ahead,
+            higher=higher,
             trial=trial,
             limit=limit,
             failed=jnp.zeros_like(flight.failed),
@@ -219,47 +218,48 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
     # --- an exit, and one trial of the search -----------------------------------------------------------------------
     def step(self, mech: Mechanics, carry: Flight, dt: Array) -> Flight:
         """The event where one is due, and one trial of the search for the next."""
-        return self._search(mech, jax.lax.cond(carry.due >= 0, lambda f: self._event(mech, f), lambda f: f, carry))
+        event = lambda f: self._event(mech, f)
+        return self._search(mech, jax.lax.cond(carry.exit_gauge >= 0, event, lambda f: f, carry))
 
     def _search(self, mech: Mechanics, flight: Flight) -> Flight:
         b, at_b, found = self._trial(mech, flight)
-        further = found.trial, flight.limit, flight.ahead
+        further = found.trial, flight.limit, flight.higher
         if self.search == "hermite":
-            further = jax.lax.cond(found.moved, lambda t: self._onward(mech, flight, t), lambda t: further, b)
-        trial, limit, ahead = further
+            further = jax.lax.cond(found.moved, lambda t: self._next_trial(mech, flight, t), lambda t: further, b)
+        trial, limit, higher = further
         # A trial too short for time to advance counts as failed.
         failed = jnp.where((found.moved & (b > flight.a)) | found.exit, 0, flight.failed + 1)
         return dataclasses.replace(
             flight,
             a=jnp.where(found.exit, b + found.at, jnp.where(found.moved, b, flight.a)),
-            due=jnp.where(found.exit, found.gauge, -1),
+            exit_gauge=jnp.where(found.exit, found.gauge, -1),
             at_a=jax.tree.map(lambda x, y: jnp.where(found.moved, x, y), at_b, flight.at_a),
-            trial=jnp.minimum(trial, jnp.minimum(limit, flight.stride)),
-            ahead=ahead,
+            trial=jnp.minimum(trial, jnp.minimum(limit, flight.longest_by_speed)),
+            higher=higher,
             limit=limit,
             failed=failed,
             counts=flight.counts._replace(jets=flight.counts.jets + 1),
-            status=jnp.where(failed > TRIALS, ROUGH, flight.status),
+            status=jnp.where(failed > TRIALS, NO_EXIT_FOUND, flight.status),
         )
 
-    def _onward(self, mech: Mechanics, flight: Flight, t: Array) -> tuple[Array, Array, Outlook]:
+    def _next_trial(self, mech: Mechanics, flight: Flight, t: Array) -> tuple[Array, Array, HigherDerivatives]:
         """From t on: the length of the next trial, its upper limit, and the higher derivatives that determine both."""
-        here, ahead = self._ahead(mech, flight, t)
-        return predicted(here, ahead, tolerated(here)), quickness(here, ahead), ahead
+        here, higher = self._jet_and_higher(mech, flight, t)
+        return predicted_exit(here, higher, touch_tolerance(here)), longest_trial(here, higher), higher
 
     def _trial(self, mech: Mechanics, flight: Flight) -> tuple[Array, Jet, Found]:
         """Where it ended, the jet there, and what was found."""
         a, length, starts = flight.a, flight.trial, flight.a == 0
-        allowed = tolerated(flight.at_a)
+        tolerance = touch_tolerance(flight.at_a)
         if self.search == "hermite":
             at_b = self._jet(mech, flight, a + length)
-            return a + length, at_b, one_trial(flight.at_a, flight.ahead, at_b, length, allowed, starts)
-        low, high = self._bends(mech, flight, a, a + length)
-        advance = proved(flight.at_a, low, length, allowed)
+            return a + length, at_b, one_trial(flight.at_a, flight.higher, at_b, length, tolerance, starts)
+        low, high = self._curvature_bounds(mech, flight, a, a + length)
+        advance = proved_advance(flight.at_a, low, length, tolerance)
         at_b = self._jet(mech, flight, a + advance)
-        return a + advance, at_b, one_proof(flight.at_a, at_b, low, high, length, advance, allowed, starts)
+        return a + advance, at_b, one_proof(flight.at_a, at_b, low, high, length, advance, tolerance, starts)
 
-    def _bends(self, mech: Mechanics, flight: Flight, start: Array, stop: Array) -> Interval:
+    def _curvature_bounds(self, mech: Mechanics, flight: Flight, start: Array, stop: Array) -> Interval:
         """Bounds of the second derivatives of the gauges."""
         q, v = jax.lax.stop_gradient((value(flight.q), mech.velocity(value(flight.p))))
         if self.search == "interval":
@@ -272,7 +272,7 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
 
     def _event(self, mech: Mechanics, flight: Flight) -> Flight:
         """The event at the end of a flight, where a gauge vanishes: a step up, a step down or a reflection."""
-        after, gauge = flight.a, flight.due
+        after, gauge = flight.a, flight.exit_gauge
         q, p = value(flight.q), value(flight.p)
         v, wall = mech.velocity(p), gauge > 1
         rising = gauge == 1
@@ -296,16 +296,16 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
             q=there,
             p=moved,
             level=level,
-            stride=self._stride(mech, value(there), value(moved)),
+            longest_by_speed=self._longest_by_speed(mech, value(there), value(moved)),
             counts=flight.counts.after(kind, when.value == flight.t.value),
             kind=kind,
-            status=jnp.where(flight.counts.idle > IDLE, STILL, flight.status),
+            status=jnp.where(flight.counts.idle > IDLE, TIME_STOPPED, flight.status),
         )
-        here, ahead = self._ahead(mech, flight, jnp.zeros_like(after))
+        here, higher = self._jet_and_higher(mech, flight, jnp.zeros_like(after))
         # A climb ends on the lower edge of its terrace, a descent on the upper one, a reflection where it was.
         low = jnp.where(wall, here.value[0], jnp.where((kind == UP) | (reflected & ~rising), 0.0, 1.0))
         touched = jnp.where(jnp.arange(here.value.size) == jnp.where(wall, gauge, -1), 0.0, here.value)
-        return self._set_off(flight, here._replace(value=touched), ahead, low)
+        return self._begin_flight(flight, here._replace(value=touched), higher, low)
 
     def _normal(self, mech: Mechanics, q: Array, gauge: Array) -> Array:
         """∇V, or ∇c of the wall that was met."""
@@ -342,7 +342,7 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
         return carry.counts._asdict()
 
     # --- before and after -------------------------------------------------------------------------------------------
-    def anchored(self, carry: Flight) -> EnergyStepping:
+    def with_same_choices(self, carry: Flight) -> EnergyStepping:
         return dataclasses.replace(self, offset=carry.base)
 
     def check(self, system: Any) -> None:
@@ -380,7 +380,7 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
             if lack:
                 raise InputError(f"EnergyStepping(search={self.search!r}): {lack} Use search='hermite'.")
 
-    def review(self, carry: Flight) -> None:
+    def warn_after_run(self, carry: Flight) -> None:
         longest, stretches = int(np.max(carry.counts.longest)), int(np.sum(carry.counts.stretches))
         if stretches:
             warnings.warn(
@@ -391,7 +391,7 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
             )
 
     def explain(self, status: int, mech: Mechanics, q: Any, dt: float) -> str:
-        if status == STILL:
+        if status == TIME_STOPPED:
             where = "(a corner of `inside`, or walls that touch)"
             return f": more than {IDLE} consecutive events happened at the same time {where}"
         return (

@@ -88,7 +88,7 @@ class Filtered(FindsStructure, CanFail, DependsOnStepLength, WarnsOfStep):
         """Ũ(x), where F is its gradient."""
         return None
 
-    def softened(self, mech: Mechanics, x: Array, h: Array) -> tuple[Array, Array]:
+    def filtered_acceleration(self, mech: Mechanics, x: Array, h: Array) -> tuple[Array, Array]:
         """a with (M + cH) a = −∇U(x), and the status of that solve."""
         c = self.beta * h**2
         apply = lambda v: (mech.momentum(v.reshape(x.shape)) + c * self.curvature(mech, x, v.reshape(x.shape))).ravel()
@@ -96,7 +96,7 @@ class Filtered(FindsStructure, CanFail, DependsOnStepLength, WarnsOfStep):
         a, pivot = plan.solve(apply, mech.force(x).ravel())
         return a.reshape(x.shape), jnp.where(pivot > 0, 0, INDEFINITE)
 
-    def checked(self, status: Array, residual: Array, force: Array) -> Array:
+    def status_of_pattern(self, status: Array, residual: Array, force: Array) -> Array:
         """The pattern of the Hessian was found at the start; a residual far above round-off says that it has
         changed."""
         if self.plan is None or not self.plan.assembled:
@@ -260,12 +260,12 @@ class ZhangSkeel(Filtered):
 
     def filter(self, mech: Mechanics, x: Array, h: Array) -> Filter:
         c = self.beta * h**2
-        a, status = self.softened(mech, x, h)
+        a, status = self.filtered_acceleration(mech, x, h)
         along = lambda y: mech.hessian_product(y, a)
-        bent, third = jax.jvp(along, (x,), (a,))  # H a and a·U'''·a
+        hessian_product, third = jax.jvp(along, (x,), (a,))  # H a and a·U'''·a
         inertial = mech.momentum(a)
         force = mech.force(x)
-        status = self.checked(status, inertial + c * bent - force, force)
+        status = self.status_of_pattern(status, inertial + c * hessian_product - force, force)
         return Filter(inertial - 0.5 * c**2 * third, c * a, status)
 
     def filtered_potential(self, mech: Mechanics, x: Array, shift: Array) -> Array:
@@ -284,11 +284,11 @@ class SimplifiedZhangSkeel(Filtered):
 
     def filter(self, mech: Mechanics, x: Array, h: Array) -> Filter:
         c = self.beta * h**2
-        a, status = self.softened(mech, x, h)
+        a, status = self.filtered_acceleration(mech, x, h)
         inertial = mech.momentum(a)
         if self.plan is not None and self.plan.assembled:
             force = mech.force(x)
-            status = self.checked(status, inertial + c * self.curvature(mech, x, a) - force, force)
+            status = self.status_of_pattern(status, inertial + c * self.curvature(mech, x, a) - force, force)
         return Filter(inertial, c * a, status)
 
 
@@ -379,7 +379,7 @@ class Newmark(PushforwardNewmark):
         right = (mech.force(here) - hessian(move)).ravel()
         a, _ = (self.plan or fallback(here.size)).solve(apply, right)
         if self.plan is not None and self.plan.assembled:
-            status = self.checked(status, apply(a) - right, right)
+            status = self.status_of_pattern(status, apply(a) - right, right)
         a = a.reshape(here.shape)
         new_force = mech.momentum(a)
         return q + (move + c * a), p + 0.5 * dt * (force + new_force), new_force, shift, status

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .first_exit import Jet, Outlook
+from .first_exit import HigherDerivatives, Jet
 
 UP, DOWN, REFLECTED, WALL = 1, 2, 3, 4
 KINDS = {UP: "up", DOWN: "down", REFLECTED: "reflected", WALL: "wall"}
@@ -56,12 +56,12 @@ class Flight(eqx.Module):
     level: Any
     base: Any  # V at level 0
     a: Any
-    due: Any  # index of the gauge that vanishes at t + a, −1 while no exit is known
+    exit_gauge: Any  # index of the gauge that vanishes at t + a, −1 while no exit is known
     at_a: Jet
-    ahead: Outlook  # higher derivatives at t + a; zeros where the search does not use them
+    higher: HigherDerivatives  # higher derivatives at t + a; zeros where the search does not use them
     trial: Any  # length b − a of the next trial
     limit: Any  # largest length of a trial: REACH/ω, see first_exit
-    stride: Any  # largest length of a trial by `reach` and the speed
+    longest_by_speed: Any  # largest length of a trial by `reach` and the speed
     failed: Any  # consecutive trials without progress
     counts: Counts
     kind: Any  # of the last event

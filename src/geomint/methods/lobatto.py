@@ -30,7 +30,7 @@ from ..numerics.linalg.newton import dense_solve, least_squares_solve
 from ..system.checks import one_of
 from ..system.mechanics import Mechanics
 from .base import Carry, State, Traits, register, setting
-from .constrained import OFF, Constrained
+from .constrained import NOT_SOLVED, Constrained
 
 LIMIT = 600  # unknowns of the dense Newton iteration
 
@@ -49,7 +49,7 @@ def lobatto(stages: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return a, b[None, :] * (1 - a.T / b[:, None]), b
 
 
-class Collocated(eqx.Module):
+class LobattoCarry(eqx.Module):
     """What LobattoIIIAB carries."""
 
     q: Any
@@ -63,7 +63,7 @@ class Collocated(eqx.Module):
 class LobattoIIIAB(Constrained):
     """The Lobatto IIIA–IIIB pair with s stages: order 2s − 2, s = 2, 3, 4. Systems with and without constraints."""
 
-    failures: ClassVar[Mapping[int, str]] = {OFF: "the equations of the stages were not solved"}
+    failures: ClassVar[Mapping[int, str]] = {NOT_SOLVED: "the equations of the stages were not solved"}
     stages: int = setting(one_of(2, 3, 4), 3)
 
     def __init__(
@@ -102,9 +102,9 @@ class LobattoIIIAB(Constrained):
         force = mech.force(q)
         if m:
             force = force - mech.constraint_force(q, self.solver_for(mech, q).multipliers(mech, q, value(state.p)))
-        return Collocated(state.q, state.p, jnp.zeros((self.stages - 1, m), q.dtype), force, jnp.zeros((), int))
+        return LobattoCarry(state.q, state.p, jnp.zeros((self.stages - 1, m), q.dtype), force, jnp.zeros((), int))
 
-    def step(self, mech: Mechanics, carry: Collocated, dt: Array) -> Collocated:
+    def step(self, mech: Mechanics, carry: LobattoCarry, dt: Array) -> LobattoCarry:
         q, p = carry.q, carry.p
         a, a_hat, b = (jnp.asarray(x, dt.dtype) for x in lobatto(self.stages))
         here, moving, s, n = value(q), value(p), self.stages, value(q).size
@@ -151,19 +151,19 @@ class LobattoIIIAB(Constrained):
         p = p + dt * (weighted(b[:-1], forces) + b[-1] * mech.force(positions[-1]))
         if mech.system.constraint is not None:
             p = self.tangent(mech, q, p)
-        status = jnp.where((carry.status == 0) & ~converged, OFF, carry.status)
-        return Collocated(q, p, split(unknown)[1], forces[-1], status)
+        status = jnp.where((carry.status == 0) & ~converged, NOT_SOLVED, carry.status)
+        return LobattoCarry(q, p, split(unknown)[1], forces[-1], status)
 
     @property
     def _dependent(self) -> bool:
         return self.constraint_solver is not None and self.constraint_solver.plan.kind == "least-squares"
 
-    def output(self, mech: Mechanics, carry: Collocated) -> State:
+    def output(self, mech: Mechanics, carry: LobattoCarry) -> State:
         return (
             State(carry.q, carry.p)
             if mech.system.constraint is None
             else self.state_with_multipliers(mech, carry.q, carry.p)
         )
 
-    def status(self, carry: Collocated) -> Array:
+    def status(self, carry: LobattoCarry) -> Array:
         return carry.status

@@ -39,7 +39,7 @@ from ..system.mechanics import Mechanics
 from . import protocols
 from .base import Carry, State, Traits, register
 from .composition import Composition
-from .constrained import OFF, Constrained
+from .constrained import NOT_SOLVED, Constrained
 from .multistep_coefficients import RECOMMENDED, Coefficients, construct, defects, interval_of_periodicity, smallest_gap
 from .protocols import HasHistory
 from .rattle import Rattle
@@ -231,7 +231,7 @@ class SymmetricMultistep(Constrained, HasHistory):
             guess = solver.guess_from_pull(mech, here, (force - expected) * (last * dt))
             placed = solver.place(mech, here, value(summed) - others, dt, guess)
             summed, force = summed - placed.pull, force - placed.pull * (1 / (last * dt))
-            status = jnp.where((status == 0) & ~placed.converged, OFF, status)
+            status = jnp.where((status == 0) & ~placed.converged, NOT_SOLVED, status)
         p = value(summed) - others
         front = carry.front + mech.displacement(p, dt)
         if mech.system.constraint is not None:

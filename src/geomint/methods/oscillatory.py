@@ -41,7 +41,8 @@ from .protocols import CanFail, DependsOnStepLength, FindsStructure
 from .splitting import SMALL, OnManifold, Stages, Verlet
 
 UNSOLVED = 1
-AFFINE = 1e4  # units of rounding by which ∇W may differ from an affine function, relative; up to 250 were measured
+# Units of rounding by which ∇W may differ from an affine function, relative; up to 250 were measured.
+AFFINE_TOLERANCE = 1e4
 O = TypeVar("O", bound="Oscillatory")
 
 _TRAITS = Traits(
@@ -80,11 +81,11 @@ def is_quadratic(starts: Sequence[tuple[Any, Any]]) -> bool:
 
 def _affine(system: System, q: np.ndarray) -> bool:
     with jax.ensure_compile_time_eval():
-        return not bent(system, jnp.asarray(q, float))
+        return not deviates_from_quadratic(system, jnp.asarray(q, float))
 
 
 @jit
-def _bend(system: System, q: Array) -> Array:
+def _deviation_from_affine(system: System, q: Array) -> Array:
     """How far ∇W is from an affine function around q, relative to its changes: the largest |∇W(q+a) + ∇W(q+b) −
     ∇W(q+a+b) − ∇W(q)| for displacements a, b near and far, in units of q and in units of 1."""
     gradient = Mechanics(system, q.shape).fast_gradient
@@ -104,9 +105,9 @@ def _bend(system: System, q: Array) -> Array:
     return jnp.where(jnp.isfinite(worst), worst, jnp.inf)
 
 
-def bent(system: System, q: Array) -> Array:
+def deviates_from_quadratic(system: System, q: Array) -> Array:
     """Whether W is seen not to be quadratic around q."""
-    return ~(_bend(system, q) < AFFINE * jnp.finfo(q.dtype).eps)
+    return ~(_deviation_from_affine(system, q) < AFFINE_TOLERANCE * jnp.finfo(q.dtype).eps)
 
 
 def _stiffness_product(system: System, x: Array, v: Array) -> Array:
@@ -145,7 +146,7 @@ class Oscillatory(FindsStructure):
 
 
 # --- IMEX -----------------------------------------------------------------------------------------------------------
-class Heavier(eqx.Module):
+class ModifiedMass(eqx.Module):
     """Mechanics with the mass M + (h²/4) Hess W in place of M, for drifts."""
 
     mech: Mechanics
@@ -185,10 +186,10 @@ class IMEX(Oscillatory, OnManifold, CanFail, DependsOnStepLength):
         return Verlet().stages
 
     def drift_mass(self, mech: Mechanics, q: Array, dt: Array) -> Any:
-        return self.heavier(mech, q, dt).factored
+        return self.modified_mass(mech, q, dt).factored
 
     def drift_mechanics(self, mech: Mechanics, mass: Any) -> Any:
-        return Heavier(mech, mass)
+        return ModifiedMass(mech, mass)
 
     def prepared_on_manifold(self, starts: Sequence[tuple[Any, Any]], caller: str) -> IMEX:
         ready = self.prepare(starts)
@@ -199,29 +200,29 @@ class IMEX(Oscillatory, OnManifold, CanFail, DependsOnStepLength):
         # of the drifts is M, which it is not here.
         return dataclasses.replace(ready)
 
-    def heavier(self, mech: Mechanics, q: Array, h: Array) -> Heavier:
+    def modified_mass(self, mech: Mechanics, q: Array, h: Array) -> ModifiedMass:
         """The modified mass, factored for steps of length h; its W is quadratic, so any q will do."""
         apply = lambda v: (
             mech.momentum(v.reshape(q.shape)) + 0.25 * h**2 * mech.fast_hessian_product(q, v.reshape(q.shape))
         ).ravel()
-        return Heavier(mech, (self.plan or fallback(q.size)).factor(apply, q.dtype))
+        return ModifiedMass(mech, (self.plan or fallback(q.size)).factor(apply, q.dtype))
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
         q = value(state.q)
         if not self.quadratic:
             return state.q, state.p, mech.slow_force(q), jnp.zeros((), int)
         force = None if q.size <= SMALL else mech.force(q)
-        return state.q, state.p, force, self.heavier(mech, q, dt).factored
+        return state.q, state.p, force, self.modified_mass(mech, q, dt).factored
 
     def rescale(self, mech: Mechanics, carry: Carry, dt: Array) -> Carry:
         q, p, force, _ = carry
-        return (q, p, force, self.heavier(mech, value(q), dt).factored) if self.quadratic else carry
+        return (q, p, force, self.modified_mass(mech, value(q), dt).factored) if self.quadratic else carry
 
     def step(self, mech: Mechanics, carry: Carry, dt: Array) -> Carry:
         q, p, force, rest = carry
         p = p + 0.5 * dt * (mech.force(q) if force is None else force)
         if self.quadratic:
-            q = q + Heavier(mech, rest).displacement(p, dt)
+            q = q + ModifiedMass(mech, rest).displacement(p, dt)
             again = mech.force(q)
             return q, p + 0.5 * dt * again, None if force is None else again, rest
         here, plan = value(q), self.plan or fallback(value(q).size)

@@ -39,11 +39,11 @@ class EventDriven(Method):
         """How many events of which kind there were, and what else was counted."""
         return {"events": self.events(carry)}
 
-    def anchored(self, carry: Carry) -> Method:
+    def with_same_choices(self, carry: Carry) -> Method:
         """The method with what it chose at the start of this run, so that another start makes the same choice."""
         return self
 
-    def review(self, carry: Carry) -> None:
+    def warn_after_run(self, carry: Carry) -> None:
         """Warn of what happened during a run."""
 
 
@@ -112,7 +112,7 @@ class Rescuable(Method):
         same carry; None where there is none."""
 
     @abc.abstractmethod
-    def remark(self, system: Any, q: Any) -> str:
+    def rescue_warning(self, system: Any, q: Any) -> str:
         """The text of the warning for a step near q that only the rescued form could take."""
 
 
@@ -173,8 +173,8 @@ def rescued(method: Method, code: int) -> Method | None:
     return method.rescued(code) if isinstance(method, Rescuable) else None
 
 
-def remark(method: Method, system: Any, q: Any) -> str:
-    return method.remark(system, q) if isinstance(method, Rescuable) else ""
+def rescue_warning(method: Method, system: Any, q: Any) -> str:
+    return method.rescue_warning(system, q) if isinstance(method, Rescuable) else ""
 
 
 def warn(method: Method, system: Any, q: Any, dt: float) -> None:
@@ -187,13 +187,13 @@ def check_start(method: Method, system: Any, q: Any, p: Any, members: bool = Fal
         method.check_start(system, q, p, members)
 
 
-def anchored(method: Method, carry: Carry) -> Method:
-    return method.anchored(carry) if isinstance(method, EventDriven) else method
+def with_same_choices(method: Method, carry: Carry) -> Method:
+    return method.with_same_choices(carry) if isinstance(method, EventDriven) else method
 
 
-def review(method: Method, carry: Carry) -> None:
+def warn_after_run(method: Method, carry: Carry) -> None:
     if isinstance(method, EventDriven):
-        method.review(carry)
+        method.warn_after_run(carry)
 
 
 def events(method: Method, carry: Carry) -> Array:

@@ -33,15 +33,15 @@ from ..numerics.compensated import value
 from ..system.checks import choice
 from ..system.mechanics import Mechanics
 from .base import Carry, State, Traits, as_method, register
-from .constrained import OFF, Constrained
+from .constrained import NOT_SOLVED, Constrained
 from .oscillatory import IMEX
 from .protocols import DependsOnStepLength
-from .splitting import TABLES, OnManifold, Splitting, Verlet, in_turn
+from .splitting import TABLES, OnManifold, Splitting, Verlet, apply_stages
 
 SMALL = 32  # coordinates up to which a force is evaluated twice rather than carried
 
 
-class Moving(eqx.Module):
+class RattleCarry(eqx.Module):
     """What Rattle carries."""
 
     q: Any
@@ -54,7 +54,7 @@ class Moving(eqx.Module):
     inertia: Any  # factors of the mass of drifts, where the base has another one than M
 
 
-class _Within(NamedTuple):
+class _StepState(NamedTuple):
     """What moves within a step."""
 
     q: Any
@@ -134,9 +134,9 @@ class Rattle(Constrained, DependsOnStepLength):
         guesses = jnp.multiply.outer(shares * dt, solver.first_guess(mech, q, value(state.p)))
         force = (mech.force(q),) if self._carries_force(q) else ()
         length, inertia = jnp.zeros((), q.dtype), self.base.drift_mass(mech, q, dt)
-        return Moving(state.q, state.p, guesses, guesses, (length, length), jnp.zeros((), int), force, inertia)
+        return RattleCarry(state.q, state.p, guesses, guesses, (length, length), jnp.zeros((), int), force, inertia)
 
-    def rescale(self, mech: Mechanics, carry: Moving, dt: Array) -> Moving:
+    def rescale(self, mech: Mechanics, carry: RattleCarry, dt: Array) -> RattleCarry:
         # The first pull of a step is proportional to half the sum of the lengths of that step and the one before.
         # Where that sum vanishes (h followed by −h), the guess stays. Steps of different lengths show no trend: last
         # and before agree.
@@ -149,27 +149,27 @@ class Rattle(Constrained, DependsOnStepLength):
         inertia = self.base.drift_mass(mech, value(carry.q), dt)
         return dataclasses.replace(carry, last=guesses, before=guesses, lengths=lengths, inertia=inertia)
 
-    def step(self, mech: Mechanics, carry: Moving, dt: Array) -> Moving:
+    def step(self, mech: Mechanics, carry: RattleCarry, dt: Array) -> RattleCarry:
         solver, in_drifts = self.solver_for(mech, carry.q), self.base.drift_mechanics(mech, carry.inertia)
 
-        def kick(s: _Within, h: Array) -> _Within:
+        def kick(s: _StepState, h: Array) -> _StepState:
             return s._replace(p=s.p + h * (s.force[0] if s.force else mech.force(s.q)))
 
-        def move(s: _Within, h: Array) -> _Within:
+        def move(s: _StepState, h: Array) -> _StepState:
             q, p, placed = drift(solver, in_drifts, s.q, s.p, h, s.guesses[s.drifts])
             found = solver.guess(placed.impulse, placed.pull)
             one = self._drifts == 1
             guesses = found[None] if one else jax.lax.dynamic_update_index_in_dim(s.guesses, found, s.drifts, 0)
-            status = jnp.where((s.status == 0) & ~placed.converged, OFF, s.status)
-            return _Within(q, p, guesses, s.drifts + 1, status, (mech.force(q),) if s.force else ())
+            status = jnp.where((s.status == 0) & ~placed.converged, NOT_SOLVED, s.status)
+            return _StepState(q, p, guesses, s.drifts + 1, status, (mech.force(q),) if s.force else ())
 
         guess = 2 * carry.last - carry.before
-        begin = _Within(carry.q, carry.p, guess, jnp.zeros((), int), carry.status, carry.force)
-        end = in_turn(self.base.stages, kick, move, begin, dt, cheap_drift=False)
-        return Moving(end.q, end.p, end.guesses, carry.last, carry.lengths, end.status, end.force, carry.inertia)
+        begin = _StepState(carry.q, carry.p, guess, jnp.zeros((), int), carry.status, carry.force)
+        end = apply_stages(self.base.stages, kick, move, begin, dt, cheap_drift=False)
+        return RattleCarry(end.q, end.p, end.guesses, carry.last, carry.lengths, end.status, end.force, carry.inertia)
 
-    def output(self, mech: Mechanics, carry: Moving) -> State:
+    def output(self, mech: Mechanics, carry: RattleCarry) -> State:
         return self.state_with_multipliers(mech, carry.q, self.tangent(mech, carry.q, carry.p))
 
-    def status(self, carry: Moving) -> Array:
+    def status(self, carry: RattleCarry) -> Array:
         return carry.status

@@ -17,11 +17,11 @@ from ..manifold import ConstraintSolver, Placed
 from ..numerics.compensated import value
 from ..system.mechanics import Mechanics
 from .base import Carry, State, Traits, register
-from .constrained import OFF, Constrained
+from .constrained import NOT_SOLVED, Constrained
 from .protocols import HasHistory
 
 
-class Swinging(eqx.Module):
+class ShakeCarry(eqx.Module):
     """What Shake carries at q_n."""
 
     q: Any
@@ -59,33 +59,35 @@ class Shake(Constrained, HasHistory):
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
         q, solver = state.q, self.solver_for(mech, state.q)
         # Of two roots, as on a sphere, the one near the exact multipliers is meant.
-        near = solver.first_guess(mech, value(q), value(state.p))
-        before, first = self._half(mech, q, state.p, -0.5 * dt, -dt, near)
-        after, second = self._half(mech, q, before, dt, dt, near)
+        start_guess = solver.first_guess(mech, value(q), value(state.p))
+        before, first = self._half(mech, q, state.p, -0.5 * dt, -dt, start_guess)
+        after, second = self._half(mech, q, before, dt, dt, start_guess)
         guess, multipliers = self._by_length(solver, second, dt)
-        status = jnp.where(first.converged & second.converged, 0, OFF)
-        return Swinging(q, before, after, multipliers, guess, guess, status)
+        status = jnp.where(first.converged & second.converged, 0, NOT_SOLVED)
+        return ShakeCarry(q, before, after, multipliers, guess, guess, status)
 
     @staticmethod
     def _by_length(solver: ConstraintSolver, placed: Placed, dt: Array) -> tuple[Array, Array]:
         """A guess for the next step, and λ."""
         return solver.guess(placed.impulse, placed.pull) * (1 / dt), placed.impulse * (1 / dt)
 
-    def step(self, mech: Mechanics, carry: Swinging, dt: Array) -> Swinging:
+    def step(self, mech: Mechanics, carry: ShakeCarry, dt: Array) -> ShakeCarry:
         between, solver = carry.after, self.solver_for(mech, carry.q)
         q = carry.q + mech.displacement(between, dt)
         q = q + solver.polish(value(q))
         after, placed = self._half(mech, q, between, dt, dt, 2 * carry.last - carry.second_last)
         guess, multipliers = self._by_length(solver, placed, dt)
         failed = (carry.status == 0) & ~placed.converged
-        return Swinging(q, between, after, multipliers, guess, carry.last, jnp.where(failed, OFF, carry.status))
+        return ShakeCarry(
+            q, between, after, multipliers, guess, carry.last, jnp.where(failed, NOT_SOLVED, carry.status)
+        )
 
-    def output(self, mech: Mechanics, carry: Swinging) -> State:
+    def output(self, mech: Mechanics, carry: ShakeCarry) -> State:
         p = 0.5 * (value(carry.before) + value(carry.after))
         return State(carry.q, p, extras={"multipliers": carry.multipliers})
 
-    def reverse(self, carry: Swinging) -> Swinging:
+    def reverse(self, carry: ShakeCarry) -> ShakeCarry:
         return dataclasses.replace(carry, before=carry.after, after=carry.before, second_last=carry.last)
 
-    def status(self, carry: Swinging) -> Array:
+    def status(self, carry: ShakeCarry) -> Array:
         return carry.status

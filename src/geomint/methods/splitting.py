@@ -32,7 +32,7 @@ Move = Callable[[Carry, Array], Carry]  # of a carry, by a length
 SMALL = 16
 
 
-def in_turn(stages: Stages, kick: Move, drift: Move, carry: Carry, dt: Array, cheap_drift: bool) -> Carry:
+def apply_stages(stages: Stages, kick: Move, drift: Move, carry: Carry, dt: Array, cheap_drift: bool) -> Carry:
     """All stages of a step, one after another.
 
     Pairs of stages run in a loop: XLA makes one small kernel of the body of a loop, but splits straight-line code of
@@ -93,7 +93,7 @@ class KickDrift(OnManifold, HasScalarForm):
 
     def step(self, mech: Mechanics, carry: Carry, dt: Array) -> Carry:
         kick, drift = (functools.partial(act, mech) for act in (self._kick, self._drift))
-        return in_turn(self.stages, kick, drift, carry, dt, cheap_drift=len(carry) == 2)
+        return apply_stages(self.stages, kick, drift, carry, dt, cheap_drift=len(carry) == 2)
 
     @staticmethod
     def _kick(mech: Mechanics, carry: Carry, h: Array) -> Carry:

@@ -18,13 +18,13 @@ class Scheme(NamedTuple):
     source: str
 
 
-def palindrome(kinds: str, half: tuple[float, ...]) -> Stages:
+def palindrome(first: str, half: tuple[float, ...]) -> Stages:
     """A symmetric sequence from its first half; the middle and the neighbour of the middle are fixed by consistency.
 
-    `kinds` is the kind of the first stage, "kick" or "drift"; `half` lists the free coefficients, alternately for this
+    `first` is the kind of the first stage, "kick" or "drift"; `half` lists the free coefficients, alternately for this
     kind and for the other.
     """
-    first, second = (kinds, "drift" if kinds == "kick" else "kick")
+    second = "drift" if first == "kick" else "kick"
     names = (first, second)
     outer = [(names[i % 2], c) for i, c in enumerate(half)]
     n = len(half)

@@ -39,12 +39,12 @@ from ..system.checks import one_of
 from ..system.mechanics import Mechanics
 from ..system.system import System
 from .base import State, Traits, register, setting
-from .oscillatory import _TRAITS, Oscillatory, bent, is_quadratic
+from .oscillatory import _TRAITS, Oscillatory, deviates_from_quadratic, is_quadratic
 from .protocols import CanFail, DependsOnStepLength, WarnsOfStep
 from .trigonometric_flow import (
     FILTERS,
     SYMPLECTIC,
-    Affine,
+    AffineCheck,
     Flow,
     applied,
     flow_functions,
@@ -56,7 +56,7 @@ from .trigonometric_flow import (
     squared_frequencies,
 )
 
-BENT = 1
+NOT_QUADRATIC = 1
 DENSE = 600  # coordinates up to which the fast part is diagonalised
 
 
@@ -64,14 +64,14 @@ DENSE = 600  # coordinates up to which the fast part is diagonalised
 _with_free: BoundedCache[bool] = BoundedCache(64)
 
 
-class Turning(NamedTuple):
+class TrigonometricCarry(NamedTuple):
     """The carry."""
 
     q: Any
     p: Any
     kick: Array  # ½hψ₁g(Φq)
     flow: Flow
-    check: tuple[Affine, Array] | None  # the check of W and its status; None where the jaxpr proves W quadratic
+    check: tuple[AffineCheck, Array] | None  # the check of W and its status; None where the jaxpr proves W quadratic
 
 
 @register({"filter": "hochbruck-lubich"}, {"filter": "hairer-lubich"}, {"filter": "grimm-hochbruck"})
@@ -84,7 +84,8 @@ class Trigonometric(Oscillatory, CanFail, DependsOnStepLength, WarnsOfStep):
     """
 
     failures: ClassVar[Mapping[int, str]] = {
-        BENT: "the fast part is quadratic near the start only: its gradient is no longer affine here; use IMEX or RESPA"
+        NOT_QUADRATIC: "the fast part is quadratic near the start only: its gradient is no longer affine here; "
+        "use IMEX or RESPA"
     }
     filter: str = setting(one_of(*FILTERS), "hairer-lubich")
     free: bool | None = eqx.field(static=True, default=None, kw_only=True, metadata={"found": True})
@@ -112,24 +113,38 @@ class Trigonometric(Oscillatory, CanFail, DependsOnStepLength, WarnsOfStep):
 
     def misfits(self, system: Any, q: Any, own_params: bool) -> np.ndarray:
         others = super().misfits(system, q, own_params)
-        return others if self.quadratic else others | np.asarray(over_members(bent, own_params, system, q))
+        return (
+            others
+            if self.quadratic
+            else others | np.asarray(over_members(deviates_from_quadratic, own_params, system, q))
+        )
 
     def flow(self, mech: Mechanics, a: Array, h: Array) -> Flow:
         """All matrices and vectors that a step of length h uses. `a` is any point; W is expanded about it."""
         diagonal, filters = is_diagonal(self.plan), FILTERS[self.filter]
-        wanted, stiff = flow_functions(self.filter), None
+        wanted, stiff_projection = flow_functions(self.filter), None
         if self.free:
-            stiff, softness = functions_of((nonzero, inverse), mech, a, h, self.plan)
+            stiff_projection, softness = functions_of((nonzero, inverse), mech, a, h, self.plan)
             if self.quadratic:  # b has rounding errors along free motions: look where the fast forces in it vanish
                 a = jax.lax.stop_gradient(a - h**2 * applied(softness, mech.velocity(mech.fast_gradient(a))))
-        turn, sine, restoring, fall, kick, *average = functions_of(wanted, mech, a, h, self.plan)
+        cosine_minus_one, sine, restoring, fall, kick, *average = functions_of(wanted, mech, a, h, self.plan)
         constant = mech.velocity(mech.fast_gradient(a) - (mech.fast_hessian_product(a, a) if diagonal else 0.0))
         averaged = None
         if filters.chi is not None:
             averaged = average[0], (0.0 if diagonal else a) - h**2 * applied(average[1], constant)
-        about = None if diagonal else a
-        fallen, gained = -(h**2) * applied(fall, constant), -h * applied(sine, constant)
-        return Flow(about, turn, h * sine, restoring / h, 0.5 * h * kick, fallen, gained, averaged, stiff)
+        centre = None if diagonal else a
+        displacement_by_b, velocity_by_b = -(h**2) * applied(fall, constant), -h * applied(sine, constant)
+        return Flow(
+            centre,
+            cosine_minus_one,
+            h * sine,
+            restoring / h,
+            0.5 * h * kick,
+            displacement_by_b,
+            velocity_by_b,
+            averaged,
+            stiff_projection,
+        )
 
     def warn(self, system: System, q: Any, dt: float) -> None:
         """ψ₁ = ψ/sinc has poles where hω is a multiple of π, unless ψ has the same zeros."""
@@ -145,33 +160,33 @@ class Trigonometric(Oscillatory, CanFail, DependsOnStepLength, WarnsOfStep):
         """½hψ₁g(Φq)."""
         return applied(flow.kick, mech.velocity(mech.slow_force(flow.positions(value(q)))))
 
-    def init(self, mech: Mechanics, state: State, dt: Array) -> Turning:
+    def init(self, mech: Mechanics, state: State, dt: Array) -> TrigonometricCarry:
         # The flow is the same about any point, so nothing depends on this one.
         a = jax.lax.stop_gradient(value(state.q))
         flow = self.flow(mech, a, dt)
-        check = None if self.quadratic else (Affine.of(mech, a), jnp.zeros((), int))
-        return Turning(state.q, state.p, self._kick(mech, flow, state.q), flow, check)
+        check = None if self.quadratic else (AffineCheck.of(mech, a), jnp.zeros((), int))
+        return TrigonometricCarry(state.q, state.p, self._kick(mech, flow, state.q), flow, check)
 
-    def rescale(self, mech: Mechanics, carry: Turning, dt: Array) -> Turning:
+    def rescale(self, mech: Mechanics, carry: TrigonometricCarry, dt: Array) -> TrigonometricCarry:
         flow = self.flow(mech, jax.lax.stop_gradient(value(carry.q)), dt)
         return carry._replace(kick=self._kick(mech, flow, carry.q), flow=flow)
 
-    def step(self, mech: Mechanics, carry: Turning, dt: Array) -> Turning:
+    def step(self, mech: Mechanics, carry: TrigonometricCarry, dt: Array) -> TrigonometricCarry:
         q, p, kick, flow, check = carry
         x, u = flow.displacement(value(q)), mech.velocity(p) + kick
         stretched, rate = flow.without_free(x), flow.without_free(u)
-        q = q + (applied(flow.turn, stretched) + applied(flow.sinc, u) + flow.fallen)
-        turned = applied(flow.turn, rate) - applied(flow.restoring, stretched) + flow.gained
+        q = q + (applied(flow.cosine_minus_one, stretched) + applied(flow.sinc, u) + flow.displacement_by_b)
+        velocity_change = applied(flow.cosine_minus_one, rate) - applied(flow.restoring, stretched) + flow.velocity_by_b
         after = self._kick(mech, flow, q)
         if check is not None:
             affine, status = check
-            check = affine, jnp.where((status == 0) & affine.broken(mech, value(q)), BENT, status)
-        return Turning(q, p + mech.momentum((turned + kick) + after), after, flow, check)
+            check = affine, jnp.where((status == 0) & affine.violated(mech, value(q)), NOT_QUADRATIC, status)
+        return TrigonometricCarry(q, p + mech.momentum((velocity_change + kick) + after), after, flow, check)
 
-    def output(self, mech: Mechanics, carry: Turning) -> State:
+    def output(self, mech: Mechanics, carry: TrigonometricCarry) -> State:
         return State(carry.q, carry.p)
 
-    def status(self, carry: Turning) -> Array | None:
+    def status(self, carry: TrigonometricCarry) -> Array | None:
         return None if carry.check is None else carry.check[1]
 
 

@@ -24,8 +24,10 @@ from ..numerics.linalg import Plan
 from ..numerics.linalg.discovery import concrete
 from ..system.mechanics import Mechanics
 
-FREE = 16  # an ω² below this many eps times the largest ω² counts as zero; up to 3 were measured for free motions
-OTHER = 1000  # deviation of ∇W from an affine function, in units of rounding, that stops a run; below 1 for quadratic W
+# An ω² below this many eps times the largest ω² counts as zero; up to 3 were measured for free motions.
+ZERO_FREQUENCY = 16
+# Deviation of ∇W from an affine function, in units of rounding, that stops a run; below 1 for quadratic W.
+DEVIATION_LIMIT = 1000
 TERMS = 10  # of a series for |z| ≤ 1: the next one is 1/20! = 4e-19
 
 
@@ -107,25 +109,25 @@ class Flow(eqx.Module):
     """All that a step of one length h applies: functions of hΩ, as numbers for each coordinate where Ω² = M⁻¹Hess W
     is diagonal and as matrices where not, and what the constant force b does in that time."""
 
-    about: Array | None  # a; None for the origin, where Ω² is diagonal
-    turn: Array  # cos − 1
+    centre: Array | None  # a; None for the origin, where Ω² is diagonal
+    cosine_minus_one: Array  # cos − 1
     sinc: Array  # h sinc
     restoring: Array  # hΩ² sinc
     kick: Array  # ½hψ₁
-    fallen: Array  # −h² c₂ b
-    gained: Array  # −h sinc b
+    displacement_by_b: Array  # −h² c₂ b
+    velocity_by_b: Array  # −h sinc b
     averaged: tuple[Array, Array] | None  # φ and a − h²χ b, where φ is not 1
-    stiff: Array | None = None  # the projection on the motions with stiffness, where there are others
+    stiff_projection: Array | None = None  # the projection on the motions with stiffness, where there are others
 
     def displacement(self, q: Array) -> Array:
         """x = q − a. A diagonal Ω² acts on each coordinate separately, so that a = 0 is accurate enough. With matrices
         rounding errors grow with |x|, so that a point a near the motion is used."""
-        return q if self.about is None else q - self.about
+        return q if self.centre is None else q - self.centre
 
     def without_free(self, x: Array) -> Array:
         """x without its components along free motions (ω = 0). There the matrices of cos − 1 and Ω² vanish only up to
         rounding, which would act as a weak spring on a free motion that goes far."""
-        return x if self.stiff is None else applied(self.stiff, x)
+        return x if self.stiff_projection is None else applied(self.stiff_projection, x)
 
     def positions(self, q: Array) -> Array:
         """Φq."""
@@ -146,7 +148,7 @@ def _spectrum(matrix: Array) -> tuple[Array, Array]:
     # eigh has an absolute error of about eps|A|, which would act as a spring on a free motion: eigenvalues of that size
     # are set to zero. A true ω² below it can't be distinguished from zero, since the entries of a full matrix do not
     # determine it.
-    smallest = FREE * jnp.finfo(matrix.dtype).eps * jnp.max(jnp.abs(squares))
+    smallest = ZERO_FREQUENCY * jnp.finfo(matrix.dtype).eps * jnp.max(jnp.abs(squares))
     return jnp.where(jnp.abs(squares) > smallest, squares, 0.0), modes
 
 
@@ -243,11 +245,11 @@ def _weighted(mech: Mechanics, a: Array) -> tuple[Array, Array]:
     return lower, 0.5 * (matrix + matrix.T)
 
 
-class Affine(eqx.Module):
+class AffineCheck(eqx.Module):
     """A check that W is still the quadratic function that it was near the start, for a W whose jaxpr does not prove
     it: one random linear combination r of the equations ∇W(q) = ∇W(a) + Hess W(a)(q − a)."""
 
-    about: Array
+    centre: Array
     slope: Array  # Hess W(a) r
     rise: Array  # r · ∇W(a)
 
@@ -257,14 +259,14 @@ class Affine(eqx.Module):
         return random.uniform(0.5, 1.5, like.shape) * random.choice([-1.0, 1.0], like.shape)
 
     @classmethod
-    def of(cls, mech: Mechanics, a: Array) -> Affine:
+    def of(cls, mech: Mechanics, a: Array) -> AffineCheck:
         r = jnp.asarray(cls.combination(a), a.dtype)
         return cls(a, mech.fast_hessian_product(a, r), jnp.sum(r * mech.fast_gradient(a)))
 
-    def broken(self, mech: Mechanics, q: Array) -> Array:
+    def violated(self, mech: Mechanics, q: Array) -> Array:
         """Whether ∇W(q) differs from the affine function by more than rounding."""
         terms = self.combination(q) * mech.fast_gradient(q)
-        off = jnp.abs(jnp.sum(terms) - self.rise - jnp.sum(self.slope * (q - self.about)))
-        reach = jnp.abs(q) + jnp.abs(self.about)
+        off = jnp.abs(jnp.sum(terms) - self.rise - jnp.sum(self.slope * (q - self.centre)))
+        reach = jnp.abs(q) + jnp.abs(self.centre)
         scale = jnp.sum(jnp.abs(terms)) + jnp.abs(self.rise) + jnp.sum(jnp.abs(self.slope) * reach)
-        return ~(off <= OTHER * jnp.finfo(q.dtype).eps * scale) & jnp.all(jnp.isfinite(q))
+        return ~(off <= DEVIATION_LIMIT * jnp.finfo(q.dtype).eps * scale) & jnp.all(jnp.isfinite(q))

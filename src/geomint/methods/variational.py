@@ -73,14 +73,14 @@ def _is_forced(mech: Any) -> bool:
     return isinstance(mech, LagrangianMechanics) and mech.system.force is not None
 
 
-class Moving(NamedTuple):
+class VariationalCarry(NamedTuple):
     """The carry: the state, the control points of the last step (for the next guess), the velocity at its end where
     it has to be found from p by iteration (for the first guess of that), the clock, work done, status."""
 
     q: Any
     p: Any
     controls: Array
-    near: Array | None
+    velocity_guess: Array | None
     t: Compensated  # a sum of steps that may differ in length (compositions), so its rounding is carried along
     work: Array
     status: Array
@@ -135,19 +135,19 @@ class Variational(FindsStructure, CanFail, DependsOnStepLength):
 
     def init(self, mech: Any, state: State, dt: Array) -> Carry:
         r = rule(self.quadrature, self.degree)
-        q, v = value(state.q), mech.velocity_at(state.q, state.p, state.near)
+        q, v = value(state.q), mech.velocity_at(state.q, state.p, state.velocity_guess)
         behind = q + jnp.multiply.outer((r.controls - 1) * dt, v)
         zero = jnp.zeros((), q.dtype)
         iterated = isinstance(mech, LagrangianMechanics) and not mech.quadratic_in_velocity(q)
-        near = jax.lax.stop_gradient(v) if iterated else None
+        velocity_guess = jax.lax.stop_gradient(v) if iterated else None
         clock = Compensated.of(jnp.asarray(state.t, q.dtype))
-        return Moving(state.q, state.p, behind, near, clock, zero, jnp.zeros((), int))
+        return VariationalCarry(state.q, state.p, behind, velocity_guess, clock, zero, jnp.zeros((), int))
 
-    def rescale(self, mech: Any, carry: Moving, dt: Array) -> Moving:
-        fresh = self.init(mech, State(carry.q, carry.p, carry.t.value, near=carry.near), dt)
-        return carry._replace(controls=fresh.controls, near=fresh.near)
+    def rescale(self, mech: Any, carry: VariationalCarry, dt: Array) -> VariationalCarry:
+        fresh = self.init(mech, State(carry.q, carry.p, carry.t.value, velocity_guess=carry.velocity_guess), dt)
+        return carry._replace(controls=fresh.controls, velocity_guess=fresh.velocity_guess)
 
-    def step(self, mech: Any, carry: Moving, dt: Array) -> Moving:
+    def step(self, mech: Any, carry: VariationalCarry, dt: Array) -> VariationalCarry:
         r = rule(self.quadrature, self.degree)
         q, p = value(carry.q), value(carry.p)
         along = lambda matrix, x: jnp.tensordot(jnp.asarray(matrix, q.dtype), x, axes=1)
@@ -172,13 +172,13 @@ class Variational(FindsStructure, CanFail, DependsOnStepLength):
 
         guess = along(r.ahead, carry.controls)[1:] - q
         scale = jnp.max(jnp.abs(guess)) + 1e-4 * jnp.max(jnp.abs(q))
-        near = carry.near
-        if near is None:
+        velocity_guess = carry.velocity_guess
+        if velocity_guess is None:
             rest, converged = newton(residual, guess, scale)
         else:  # L may be undefined at the extrapolated guess; it is defined for the last velocity
-            straight = jnp.multiply.outer(jnp.asarray(r.controls[1:], q.dtype) * dt, near)
+            straight = jnp.multiply.outer(jnp.asarray(r.controls[1:], q.dtype) * dt, velocity_guess)
             rest, converged = newton_within(residual, guess, straight, scale)
-            near = jax.lax.stop_gradient(along(r.last[None, 1:], rest)[0] / dt)
+            velocity_guess = jax.lax.stop_gradient(along(r.last[None, 1:], rest)[0] / dt)
         by_q, _, velocities = on_nodes(rest)
         work = carry.work
         if forced:
@@ -188,10 +188,17 @@ class Variational(FindsStructure, CanFail, DependsOnStepLength):
         # The equations add up to p' − p = h Σ w_i (∂L/∂q + f): an increment, since Σ_j φ_j = 1.
         controls = jnp.concatenate([q[None], q + rest])
         status = jnp.where(converged, carry.status, 1)
-        return Moving(carry.q + rest[-1], carry.p + jnp.sum(by_q, axis=0), controls, near, carry.t + dt, work, status)
+        return VariationalCarry(
+            carry.q + rest[-1], carry.p + jnp.sum(by_q, axis=0), controls, velocity_guess, carry.t + dt, work, status
+        )
 
-    def output(self, mech: Any, carry: Moving) -> State:
-        return State(carry.q, carry.p, extras={"work": carry.work} if _is_forced(mech) else {}, near=carry.near)
+    def output(self, mech: Any, carry: VariationalCarry) -> State:
+        return State(
+            carry.q,
+            carry.p,
+            extras={"work": carry.work} if _is_forced(mech) else {},
+            velocity_guess=carry.velocity_guess,
+        )
 
-    def status(self, carry: Moving) -> Array:
+    def status(self, carry: VariationalCarry) -> Array:
         return carry.status

@@ -87,7 +87,7 @@ def _driven(
         run = _collect(engine, times, sink, Position(carry, end.step), about)
     except ProcessLost as lost:
         raise process_lost(lost, sink, times) from None
-    protocols.review(engine.method, engine.method_carry(carry))
+    protocols.warn_after_run(engine.method, engine.method_carry(carry))
     if stopped_by_user:
         raise interrupted(times, run, end.step)
     if end.failure is not None:

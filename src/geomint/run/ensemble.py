@@ -106,7 +106,7 @@ class _Start(NamedTuple):
     spread: str  # "states", or "states and params" where params differ between members
     q: Any
     p: Any
-    near: Any  # velocities near those of p, where the user gave them
+    velocity_guess: Any  # velocities near those of p, where the user gave them
 
 
 def _engine(
@@ -125,7 +125,7 @@ def _run(
 ) -> Trajectory:
     """Run the engine into memory or into an archive."""
     system, members, seed = start.system, len(start.q), about["seed"]
-    state = initial_state(start.q, start.p, times.t0, seed, about["compensated"], members, start.near)
+    state = initial_state(start.q, start.p, times.t0, seed, about["compensated"], members, start.velocity_guess)
     carry, seen = engine.begin(state)
     check_energy(system, seen, engine.start, own_params=start.spread == "states and params")
     seen, plain = engine.first_row(seen), engine.rows_per_member

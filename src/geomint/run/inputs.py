@@ -74,14 +74,14 @@ def check_seed(seed: Any) -> int:
 
 
 def initial_state(
-    q: Any, p: Any, t0: float, seed: Any, compensated: bool, members: int | None = None, near: Any = None
+    q: Any, p: Any, t0: float, seed: Any, compensated: bool, members: int | None = None, velocity_guess: Any = None
 ) -> State:
     """The state that a method's init receives, with a velocity near that of p where one is known. The key of a run is
     that of its seed. Members of an ensemble with one seed fold their number into it; those with a seed each have the
     key of a run with that seed."""
     wrap = (lambda x: Compensated(x, np.zeros(x.shape, x.dtype))) if compensated else (lambda x: x)
     if members is None:
-        return State(wrap(q), wrap(p), np.asarray(t0), _key(int(seed)), near=near)
+        return State(wrap(q), wrap(p), np.asarray(t0), _key(int(seed)), velocity_guess=velocity_guess)
     if np.ndim(seed):
         keys = np.stack([_key(int(s)) for s in seed])
     else:
@@ -89,7 +89,7 @@ def initial_state(
             jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(_key(int(seed)))), i)
         )
         keys = jax.vmap(fold)(np.arange(members))
-    return State(wrap(q), wrap(p), np.full(members, t0), keys, near=near)
+    return State(wrap(q), wrap(p), np.full(members, t0), keys, velocity_guess=velocity_guess)
 
 
 def stated_velocity(system: Stated, name: str, v0: Any) -> Any:

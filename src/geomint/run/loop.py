@@ -256,8 +256,8 @@ class Rescue:
         if not self.warned:
             self.warned = True
             when = f"step {step}, t = {self.grid.t0 + step * self.grid.dt:.12g}"
-            remark = protocols.remark(slower.method, slower.system, slower.layout.unpack(row[0])["q"])
-            warnings.warn(f"{slower.method.name}, {when}: {remark}", stacklevel=2)
+            reason = protocols.rescue_warning(slower.method, slower.system, slower.layout.unpack(row[0])["q"])
+            warnings.warn(f"{slower.method.name}, {when}: {reason}", stacklevel=2)
 
 
 def _chunk(grid: Grid, n: int, rows: int, budget: int) -> tuple[int, int]:

@@ -75,13 +75,13 @@ def simulate(
     path, progress, compensated = checked_settings(output, progress, compensated)
     method, times = checked_method(system, method), grid(dt, t_end, t0, save_every)
     q, p = phase(system, q0, v0, p0)
-    near = stated_velocity(system, "v0", v0)
+    velocity = stated_velocity(system, "v0", v0)
     traced = is_traced(system, q, p, method)
     if not traced:
         check_on_manifold(system, q, p, "one")
     check_indices(system, q, p)
     method = prepared(method, system, q, "one")
-    state = initial_state(q, p, times.t0, seed, compensated, near=near)
+    state = initial_state(q, p, times.t0, seed, compensated, velocity_guess=velocity)
     if traced:
         return _traced(system, method, times, state, seed, compensated, path, gradient)
     warn_of_lost_digits(system, q.shape)

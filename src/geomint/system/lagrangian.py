@@ -79,16 +79,16 @@ class LagrangianMechanics(Derived):
         """p = ∂L/∂v."""
         return jax.grad(self.lagrangian, argnums=1)(value(q), value(v))
 
-    def velocity_at(self, q: Position, p: Position, near: Array | None = None) -> Array:
+    def velocity_at(self, q: Position, p: Position, guess: Array | None = None) -> Array:
         """v with ∂L/∂v(q, v) = p: by a linear solve if the jaxpr of L proves that L is quadratic in v, else by damped
-        Newton steps from the initial guess `near`. NaN where there is no such v, or none is found."""
+        Newton steps from `guess`. NaN where there is no such v, or none is found."""
         q, p = value(q), value(p)
         momentum = lambda v: self.momentum_at(q, v)
         if self.quadratic_in_velocity(q):
             zero = jnp.zeros_like(p)
             improved = lambda v: v - dense_solve(lambda d: momentum(d) - momentum(zero), momentum(v) - p)
             return improved(improved(zero))  # the second solve removes rounding errors of the first
-        v, converged = inverse(momentum, p, self._velocity_to_start_from(momentum, p, near))
+        v, converged = inverse(momentum, p, self._velocity_to_start_from(momentum, p, guess))
         return jnp.where(converged, v, jnp.nan)
 
     def quadratic_in_velocity(self, q: Position) -> bool:
@@ -97,20 +97,20 @@ class LagrangianMechanics(Derived):
         return degree(lambda v: self.lagrangian(q, v), jax.ShapeDtypeStruct(q.shape, q.dtype)) <= 2
 
     @staticmethod
-    def _velocity_to_start_from(momentum: Callable[[Array], Array], p: Array, near: Array | None) -> Array:
-        """The initial guess: `near`, or where that is None or ∂L/∂v is not finite there, the one of 0 and multiples of
-        p whose momentum is nearest to p. (At 0 alone, ∂²L/∂v² may be singular, as for L = v⁴.)"""
+    def _velocity_to_start_from(momentum: Callable[[Array], Array], p: Array, guess: Array | None) -> Array:
+        """Where Newton's method starts: `guess`, or if that is None or ∂L/∂v is not finite there, the one of 0 and
+        multiples of p whose momentum is nearest to p. (At 0 alone, ∂²L/∂v² may be singular, as for L = v⁴.)"""
         multiples = jnp.asarray([0.0, *4.0 ** np.arange(-6, 7)], p.dtype)
         candidates = jnp.multiply.outer(multiples, p)
         miss = jax.vmap(lambda v: jnp.max(jnp.abs(momentum(v) - p)))(candidates)
         best = candidates[jnp.argmin(jnp.where(jnp.isfinite(miss), miss, jnp.inf))]
-        start = best if near is None else jnp.where(jnp.all(jnp.isfinite(momentum(near))), near, best)
+        start = best if guess is None else jnp.where(jnp.all(jnp.isfinite(momentum(guess))), guess, best)
         return jax.lax.stop_gradient(start)
 
-    def energy(self, q: Position, p: Position, near: Array | None = None) -> Array:
+    def energy(self, q: Position, p: Position, guess: Array | None = None) -> Array:
         """E = v·∂L/∂v − L."""
         q, p = value(q), value(p)
-        v = self.velocity_at(q, p, near)
+        v = self.velocity_at(q, p, guess)
         return jnp.sum(p * v) - self.lagrangian(q, v)
 
     def acceleration(self, q: Position, v: Array, t: Array | float = 0.0) -> Array:

@@ -188,7 +188,7 @@ class Mechanics(Derived):
         """∂L/∂v, as for any kind of system; here M v."""
         return self.momentum(v)
 
-    def velocity_at(self, q: Position, p: Position, near: Array | None = None) -> Array:
+    def velocity_at(self, q: Position, p: Position, guess: Array | None = None) -> Array:
         """Its inverse; here M⁻¹p."""
         return self.velocity(p)
 
