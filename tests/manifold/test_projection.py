@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 import geomint as gm
+from geomint.manifold.gram import gram_product, unit_diagonal
+from geomint.numerics.linalg.structure import matrix_free_plan
 
 
 def test_project():
@@ -28,3 +30,25 @@ def test_project_says_where_there_is_nothing_to_project_to():
     for constraint in (lambda q: jnp.sum(q**2, keepdims=True) + 1, lambda q: jnp.stack([jnp.sum(q**2) - 1, q[0] - 3])):
         with pytest.raises(gm.InputError, match=r"project found no point with g\(q\) = 0 near q0"):
             gm.project(gm.System(lambda q: q[1], constraint=constraint), [1.0, 1.1])
+
+
+def test_a_plane_through_the_origin():
+    """g = q_3 has no rounding of its own where q_3 = 0: the point is found, and sin π in q_3 is a start."""
+    plane = lambda q: jnp.stack([q[2], q[0] ** 2 + q[1] ** 2 - 1])
+    system = gm.System(lambda q: 9.81 * q[1], constraint=plane)
+    q, v = gm.project(system, [0.0, -1.1, 0.3], [1.0, 0.0, 1.0])
+    np.testing.assert_allclose(q, [0, -1, 0], atol=1e-15)
+    np.testing.assert_allclose(v, [1, 0, 0], atol=1e-15)
+    run = gm.simulate(system, [0.0, -1.0, np.sin(np.pi)], [1.0, 0.0, 0.0], method=gm.Rattle(), dt=0.01, t_end=0.1)
+    assert abs(run.q[-1, 2]) < 1e-15
+    with pytest.raises(gm.InputError, match="do not satisfy the constraint"):
+        gm.simulate(system, [0.0, -1.0, 1e-7], [1.0, 0.0, 0.0], method=gm.Rattle(), dt=0.01, t_end=0.1)
+
+
+def test_the_diagonal_of_many_coupled_constraints():
+    """405 bars meet at one hub, so that G M⁻¹Gᵀ is full: its diagonal comes from one constraint at a time."""
+    angle = np.arange(405.0)
+    q = np.concatenate([np.zeros((1, 2)), np.stack([np.cos(angle), np.sin(angle)], axis=1)])
+    system = gm.System(lambda q: jnp.sum(q), constraint=lambda q: jnp.sum((q[1:] - q[0]) ** 2, axis=-1) - 1)
+    scale = unit_diagonal(matrix_free_plan(405), lambda x: gram_product(system, jnp.asarray(q), x), float, 0.0)
+    np.testing.assert_allclose(scale, 1 / np.sqrt(8), rtol=1e-14)  # |∂g_i|² = 4 + 4

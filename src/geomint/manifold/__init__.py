@@ -2,8 +2,9 @@
 
 May import `numerics`, `system` and `errors`. Start with `solver.ConstraintSolver`, what methods call, and
 `discovery.find_solver`, which chooses among `newton` (most systems), `rank_deficient` (constraints that depend on each
-other), `sweep` (classical SHAKE), `sphere` and `rotation` (closed forms). `gram` solves with G M⁻¹Gᵀ, `scales` says
-what counts as small, `dependence` looks for constraints that depend on each other, `projection` is `gm.project`.
+other), `sweep` (classical SHAKE), `sphere` (closed form) and `rotation` (three unknowns a body, in quaternions). `gram`
+solves with G M⁻¹Gᵀ, `scales` says what counts as small, `dependence` looks for constraints that depend on each other,
+`projection` is `gm.project`.
 """
 
 from .dependence import DEPENDENT, Dependence, dependence, loses_rank, not_kept_by

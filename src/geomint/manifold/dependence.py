@@ -23,7 +23,10 @@ from ..system.system import System, mass_is_matrix
 from .gram import gram_product, unit_diagonal
 from .normal_space import gradients
 
-DEPENDENT = 1e-7  # smallest singular value of the scaled gradients below which they count as dependent
+# Smallest singular value of the scaled gradients below which they count as dependent before a run, always in double
+# precision. Inside a step the thresholds are powers of eps (normal_space, rank_deficient), since steps may be taken in
+# single precision.
+DEPENDENT = 1e-7
 NOT_KEPT = 1e-5  # relative size above which zᵀg''(v, v) does not count as zero
 
 

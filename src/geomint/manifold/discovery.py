@@ -46,8 +46,8 @@ def find_solver(choice: str, relaxation: Any, starts: Sequence[tuple[Any, Any]])
     found = _found.get_or_make(key, lambda: _find(choice, starts))
     if found.dependence is not None:
         named, described = found.dependence.named, found.dependence.described
-        message = f"{named} depend on each other at q0 ({described}): the multipliers are the smallest that hold them."
-        warnings.warn(message, stacklevel=5)
+        used = "of the multipliers that hold them, those of least norm are used"
+        warnings.warn(f"{named} depend on each other at q0 ({described}): {used}.", stacklevel=5)
     if found.closed_form is not None:
         return found.closed_form(found.plan)
     if choice == "sweep":

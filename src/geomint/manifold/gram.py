@@ -19,7 +19,7 @@ from ..numerics.linalg.rank import cutoff
 from ..numerics.linalg.structure import matrix_free_plan
 from ..system.mechanics import Mechanics
 from ..system.system import System
-from .scales import seeds
+from .scales import over_groups, seeds
 
 # In powers of eps: above the first, the plan misses entries of K; above the second, K is singular.
 PATTERN_SHARE = 1.0
@@ -39,8 +39,8 @@ def gram_product(system: System, q: Array, multipliers: Array) -> Array:
 
 
 def gram_solve(plan: Plan, mech: Any, q: Array, right: Array) -> Array:
-    """x with K x = right. NaN where K is singular, on which the host loop takes the step by
-    `ConstraintSolver.rescued`."""
+    """x with K x = right. Where K is singular, a dense plan gives NaN, on which the host loop takes the step by
+    `ConstraintSolver.rescued`; blocks and bands, and a matrix-free plan, go by conjugate gradients."""
     apply = product_with(mech, q)
     if plan.kind == "matrix-free":
         return plan.solve(apply, right).x
@@ -74,9 +74,7 @@ def _conjugate_gradients(plan: Plan, apply: Product, right: Array) -> Array:
 
 def unit_diagonal(plan: Plan, apply: Product, dtype: Any, otherwise: float) -> Array:
     """Factors of rows and columns that scale the diagonal of K to ones; `otherwise` where it vanishes."""
-    groups = seeds(plan.n, plan)
-    products = jax.vmap(apply)(jnp.asarray(groups, dtype))
-    diagonal = jnp.sum(jnp.where(groups, products, 0.0), axis=0)
+    diagonal = over_groups(lambda group: jnp.where(group > 0, apply(group), 0.0), seeds(plan.n, plan), dtype)
     return jnp.where(diagonal > 0, 1 / jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1.0)), otherwise)
 
 

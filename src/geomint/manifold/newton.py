@@ -6,7 +6,8 @@ chains), found before the run, and is close to that positive definite matrix, wh
 The first guess is a pull w = G(q)ᵀμ extrapolated from the steps before, not an impulse μ: near a singular position μ
 grows like 1/(t − t*), while the pull stays smooth. The guess places Q₀, and the first round solves
 K x = g(Q₀) + G(Q₀)(Q_free − Q₀) for the whole x. The rounds after it use the same matrix and gain as many digits each
-as the guess has. Where they do not, Newton's method starts again from Q₀ with a new matrix in every round.
+as the guess has. Where they do not, the iteration goes on from the last x with a new matrix in every round, and after
+ten of these rounds from x = 0.
 
 The iteration goes on until the correction of Q is at round-off of |Q|: a looser tolerance would leave an error that
 depends on the path and shows as a drift. Near a singular position the correction stays larger than that, because the
@@ -36,17 +37,21 @@ OWN_ROUNDING = 4.0  # units of round-off of Σ|G_ij||Q_j| below which g_i counts
 
 
 class _Chord(NamedTuple):
+    """Rounds with one matrix."""
+
     x: Array
     position: tuple[Array, ...]  # Q, where it is carried
-    size: Array  # of the last correction
+    size: Array  # squared length of the last correction, times Sizes.unit
     done: Any
     over: Any  # done, or not converging
     rounds: Any
 
 
 class _Renewed(NamedTuple):
+    """Rounds with a new matrix in each."""
+
     x: Array
-    size: Array
+    size: Array  # as in _Chord
     done: Any
     count: Any
 
@@ -73,8 +78,9 @@ class Iteration:
         return inner(moved, moved)
 
     def last(self, size: Array, before: Array, measure: Sizes) -> Array:
-        """Whether a correction is the last one needed: it is at round-off; or the next one, whose square is about
-        size²/before, would be below eps|Q|/(10√n), a tenth of the rounding of a single coordinate."""
+        """Whether a correction is the last one needed. `size` and `before` are the squared lengths of this correction
+        and of the one before it. This one is at round-off; or the next one, of squared length size²/before, would be
+        shorter than eps|Q|/(10√n), a tenth of the rounding of a single coordinate."""
         return (size <= measure.rounding) | (self.margin * (size * size) <= before * measure.rounding)
 
     def chords(self, guess: Array) -> _Chord:
@@ -94,8 +100,8 @@ class Iteration:
             change = factored.solve(g)
             size = measure.unit * self.squared(change, g)
             done = self.last(size, s.size, measure)
-            # Where a round gains less than a digit, it is not taken, and a new matrix pays; NaN compares false and
-            # ends it.
+            # A round that gains less than a digit is not taken: a new matrix is worth its cost then. NaN compares
+            # false, which ends the loop too.
             gains = 100 * size <= s.size
             x = jnp.where(gains, s.x + change, s.x)
             return _Chord(x, (drift.at(x),) if carried else (), size, done, done | ~gains, s.rounds + 1)

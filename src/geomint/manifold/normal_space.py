@@ -109,8 +109,8 @@ def _lost_directions(mech: Any, q: Array, p: Array, rows: Array, found: Span) ->
         return limits, size(limits) > threshold * (jnp.abs(z) @ size(turning))
 
     # Kicks turn v away from the motions that the constraints allow, those with zᵀg''(v, v) = 0 for every z: two steps
-    # of Newton's method lead back to the nearest of them. Without them a method of high order loses it at such a
-    # position.
+    # of Newton's method lead back to the nearest of them. Without these steps a method of order 4 or more drops to a
+    # lower order at such a position. The factor ½ is there because zᵀg''(v, v) is quadratic in v.
     v = mech.velocity(p)
     for _ in range(2):
         limits, real = limits_for(v)

@@ -57,7 +57,8 @@ class Drift:
         return self.free - self.push(x)
 
     def pull(self, x: Array) -> Array:
-        """w = G(q)ᵀx, scaled only then: near a singular position x is large and its parts cancel, in Q as in w."""
+        """w = G(q)ᵀx/stride. The division comes last: near a singular position x is large, and its parts cancel in
+        G(q)ᵀx exactly as they do in Q."""
         return self.transposed(x) * (1 / self.stride)
 
     def pulled(self, pull: Array) -> Array:
@@ -84,7 +85,7 @@ def placed(plan: Plan, drift: Drift, solve: Callable[[], Root], may_add: bool = 
         apply = lambda d: -linear(d)
         factored = plan.factor(apply, right.dtype)
         x = factored.solve(right)
-        for _ in range(2 if plan.assembled else 0):  # entries of K that the pattern of the plan misses
+        for _ in range(2 if plan.assembled else 0):  # refinements, for entries of K outside the pattern of the plan
             x = x + factored.solve(right - apply(x))
         return -x
 

@@ -31,7 +31,9 @@ def _correction(solver: ConstraintSolver, system: System, q: Array, groups: Arra
     g = mech.constraint(q)
     step = mech.velocity(mech.constraint_force(q, solver.gram_solve(mech, q, g)))
     rounding = jnp.finfo(q.dtype).eps * scales(mech, q, groups).rounding
-    return step, jnp.max(jnp.abs(g)), jnp.max(jnp.abs(g) / rounding)
+    # Both are 0 in a plane through the origin, g = q_3.
+    in_units = jnp.where(g == 0, 0.0, jnp.abs(g) / jnp.where(g == 0, 1.0, rounding))
+    return step, jnp.max(jnp.abs(g)), jnp.max(in_units)
 
 
 @jit

@@ -7,6 +7,7 @@ matters.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -19,8 +20,8 @@ from ..numerics.linalg.cpu_kernels import inner
 from ..numerics.linalg.structure import DENSE_LIMIT, Plan
 from ..system.mechanics import Mechanics
 
-# |G_i|²/|g_i''| relative to Σ|G_ij||q_j| below which a constraint that is not met may be a square. Of a square it is
-# about δ/|q| at a distance δ from the manifold, and starts are accepted much nearer than 1e-5.
+# |G_i|²/|g_i''| relative to Σ|G_ij||q_j| below which a constraint that is not met may be a square. For g = c·δ², where
+# δ is the distance to the manifold, this ratio is about δ/|q|, and starts are accepted only much nearer than 1e-5 |q|.
 DEGENERATE = 1e-5
 
 
@@ -28,18 +29,26 @@ class Scales(NamedTuple):
     """Of each constraint."""
 
     rounding: Array  # Σ_j |G_ij||q_j|: relative changes eps of q change g_i by eps times this
-    curvature: (
-        Array  # |G_i|²/|g_i''|, the g_i at about one radius of curvature from the manifold; infinite for linear ones
-    )
+    # |G_i|²/|g_i''|, the g_i at about one radius of curvature from the manifold; infinite for linear constraints
+    at_radius: Array
     gradient: Array  # Σ_j |G_ij|
 
 
 def seeds(m: int, plan: Plan | None) -> np.ndarray:
-    """(colour, m): sets of constraints that share no coordinate; each constraint by itself where no pattern is
-    known."""
+    """(group, m): groups of constraints that are not coupled in G M⁻¹Gᵀ, by the plan for that matrix; each constraint
+    by itself where no pattern is known."""
     if plan is not None and plan.colours is not None:
         return plan.colours[None, :] == np.arange(plan.colours.max() + 1)[:, None]
-    return np.eye(m, dtype=bool) if m <= DENSE_LIMIT else np.ones((1, m), bool)
+    return np.eye(m, dtype=bool)
+
+
+def over_groups(function: Callable[[Array], Any], groups: np.ndarray | Array, dtype: Any) -> Any:
+    """Σ function(group) over the groups: all together, or one after another where that would take much memory."""
+    groups = jnp.asarray(groups, dtype)
+    if len(groups) <= DENSE_LIMIT:
+        return jax.tree.map(lambda x: jnp.sum(x, axis=0), jax.vmap(function)(groups))
+    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(function, groups[0]))
+    return jax.lax.scan(lambda total, x: (jax.tree.map(jnp.add, total, function(x)), None), nothing, groups)[0]
 
 
 def rounding_scale(mech: Any, q: Array) -> Array:
@@ -54,21 +63,20 @@ def rounding_scale(mech: Any, q: Array) -> Array:
 
 
 def scales(mech: Any, q: Array, groups: np.ndarray | Array) -> Scales:
-    """All of them, exactly: from three products with G and Gᵀ for each group of constraints."""
+    """The scales of all constraints, from three products with G and Gᵀ for each group of constraints."""
     pull = jax.vjp(mech.constraint, q)[1]
     rate = lambda x, along: jax.jvp(mech.constraint, (x,), (along,))[1]
 
-    def of(group: Array) -> tuple[Array, Array, Array]:
+    def of(group: Array) -> Scales:
         gradient = pull(group)[0]
         signs = jnp.where(gradient < 0, -1.0, 1.0)
         squared = rate(q, gradient)
         bend = jnp.abs(jax.jvp(lambda x: rate(x, gradient), (q,), (gradient,))[1])  # g''(G_i, G_i)
         # |G_i|⁴/|g''(G_i, G_i)| = |G_i|²/|g''| along the gradient
         radius = jnp.where(bend > 0, squared / jnp.where(bend > 0, bend, 1.0) * squared, jnp.inf)
-        return group * rate(q, signs * jnp.abs(q)), jnp.where(group > 0, radius, 0.0), group * rate(q, signs)
+        return Scales(group * rate(q, signs * jnp.abs(q)), jnp.where(group > 0, radius, 0.0), group * rate(q, signs))
 
-    rounding, radius, gradient = jax.vmap(of)(jnp.asarray(groups, q.dtype))
-    return Scales(jnp.sum(rounding, axis=0), jnp.sum(radius, axis=0), jnp.sum(gradient, axis=0))
+    return over_groups(of, groups, q.dtype)
 
 
 @functools.partial(jit, static_argnums=0)
@@ -110,7 +118,7 @@ def _stays_vanishing(system: Any, m: int, q: Any, i: int) -> bool:
 def _vanishing(system: Any, m: int, q: Any) -> list[int]:
     """The constraints that look like squares at q."""
     g, found = (jax.tree.map(np.asarray, x) for x in residuals(m, system, jnp.asarray(q, float)))
-    squared = (np.abs(g) >= 0.05 * found.curvature) & (found.curvature <= DEGENERATE * found.rounding)
+    squared = (np.abs(g) >= 0.05 * found.at_radius) & (found.at_radius <= DEGENERATE * found.rounding)
     return np.flatnonzero((found.gradient == 0) | squared).tolist()
 
 
@@ -123,11 +131,11 @@ def _corrected(i: int, system: Any, q: Array) -> Array:
 
 
 class Sizes(NamedTuple):
-    """How corrections of positions are measured: `unit` times a squared length is compared with `rounding`."""
+    """How corrections of positions are measured: by their squared length times `unit`."""
 
     unit: Any
-    rounding: Any  # of positions
-    whole: Any  # positions themselves
+    rounding: Any  # that of the rounding of positions
+    whole: Any  # that of the positions themselves
 
 
 def sizes(constrained: tuple[int, ...] | None, *positions: Array) -> Sizes:
@@ -136,6 +144,7 @@ def sizes(constrained: tuple[int, ...] | None, *positions: Array) -> Sizes:
     number = jnp.finfo(positions[0].dtype)
     if constrained is not None:
         positions = tuple(x.ravel()[np.asarray(constrained)] for x in positions)
+    # Twice the mean of |Q|²; the last term keeps the square of the rounding above underflow.
     whole = sum(inner(x, x) for x in positions) * (2 / len(positions)) + number.tiny / number.eps**2
     if number.bits == 64:
         return Sizes(1.0, number.eps**2 * whole, whole)

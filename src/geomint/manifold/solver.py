@@ -28,17 +28,19 @@ class ConstraintSolver(eqx.Module):
     """How one system's constraint is solved; `discovery.find_solver` chooses one before a run."""
 
     plan: Plan = eqx.field(static=True)  # structure of G M⁻¹Gᵀ
-    polishes: ClassVar[bool] = False  # whether `polish` returns a correction
+    polishes: ClassVar[bool] = False  # whether `polish` returns a correction; otherwise it adds no operation to a step
     failure: ClassVar[str] = "no position on the constraint was found"
 
     @property
     def covers_dependence(self) -> bool:
-        """Whether constraints may depend on each other all along the motion."""
+        """Whether a whole run may go on with constraints that depend on each other; otherwise single steps only, by
+        `rescued`."""
         return False
 
     @property
     def dependent(self) -> bool:
-        """Whether constraints are taken as depending on each other."""
+        """Whether momenta and multipliers are computed by an orthonormal basis of the normal space, which constraints
+        that depend on each other have, instead of by (G M⁻¹Gᵀ)⁻¹, which they have not."""
         return self.plan.kind == "least-squares"
 
     # --- positions --------------------------------------------------------------------------------------------------

@@ -27,8 +27,8 @@ def fits_sphere(system: Any, shape: tuple[int, ...]) -> bool:
 
 
 def on_sphere(mech: Mechanics, q: Array, free: Array, h: Array) -> Placed:
-    """|X − a n|² = R² with n = q − c, X = free − c: a = C/(B + √(B² − C R²)), B = n·X, C = |X|² − R²; and h M⁻¹Gᵀμ =
-    a n."""
+    """|X − a n|² = R² with n = q − c, X = free − c: a = C/(B + √(B² − C|n|²)), B = n·X, C = |X|² − R²; and
+    h M⁻¹Gᵀμ = a n. |n|² is computed, since q satisfies |n|² = R² to rounding only."""
     sphere = mech.system.constraint
     arm, there = q - sphere.centre, free - sphere.centre
     reach = jnp.sum(arm**2, axis=-1)

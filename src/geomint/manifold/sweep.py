@@ -28,7 +28,7 @@ class _Sweep(NamedTuple):
 
 def sweeps(plan: Plan, relaxation: Any, constrained: tuple[int, ...] | None, drift: Drift, start: Array) -> Root:
     """Δx_i = ω g_i(Q)/(G_i(Q) M⁻¹G_i(q)ᵀ), one constraint after another until all are at round-off. Constraints that
-    share no coordinate are done together, which changes nothing but the order. `start` is a guess of μ."""
+    share no coordinate are corrected together, which changes their order only. `start` is a guess of μ."""
     mech, colours = drift.mech, _sweep_colours(plan)
     groups = jnp.asarray(colours[None, :] == np.arange(colours.max() + 1)[:, None])
     free = drift.free

@@ -49,7 +49,8 @@ class Constrained(FindsStructure, CanFail, Rescuable, HasScalarForm):
     constraint_solver: ConstraintSolver | None = eqx.field(default=None, kw_only=True, metadata={"found": True})
 
     def solver_for(self, mech: Mechanics, q: Any) -> ConstraintSolver:
-        """The solver found before the run, or a dense one."""
+        """The solver found before the run; without one, a dense solver up to DENSE_LIMIT constraints, matrix-free
+        beyond."""
         return self.constraint_solver or NewtonSolver(fallback(jax.eval_shape(mech.constraint, value(q)).size))
 
     def find_solver(self, choice: str, starts: Sequence[tuple[Any, Any]]) -> ConstraintSolver:

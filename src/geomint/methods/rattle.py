@@ -129,7 +129,8 @@ class Rattle(Constrained, DependsOnStepLength):
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
         q, solver = value(state.q), self.solver_for(mech, state.q)
         # The first drift of a later step also makes up for the projection that the step before left out, which
-        # doubles its pull; at the start nothing was left out.
+        # doubles its pull; at the start nothing was left out. The second step extrapolates from this half, so that
+        # good guesses begin with the third step.
         shares = jnp.asarray([0.5] + [1.0] * (self._drifts - 1), q.dtype) / self._drifts
         guesses = jnp.multiply.outer(shares * dt, solver.first_guess(mech, q, value(state.p)))
         force = (mech.force(q),) if self._carries_force(q) else ()
@@ -137,14 +138,16 @@ class Rattle(Constrained, DependsOnStepLength):
         return RattleCarry(state.q, state.p, guesses, guesses, (length, length), jnp.zeros((), int), force, inertia)
 
     def rescale(self, mech: Mechanics, carry: RattleCarry, dt: Array) -> RattleCarry:
-        # The first pull of a step is proportional to half the sum of the lengths of that step and the one before.
-        # Where that sum vanishes (h followed by −h), the guess stays. Steps of different lengths show no trend: last
-        # and before agree.
+        # The first pull of a step is proportional to half the sum of the lengths of that step and the one before; the
+        # pulls of its later drifts to its own length. Where such a length vanishes (h followed by −h, or the start),
+        # the guess stays. `before` is set equal to `last`: steps of different lengths give no trend to extrapolate.
         last, before = carry.lengths
         whole = last + before
         usable = jnp.abs(whole) > 1e-3 * jnp.abs(last)
-        factor = jnp.where(usable, (dt + last) / jnp.where(usable, whole, 1.0), 1.0)
-        guesses = carry.last.at[0].multiply(factor)
+        first = jnp.where(usable, (dt + last) / jnp.where(usable, whole, 1.0), 1.0)
+        later = jnp.where(last != 0, dt / jnp.where(last != 0, last, 1.0), 1.0)
+        factors = jnp.stack([first] + [later] * (self._drifts - 1))
+        guesses = carry.last * factors.reshape((-1,) + (1,) * (carry.last.ndim - 1))
         lengths = (jnp.asarray(dt, last.dtype), last)
         inertia = self.base.drift_mass(mech, value(carry.q), dt)
         return dataclasses.replace(carry, last=guesses, before=guesses, lengths=lengths, inertia=inertia)

@@ -74,7 +74,7 @@ def _driven(
         end = run_to_end(engine, start.carry, times, recorder, start.step, progress, team)
     except KeyboardInterrupt as stop:
         if team.count > 1 and AGREED not in stop.args:
-            raise
+            raise  # this process alone was interrupted: the others are at other steps, without a common checkpoint
         stopped_by_user = True
         end = Outcome(*recorder.newest, None)
         # The interrupt may have come between the rows or events of a chunk and its checkpoint: discard what is newer.

@@ -228,8 +228,9 @@ def _residuals(spread: str, system: Stated, q: Array, p: Array, groups: Any) -> 
         mech = derive(stated, q.shape)
         v = mech.velocity_at(q, p)
         g, rate, size = jnp.abs(mech.constraint(q)), jnp.abs(mech.constraint_rate(q, v)), scales(mech, q, groups)
-        rounding = 100 * jnp.finfo(q.dtype).eps * size.rounding
-        met = jnp.all(g <= ON_MANIFOLD * jnp.minimum(size.rounding, size.curvature) + rounding)
+        # The last term is for planes through the origin, g = q_3, of which size.rounding is |q_3| itself.
+        rounding = jnp.finfo(q.dtype).eps * (100 * size.rounding + 4 * size.gradient * jnp.max(jnp.abs(q)))
+        met = jnp.all(g <= ON_MANIFOLD * jnp.minimum(size.rounding, size.at_radius) + rounding)
         tangent = jnp.all(rate <= ON_MANIFOLD * size.gradient * jnp.max(jnp.abs(v)))
         return jnp.max(g), jnp.max(rate), met & tangent
 

@@ -7,9 +7,11 @@ the numbers of steps and blocks as arguments, and time is t0 + n·dt from the in
 A chunk is `blocks` blocks of `steps` steps, with one row after each block. Usually a block is the steps between two
 saves; where these take longer than a chunk, the chunk is a part of one block, and its row is only looked at.
 
-When a row is not finite, or has a status, the loop repeats the good blocks of the chunk, keeps their rows, and then
-finds the failing step by bisection. A method with a slower form for such steps (`Rescuable`) takes the failing step
-in that form, and the loop goes on; otherwise the run ends with a `Failure`.
+When a saved row is not finite, or has a nonzero status, the loop repeats the good blocks of the chunk, keeps their
+rows, and then finds the failing step by bisection. Between saves it does so only where the state is lost: an energy
+that is not finite may become finite again before the next save, and where chunks end there depends on timing. A method
+with a slower form for such steps (`Rescuable`) takes the failing step in that form, and the loop goes on; otherwise
+the run ends with a `Failure`.
 
 Where several processes share an ensemble (a `team`), all of them take the same chunks and stop after the same step.
 """
@@ -147,7 +149,8 @@ class HostLoop:
         return Chunk(*chunk)
 
     def _take(self, chunk: Chunk) -> Failure | None:
-        """Run a chunk and keep what it gives; a Failure where the run can't go on."""
+        """Run a chunk. A Failure where the run can't go on; None where its rows were kept, where its failing step was
+        rescued, or where it has to be repeated because its events did not fit."""
         engine, team = self.engine, self.team
         began = time.perf_counter()
         carry, self.buffer = engine.advance(self.now.carry, self.now.step, chunk.steps, chunk.blocks, self.buffer)
@@ -197,10 +200,14 @@ class HostLoop:
         # The first pace is a guess: it grows at most tenfold, so that a slow system gets no chunk of many seconds.
         self.pace = min(chunk.total / seconds, 10 * self.pace)
         self.most_after_rescue = min(self.grid.steps, 8 * self.most_after_rescue)
+        # Slowly, because a chunk whose events do not fit is lost work; but one burst of events must not shorten all
+        # later chunks.
+        self.most_for_events = min(self.grid.steps, self.most_for_events + self.most_for_events // 16 + 1)
         self.bar.update(chunk.total)
 
     def _stop_or_rescue(self, chunk: Chunk, good_blocks: int) -> Failure | None:
         """Keep the good blocks of a chunk. Then take the failing step in its slower form, or find it and stop."""
+        before = self.now.step
         self.now = _keep_good(self.engine, self.now, self.grid, chunk.steps, good_blocks, self.sink)
         rescued = self.rescue.step(self.now, chunk.steps)
         if rescued is None:
@@ -208,7 +215,7 @@ class HostLoop:
             origin = self.now if good_blocks else self.last_good
             steps = self.now.step + chunk.steps - origin.step
             return _find_failure(self.engine, origin, steps, self.team, lost=False)
-        self.bar.update(rescued.step - self.now.step)
+        self.bar.update(rescued.step - before)
         self.now = self.last_good = rescued
         self.most_after_rescue = 1
         return None
@@ -217,8 +224,8 @@ class HostLoop:
 class Rescue:
     """Takes single steps that a method failed to take, in its slower form for such steps (`Rescuable.rescued`).
 
-    Each step of a run is a function of its carry alone, in one form or the other, so that chunks and restarts change
-    nothing. Members of an ensemble are not rescued one by one.
+    Whether a step is taken in one form or the other depends on its carry and number alone, so that chunks and restarts
+    change nothing. Members of an ensemble are not rescued one by one.
     """
 
     def __init__(self, engine: Engine, grid: Grid, sink: Sink, team: Alone):
@@ -301,7 +308,8 @@ def _lost_after(engine: Engine, start: Position, steps: int, team: Alone) -> boo
 
 def _find_failure(engine: Engine, origin: Position, steps: int, team: Alone, lost: bool) -> Failure:
     """The first of some steps after which the state is lost (lost=True), or at least the energy is not finite. By
-    bisection: neither recovers before the end of the chunk."""
+    bisection: a lost state stays lost. An energy may become finite again between; then one of the steps is found after
+    which it was not, not always the first."""
     after = lambda k: engine.advance(origin.carry, origin.step, k, 1, engine.buffer())
     last_row = lambda k: engine.rows_of(after(k)[1], 1)
     good, bad = 0, steps

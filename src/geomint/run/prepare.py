@@ -13,7 +13,7 @@ from ..system.checks import as_path, flag
 from ..system.system import Stated, checked_system
 
 SAMPLE = 6  # members of an ensemble from which a method finds the structure of all of them
-ROUNDS = 6  # in each of which the sample may double, where other members do not fit
+ROUNDS = 6  # attempts; each may double the sample, by members whose structure differs from what was found
 
 
 def checked_settings(output: Any, progress: Any, compensated: Any) -> tuple[Path | None, bool, bool]:
@@ -44,7 +44,7 @@ def prepared(method: Method, system: Stated, q: Any, spread: str) -> Method:
         except InputError as error:
             if others is None:
                 raise
-            raise InputError(f"{error} Found at member {others[0]} of the ensemble.") from None
+            raise InputError(f"{error} Found after members like {others[0]} of the ensemble were added.") from None
         others = np.flatnonzero(protocols.misfits(ready, system, q, own_params)) if len(sample) < len(q) else sample[:0]
         if not len(others):
             return ready

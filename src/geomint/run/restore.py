@@ -98,8 +98,10 @@ def restored(
     reductions: Reductions | None = None,
     team: Alone = ALONE,
 ) -> Restored:
-    """The engine of an archived run, and its carry. reductions: those of a reduced run; None to look at its last states
-    only, not to continue it."""
+    """The engine of an archived run, and its carry.
+
+    reductions: those of a reduced run; None to restore the states of its members without them, for gm.load.
+    """
     try:
         return _restored(contents, system, times or Grid(*contents.meta["grid"]), method, devices, reductions, team)
     except (GeomintError, MemoryError):
@@ -123,8 +125,10 @@ def _restored(
     first = lambda name: held[f"start/{name}"] if "reduce" in meta else np.asarray(contents.array(name)[0])
     q, p = jnp.asarray(first("q")), jnp.asarray(first("p"))
     method = prepared(method or method_of(contents), system, np.asarray(q), meta["spread"])
-    make = choose(meta["engine"])
-    if issubclass(make, ScalarEngine):  # the archived carry has that form, even where XLA continues the run
+    make = choose(meta["engine"])  # the engine by its name, never "auto"
+    # The archived carry is that of the method's scalar form. ScalarEngine would choose that form itself, but not where
+    # it leaves the run to XLA on this machine.
+    if issubclass(make, ScalarEngine):
         method = protocols.for_scalar_code(method, bool(meta["members"]))
     if not meta["members"]:
         engine = make(method, system, clock, meta["spread"])

@@ -46,7 +46,7 @@ class Ready(NamedTuple):
     system: Stated
     engine: Engine
     carry: Carry
-    events: int | None  # that count; None where no single events are kept
+    events: int | None  # number of events up to the checkpoint; None where the run does not log single events
 
 
 def resume(
@@ -58,8 +58,9 @@ def resume(
     mesh: Any = None,
     reduce: Mapping[str, Reduction] | None = None,
 ) -> Trajectory:
-    """Continue an archived run from its last checkpoint, to its own t_end or to a later one, bit for bit as if it had
-    never stopped. A method that holds functions, such as EnergyStepping(inside=...), must be given again.
+    """Continue an archived run from its last checkpoint, bit for bit as if it had never stopped: to its own t_end or to
+    another one that is not before the checkpoint. A method that holds functions, such as EnergyStepping(inside=...),
+    must be given again.
 
     mesh:    for an ensemble, as in gm.ensemble: any devices of any number of processes, whatever the run began with.
     reduce:  for an ensemble that was reduced by functions: the same reductions again, since an archive can't hold
@@ -106,7 +107,8 @@ def _continued(
 
 
 def _sink(contents: archive.Contents, times: Grid, ready: Ready, about: dict[str, Any], team: Alone) -> Disk:
-    """The archive, open for writing behind the rows and events that count."""
+    """The archive, open for writing behind the rows and events that count. The writer stands behind these rows; the
+    file of events has to be cut, which ensembles do not have."""
     system, engine, _, events = ready
 
     def open_archive() -> archive.Writer:

@@ -8,10 +8,11 @@ class decides which operations are emitted, by the methods `emit` and `emit_fuse
 2. Fused multiply-add. A product is not emitted at once; `value` returns a `DeferredProduct`. When it is added to
    something, one fused multiply-add is emitted; otherwise the multiplication is emitted when the value is first needed
    (`materialized`). The sum of two products is deferred too (`DeferredPair`), since adding it to z takes two fused
-   operations, fma(a, b, fma(c, d, z)), where emitting it first takes three. Fusing rounds less often than the formula.
-3. Powers of two and signs. Multiplication by ±2^k is exact, so that (2a)(4b) = 8(ab) and 2a − 2b = 2(a − b) to the last
-   bit. Such factors are factored out of the number (`Scaled`) and combined; most cancel, or become part of a fused
-   multiply-add, and the rest are emitted when the value is materialized.
+   operations, fma(c, d, fma(a, b, z)), where emitting it first takes three. Fusing rounds less often than the formula.
+3. Powers of two and signs. Multiplication by ±2^k is exact (unless the result overflows or is subnormal), so that
+   (2a)(4b) = 8(ab) and 2a − 2b = 2(a − b) to the last bit. Such factors are factored out of the number (`Scaled`) and
+   combined; most cancel, or become part of a fused multiply-add, and the rest are emitted when the value is
+   materialized.
 
 A value in this file is a Python number (known at compile time), a deferred object, or whatever `emit` returned.
 """
@@ -75,7 +76,8 @@ class OptimizingCode(abc.ABC):
     def __init__(self) -> None:
         self.scopes: list[dict[Any, Any]] = [{}]
         # By id of a value: how many scopes must be open to compute it (0: it depends on arguments of the whole loop
-        # only), and the value itself, which is kept alive so that its id is not reused.
+        # only), and the value itself, which is kept alive so that its id is not reused. A value that is not here
+        # counts as computed in the innermost scope.
         self.depths: dict[int, tuple[int, Any]] = {}
         self.count = 0  # operations emitted
         self._rules: dict[str, Callable[..., Any]] = {
@@ -131,32 +133,33 @@ class OptimizingCode(abc.ABC):
         factor, rest = self._parts(x)
         if not isinstance(rest, (DeferredProduct, DeferredPair)):
             return self._emit_once("scale", factor, rest) if isinstance(x, Scaled) else x
-        whole = self._if_emitted(rest)
-        if whole is not rest:
-            return self.materialized(self._scaled(factor, whole))
+        unscaled = self._if_emitted(rest)
+        if unscaled is not rest:
+            return self.materialized(self._scaled(factor, unscaled))
         if isinstance(rest, DeferredProduct) and factor != 1 and self._is_from_outside(rest.x):
+            # The compiler hoists factor · x out of the loop, so that no multiplication by the factor is left in it.
             made = self._emit_once("mul", self._scaled(factor, rest.x), rest.y)
-            whole = self._scaled(1 / factor, made)
+            unscaled = self._scaled(1 / factor, made)
         else:
-            whole: Any
             if isinstance(rest, DeferredProduct):
-                whole = self._emit_once("mul", rest.x, rest.y)
+                unscaled = self._emit_once("mul", rest.x, rest.y)
             else:
                 product = rest.first
-                whole = self._added(self._emit_once("mul", product.x, product.y), rest.operation, rest.second)
-            made = self.materialized(self._scaled(factor, whole))
-        self.scopes[-1][("whole", id(rest))] = whole, rest
+                unscaled = self._added(self._emit_once("mul", product.x, product.y), rest.operation, rest.second)
+            made = self.materialized(self._scaled(factor, unscaled))
+        self.scopes[-1][("deferred", id(rest))] = unscaled, rest
         return made
 
     def _if_emitted(self, x: Any) -> Any:
         """The emitted value of a deferred product or pair, if it has been emitted; otherwise x itself.
 
-        Once it has been rounded, sums use the rounded value and do not fuse. In where(x > c, √(x − c), 0) with a
-        product x, a comparison of the rounded x and a difference of the exact one could disagree on the sign."""
+        Once it has been rounded, sums use the rounded value and do not fuse. Otherwise in where(x >= c, √(x − c), 0)
+        with a product x, the comparison of the rounded x with c could be true while the difference of the exact x and
+        c is negative. (Where the difference comes first in the jaxpr it is fused, and the comparison may disagree.)"""
         if isinstance(x, (DeferredProduct, DeferredPair)):
             for scope in reversed(self.scopes):
-                if ("whole", id(x)) in scope:
-                    return scope["whole", id(x)][0]
+                if ("deferred", id(x)) in scope:
+                    return scope["deferred", id(x)][0]
         return x
 
     def _emit_once(self, operation: str, *arguments: Any) -> Any:
@@ -271,8 +274,8 @@ class OptimizingCode(abc.ABC):
 
     def _sum(self, x: Any, y: Any, sign: float = 1.0) -> Any:
         """x + sign · y. With x = f x' and y = g y', it is f x' ± g y', and the common factor is taken out."""
-        # 0 ± y is emitted because it may differ from ±y in the sign of zero (0 − 0 = +0). Later sums and products use
-        # ±y without it.
+        # 0 ± y differs from ±y in the sign of a zero only (0 − 0 = +0). It is emitted for operations that show that
+        # sign (division, arctan2, the result of the step); sums and products use ±y, whose zero has the same value.
         if constant(x) and x == 0:
             g, rest = self._parts(y)
             return Scaled(sign * g, rest, self._emit_once("add" if sign > 0 else "sub", x, y))
@@ -290,7 +293,7 @@ class OptimizingCode(abc.ABC):
             )
         if f == g:
             return self._scaled(f, self._sum_without_factors("add", x, y))
-        # Different factors: one (1, or the smaller) is factored out, and their quotient becomes part of the sum.
+        # Different factors: f x + g y = |f| (±x + (g/|f|) y), where f is a factor ±1, else the smaller one.
         if abs(g) == 1 or (abs(f) != 1 and abs(g) < abs(f)):
             f, x, g, y = g, y, f, x
         return self._scaled(abs(f), self._sum_with_factor(f < 0, x, g / abs(f), y))
@@ -324,6 +327,7 @@ class OptimizingCode(abc.ABC):
         if not self.can_fuse:
             return self._emit_once("sub" if minus else "add", self._scaled(factor, y), x)
         if not isinstance(y, (DeferredProduct, DeferredPair)) and self._is_argument(y):
+            # factor · y is hoisted out of all loops, and an addition takes one operand less than a fused operation.
             return self._emit_once("sub" if minus else "add", self._scaled(factor, y), x)
         first, second = (self._scaled(factor, y.x), y.y) if isinstance(y, DeferredProduct) else (factor, y)
         return self._emit_once("fused", "xy-z" if minus else "xy+z", first, second, x)
