@@ -89,7 +89,7 @@ def test_a_member_does_not_feel_how_the_others_are_shared(name, members, engine,
     whole = ensemble(name, members, engine=engine)
     # The module by its full name: the public function hides it as an attribute of the package.
     monkeypatch.setattr(
-        importlib.import_module("geomint.run.ensemble"), "chosen", lambda mesh: (jax.devices() * 3, Alone())
+        importlib.import_module("geomint.run.ensemble"), "devices_and_team", lambda mesh: (jax.devices() * 3, Alone())
     )
     parts = ensemble(name, members, engine=engine)
     for column in ("q", "p", "energy"):

@@ -17,7 +17,7 @@ from geomint.cli.app import app
 from geomint.engines.tiles import tile_size
 from geomint.io import archive
 from geomint.run.processes import Alone
-from geomint.run.reductions import _picked, _sorted_and_picked
+from geomint.run.reductions import _order_statistics, _order_statistics_on_gpu
 from helpers.processes import ends, same_archives, start
 from helpers.runs import save_by_save
 
@@ -175,7 +175,7 @@ def test_no_number_depends_on_devices_or_chunks(engine, monkeypatch):
     chunked = go()
     # The module by its full name: the public function hides it as an attribute of the package.
     monkeypatch.setattr(
-        importlib.import_module("geomint.run.ensemble"), "chosen", lambda mesh: (jax.devices() * 3, Alone())
+        importlib.import_module("geomint.run.ensemble"), "devices_and_team", lambda mesh: (jax.devices() * 3, Alone())
     )
     assert whole == chunked == go()
 
@@ -337,7 +337,7 @@ def test_mistakes_in_a_reduction_are_named():
 
 
 def test_a_kernel_is_reduced_as_well(monkeypatch):
-    """Without a graphics card: the kernel as JAX interprets it, and the sort that a card would do."""
+    """Without a GPU: the kernel as JAX interprets it, and the sort that a GPU would do."""
     monkeypatch.setattr("geomint.engines.pallas.engine.INTERPRET", True)
     kernel, xla = (
         gm.ensemble(ESCAPE, STARTS[:9], engine=engine, reduce=BY_NAME, **ESCAPING | {"t_end": 0.2})
@@ -349,8 +349,8 @@ def test_a_kernel_is_reduced_as_well(monkeypatch):
     random = np.random.default_rng(0)
     values, places = random.normal(size=(3, 50, 2)), random.integers(0, 40, size=(2, 3, 4))
     values[:, ::7] = np.nan
-    on_card = _sorted_and_picked([jnp.asarray(values[:, :30]), jnp.asarray(values[:, 30:])], places, 3)
-    assert np.array_equal(on_card, _picked([values[:, :30], values[:, 30:]], places), equal_nan=True)
+    on_gpu = _order_statistics_on_gpu([jnp.asarray(values[:, :30]), jnp.asarray(values[:, 30:])], places, 3)
+    assert np.array_equal(on_gpu, _order_statistics([values[:, :30], values[:, 30:]], places), equal_nan=True)
 
 
 def test_what_is_shown_of_a_reduced_run(tmp_path):

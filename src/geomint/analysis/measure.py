@@ -71,7 +71,8 @@ class _Stepper:
         """Prepare the carry for steps of the opposite sign."""
         method, system, clock = self.runner.method, self.runner.system, self.runner.clock
         turned = Xla(method, system, Clock(clock.t0, -clock.dt))
-        turned.layout, turned.rows, turned.buffer_shape = self.runner.layout, self.runner.rows, self.runner.buffer_shape
+        turned.layout, turned.row_capacity = self.runner.layout, self.runner.row_capacity
+        turned.buffer_shape = self.runner.buffer_shape
         mech = derive(system, self.at.q.shape)
         reversed_carry = protocols.reverse(method, self.carry)
         self.carry = protocols.rescale(method, mech, reversed_carry, jnp.asarray(turned.clock.dt))

@@ -142,9 +142,10 @@ class Tiled(StateRows):
             if not reason:
                 return carry, seen
         carry, seen = self._begun(state, plain)
-        self.rows = max(1, min(BUFFER_ROWS, BUFFER_NUMBERS // max(1, self.layout.width * self.members)))
+        self.row_capacity = max(1, min(BUFFER_ROWS, BUFFER_NUMBERS // max(1, self.layout.width * self.members)))
         for part in self.parts:
-            part.engine.rows, part.engine.buffer_shape = self.rows, (part.size, self.rows, self.layout.width)
+            part.engine.row_capacity = self.row_capacity
+            part.engine.buffer_shape = (part.size, self.row_capacity, self.layout.width)
             if isinstance(part.engine, ScalarEngine):
                 part.engine.reason = reason
         return carry, seen
@@ -173,7 +174,7 @@ class Tiled(StateRows):
             part.engine.set_buffer_shape(self.layout, (part.size,))
             if isinstance(part.engine, ScalarEngine) and not part.engine.attempt(begun):
                 return part.engine.reason
-        self.rows = min(part.engine.rows for part in self.parts)
+        self.row_capacity = min(part.engine.row_capacity for part in self.parts)
         return ""
 
     @property
@@ -203,10 +204,13 @@ class Tiled(StateRows):
         return self.make.name
 
     @property
+    def engine_name(self) -> str:
+        """Before `begin`, the engine asked for."""
+        return self.parts[0].engine.engine_name if hasattr(self, "parts") else self.name
+
+    @property
     def described(self) -> str:
-        return (
-            self.parts[0].engine.described if hasattr(self, "parts") else self.name
-        )  # before `begin`, the engine asked for
+        return self.parts[0].engine.described if hasattr(self, "parts") else self.name
 
     @property
     def key(self) -> PyTree:

@@ -62,8 +62,8 @@ def _cut_before_copy(rows: Any, blocks: int) -> Any:
 
 @dataclasses.dataclass
 class Xla(StateRows):
-    """One (method, system, shape) ready to run. `rows` is the number of saves one call can hold, the same for every
-    length of run, so that one compiled program serves a whole sweep."""
+    """One (method, system, shape) ready to run. `row_capacity` is the number of saves one call can hold, the same for
+    every length of run, so that one compiled program serves a whole sweep."""
 
     method: Method
     system: Stated
@@ -82,8 +82,8 @@ class Xla(StateRows):
         """Set the shape of the buffer for rows of that layout."""
         leading = () if self.spread == "one" else members
         self.layout = layout
-        self.rows = max(1, min(BUFFER_ROWS, self.buffer_numbers // max(1, layout.width * math.prod(leading))))
-        self.buffer_shape = (*leading, self.rows, layout.width)
+        self.row_capacity = max(1, min(BUFFER_ROWS, self.buffer_numbers // max(1, layout.width * math.prod(leading))))
+        self.buffer_shape = (*leading, self.row_capacity, layout.width)
 
     @property
     def logs(self) -> bool:
@@ -91,7 +91,7 @@ class Xla(StateRows):
         return self.method.traits.event_driven and self.spread == "one"
 
     def buffer(self) -> Buffer:
-        """A buffer for rows and events: one that was handed back, or a new one."""
+        """A buffer for rows and events: a recycled one, or a new one."""
         spare = _recycled_buffers.pop(self.buffer_shape, None)
         return Buffer(
             jnp.zeros(self.buffer_shape, float) if spare is None else spare,
@@ -125,6 +125,11 @@ class Xla(StateRows):
     def archived_carry(self, carry: Carry) -> Carry:
         """The carry as it is stored in an archive."""
         return carry
+
+    @property
+    def engine_name(self) -> str:
+        """The engine that runs, which may not be the one asked for."""
+        return self.name
 
     @property
     def described(self) -> str:

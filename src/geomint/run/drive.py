@@ -35,7 +35,7 @@ def archive_meta(
         "method": engine.method.name,
         "complete_name": engine.method.complete_name,
         "grid": [times.t0, times.dt, times.steps, times.save_every],
-        "engine": engine.described.split()[0],
+        "engine": engine.engine_name,
         "origin": system.origin,
         "fingerprint": fingerprint(system, q_shape, engine.spread),
         "q_shape": list(q_shape),

@@ -35,10 +35,10 @@ from .inputs import (
     warn_of_lost_digits,
 )
 from .prepare import checked_method, checked_settings, prepared, sampled
-from .processes import Alone, chosen
+from .processes import Alone, devices_and_team
 from .reducing_engine import Reducing
 from .reductions import Reduction, checked
-from .shared import opened
+from .shared import open_for_team
 from .trajectory import Trajectory
 
 
@@ -89,7 +89,7 @@ def ensemble(
             "ensemble can't run inside jax.grad, jax.jit or jax.vmap; there, use jax.vmap over gm.simulate."
         )
     path, progress, compensated = checked_settings(output, progress, compensated)
-    devices, team = chosen(mesh)
+    devices, team = devices_and_team(mesh)
     with team:
         times = grid(dt, t_end, t0, save_every)
         start = _checked_start(system, q0s, v0s, p0s, params, method, times)
@@ -138,7 +138,7 @@ def _run(
         meta = archive_meta(system, engine, times, about, start.q.shape[1:])
         return archive.create(path, meta, *_of_all_processes(engine, seen, carry), times.saves, fixed=fixed)
 
-    writer = opened(team, create, engine.start, engine.stop, members, alike=not plain)
+    writer = open_for_team(team, create, engine.start, engine.stop, members, alike=not plain)
     disk = Disk(writer, engine.layout, times, members=plain, archived_carry=engine.archived_carry)
     disk.first(seen, carry)
     return drive(engine, carry, times, disk, progress, about, team=team)

@@ -63,7 +63,7 @@ def check_gradient(gradient: Any) -> None:
     choice(gradient, "gradient", "", MODES)
 
 
-def moved(
+def integrate_traced(
     gradient: str, method: Method, system: Stated, carry: Carry, clock: Clock, times: Grid
 ) -> tuple[Carry, Array]:
     """The carry at the end of a run and the rows at its saves, differentiable in the mode `gradient`."""

@@ -17,8 +17,8 @@ from ..io import archive
 from ..methods import protocols
 from ..system.checks import as_path
 from ..system.system import Stated, checked_system
-from .restore import check_match, method_of, restored, system_of
-from .summary import taken_from
+from .restore import check_match, method_of, restore_engine, system_of
+from .summary import extract_summary
 from .trajectory import Checkpoint, Trajectory
 
 
@@ -55,7 +55,7 @@ class Archived(Trajectory):
         contents = self._contents
         if not contents.leaves or self.system is None or not contents.meta.get("complete_name", True):
             return None
-        return Checkpoint(restored(contents, self.system).carry, contents.step)
+        return Checkpoint(restore_engine(contents, self.system).carry, contents.step)
 
     @property
     def solver(self) -> str | None:
@@ -75,7 +75,7 @@ def trajectory(contents: archive.Contents, system: Any = None, checkpoint: Check
     summary = None
     if "reduce" in meta:
         failed_at = contents.leaves[-1] if contents.leaves else ()
-        summary = taken_from(columns, failed_at, meta["reduce"], contents.fixed)
+        summary = extract_summary(columns, failed_at, meta["reduce"], contents.fixed)
     if meta["members"]:
         columns = jax.tree.map(lambda x: np.moveaxis(x, 0, 1), columns)
     return Trajectory(

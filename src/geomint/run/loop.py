@@ -110,7 +110,7 @@ class HostLoop:
         self.pace = _pace.get(engine.key, FIRST_PACE)
         self.most_for_events = grid.steps  # bound on a chunk whose events must fit into the buffer
         self.most_after_rescue = grid.steps  # bound on a chunk after a rescued step: the next step may need the same
-        self.room = team.agree("room for rows", engine.rows, min)
+        self.room = team.agree("room for rows", engine.row_capacity, min)
         from tqdm.auto import tqdm
 
         self.bar = tqdm(
@@ -168,15 +168,15 @@ class HostLoop:
             return None
         failed = None if rows is None else _first_bad(engine, rows, team)
         # Between saves only unrecoverable failures stop the run, because it depends on timing where a chunk ends there.
-        passing = (
+        energy_may_recover = (
             failed is not None
             and rows is not None
             and not at_save
             and not team.agree("lost", engine.all_unrecoverable(rows, self.buffer), all)
         )
-        if failed is not None and not passing:
+        if failed is not None and not energy_may_recover:
             return self._stop_or_rescue(chunk, good_blocks=failed)
-        self._keep(chunk, end, rows if at_save else None, events, seconds, passing)
+        self._keep(chunk, end, rows if at_save else None, events, seconds, energy_may_recover)
         return None
 
     def _make_room_for_events(self, chunk: Chunk) -> None:
@@ -187,11 +187,18 @@ class HostLoop:
             self.buffer = self.engine.buffer()
 
     def _keep(
-        self, chunk: Chunk, end: Position, rows: np.ndarray | None, events: np.ndarray, seconds: float, passing: bool
+        self,
+        chunk: Chunk,
+        end: Position,
+        rows: np.ndarray | None,
+        events: np.ndarray,
+        seconds: float,
+        energy_may_recover: bool,
     ) -> None:
-        """Go on from the end of a chunk. passing: its energy is not finite, which may pass before the next save."""
+        """Go on from the end of a chunk. energy_may_recover: its energy is not finite, but may be finite again at the
+        next save."""
         self.now = end
-        self.last_good = self.last_good if passing else end
+        self.last_good = self.last_good if energy_may_recover else end
         if rows is not None:
             self.sink.append(rows)
         if len(events):

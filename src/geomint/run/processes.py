@@ -208,7 +208,7 @@ def _leave(first_one: bool) -> None:
 
 
 # --- making a team ---
-def chosen(mesh: Any) -> tuple[Sequence[Any], Alone]:
+def devices_and_team(mesh: Any) -> tuple[Sequence[Any], Alone]:
     """The devices of mesh=, those of one process next to each other, and the team of processes that have them."""
     if mesh is None:
         return (None,), Alone()

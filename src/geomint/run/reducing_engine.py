@@ -31,7 +31,7 @@ from ..numerics.compensated import value
 from ..system.system import Stated
 from .processes import Alone
 from .reductions import Column, Reductions
-from .summary import Summary, fixed, stated, taken_from, whole_numbers
+from .summary import Summary, describe_reductions, extract_summary, fixed_datasets, whole_numbers
 from .tile_reduction import join_tiles, numbers_of_tile, program_of_tile
 
 
@@ -117,16 +117,18 @@ class Reducing(Tiled):
             cut_out(jax.tree.map(np.asarray, self.system.params), tile.start, tile.stop, self.tile)
         )
 
-    def _make_room_to_reduce(self, numbers_left: int) -> None:
+    def _make_room_to_reduce(self, numbers_per_reduced_row: int) -> None:
         """The number of rows that the buffers hold, for the members and for the reduced tiles. It depends on the
         ensemble alone, since the shapes of the program that reduces a tile depend on it."""
         own_program = getattr(self.parts[0].engine, "program", None) is not None
         numbers = self.make.buffer_numbers if own_program else BUFFER_NUMBERS
         width, tiles = self.member_layout.width, -(-self.members // self.tile)
-        self.rows = max(1, min(BUFFER_ROWS, numbers // max(1, width * self.members, numbers_left * tiles)))
-        self.shape = (self.tile, self.rows, width)
+        per_row = max(1, width * self.members, numbers_per_reduced_row * tiles)
+        self.row_capacity = max(1, min(BUFFER_ROWS, numbers // per_row))
+        self.shape = (self.tile, self.row_capacity, width)
         for part in () if own_program else self.parts:
-            part.engine.rows, part.engine.buffer_shape = self.rows, (part.size, self.rows, width)
+            part.engine.row_capacity = self.row_capacity
+            part.engine.buffer_shape = (part.size, self.row_capacity, width)
 
     # --- what is kept of a run ---
     @property
@@ -137,7 +139,7 @@ class Reducing(Tiled):
     @property
     def described_reductions(self) -> dict[str, Any]:
         """The reductions, as an archive states them."""
-        return stated(self.reductions, self.system, self.states[0].shape[1:], self.spread)
+        return describe_reductions(self.reductions, self.system, self.states[0].shape[1:], self.spread)
 
     @property
     def own_system(self) -> Stated:
@@ -150,13 +152,13 @@ class Reducing(Tiled):
 
     @property
     def fixed_arrays(self) -> dict[str, np.ndarray]:
-        return fixed(self.reductions, self.keep, self.states)
+        return fixed_datasets(self.reductions, self.keep, self.states)
 
     def method_carry(self, carry: Marked) -> Carry:
         return carry.carry
 
     def results(self, columns: Observed, carry: Marked) -> tuple[Observed, Summary]:
-        summary = taken_from(columns, carry.failed, self.described_reductions, self.fixed_arrays)
+        summary = extract_summary(columns, carry.failed, self.described_reductions, self.fixed_arrays)
         return jax.tree.map(lambda x: np.moveaxis(x, 0, 1), columns), summary
 
     # --- the checks of the host loop ---
@@ -229,7 +231,7 @@ class Reducing(Tiled):
             return rows
         begin, count = tile.start - self.parts[tile.part].start, tile.stop - tile.start
         if isinstance(rows, np.ndarray):
-            piece, pad = rows[begin : begin + count, : self.rows], np.pad
+            piece, pad = rows[begin : begin + count, : self.row_capacity], np.pad
         else:  # a dynamic slice: one compiled program for all tiles
             piece, pad = jax.lax.dynamic_slice(rows, (begin, 0, 0), (count, *self.shape[1:])), jax.numpy.pad
         return piece if count == self.tile else pad(piece, ((0, self.tile - count), (0, 0), (0, 0)), mode="edge")
@@ -255,9 +257,9 @@ class Reducing(Tiled):
             if not here:
                 continue
             which, rows = self.keep[here] - part.start, held.rows
-            on_card = isinstance(rows, jax.Array) and rows.devices().pop().platform != "cpu"
+            on_gpu = isinstance(rows, jax.Array) and rows.devices().pop().platform != "cpu"
             places += here
-            sample += list((np.asarray(rows[which]) if on_card else np.asarray(rows)[which])[:, :blocks])
+            sample += list((np.asarray(rows[which]) if on_gpu else np.asarray(rows)[which])[:, :blocks])
         return self._joined_rows(buffer.reduced, places, sample, blocks)
 
     def last_row(self, name: str) -> np.ndarray | None:
@@ -314,7 +316,7 @@ class Reducing(Tiled):
 
     def _on_host(self, reduced: Any, blocks: int) -> Any:
         """The first `blocks` rows of a reduced tile, copied to the host. Values that are still to be sorted stay on a
-        graphics card."""
+        GPU."""
         leaves = jax.tree.leaves(reduced)
         stay = leaves[0].devices().pop().platform != "cpu"
         copied = [

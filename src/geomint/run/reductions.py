@@ -25,7 +25,7 @@ from ..system.checks import as_array, plain_scalar, refused, shown, vector, whol
 from ..system.mechanics import real_array
 from ..system.system import Stated, as_function
 
-Parts = dict[str, Any]  # the result of a reduction for one tile, by name; on the host with a leading axis of rows
+TileResult = dict[str, Any]  # the result of a reduction for one tile, by name; on the host with a leading axis of rows
 GROUPS = ("momentum_maps", "watched")  # groups of saved quantities
 
 
@@ -63,11 +63,11 @@ class Reduction(eqx.Module):
         return jnp.asarray(x, seen["q"].dtype)
 
     @abc.abstractmethod
-    def of_tile(self, x: Array, well: Array) -> Parts:
-        """Reduce the values (members, *shape) of a tile; `well` is the mask of members that count."""
+    def of_tile(self, x: Array, valid: Array) -> TileResult:
+        """Reduce the values (members, *shape) of a tile; `valid` is the mask of members that count."""
 
     @abc.abstractmethod
-    def joined(self, tiles: Sequence[Parts], members: np.ndarray) -> Parts:
+    def joined(self, tiles: Sequence[TileResult], members: np.ndarray) -> dict[str, Any]:
         """The result in each row, from the parts of all tiles and the number of members that count."""
 
     @property
@@ -98,12 +98,12 @@ def _one_array(name: str, x: Any) -> Array:
     return real_array(name, x)
 
 
-def _inner(well: Array, x: Array) -> Array:
+def _over_values(valid: Array, x: Array) -> Array:
     """The mask of members, broadcastable to values (members, *shape)."""
-    return well.reshape(well.shape + (1,) * (x.ndim - 1))
+    return valid.reshape(valid.shape + (1,) * (x.ndim - 1))
 
 
-def _outer(n: np.ndarray, x: np.ndarray) -> np.ndarray:
+def _over_rows(n: np.ndarray, x: np.ndarray) -> np.ndarray:
     """One number for each row, broadcastable to (rows, …)."""
     return n.reshape(n.shape + (1,) * (x.ndim - 1))
 
@@ -117,15 +117,15 @@ class Mean(Reduction):
     def __init__(self, of: str | Callable):
         self.of = _quantity(of, "Mean")
 
-    def of_tile(self, x: Array, well: Array) -> Parts:
-        mask, n = _inner(well, x), jnp.maximum(jnp.sum(well), 1)
+    def of_tile(self, x: Array, valid: Array) -> TileResult:
+        mask, n = _over_values(valid, x), jnp.maximum(jnp.sum(valid), 1)
         mean = jnp.sum(jnp.where(mask, x, 0), axis=0) / n
-        return {"mean": mean, "squares": jnp.sum(jnp.where(mask, (x - mean) ** 2, 0), axis=0), "number": jnp.sum(well)}
+        return {"mean": mean, "squares": jnp.sum(jnp.where(mask, (x - mean) ** 2, 0), axis=0), "number": jnp.sum(valid)}
 
-    def joined(self, tiles: Sequence[Parts], members: np.ndarray) -> Parts:
+    def joined(self, tiles: Sequence[TileResult], members: np.ndarray) -> dict[str, Any]:
         """Σ nₖ meanₖ / n, and Σ(x − mean)² = Σ (squaresₖ + nₖ (meanₖ − mean)²)."""
-        n = _outer(np.where(members > 0, members, np.nan), tiles[0]["mean"])
-        weights = [_outer(t["number"], t["mean"]) for t in tiles]
+        n = _over_rows(np.where(members > 0, members, np.nan), tiles[0]["mean"])
+        weights = [_over_rows(t["number"], t["mean"]) for t in tiles]
         # Summed one tile after another: the order in which numpy.sum adds depends on the shape, and so on the chunk.
         mean = sum(w * t["mean"] for w, t in zip(weights, tiles, strict=True)) / n
         squares = sum(t["squares"] + w * (t["mean"] - mean) ** 2 for w, t in zip(weights, tiles, strict=True))
@@ -161,16 +161,16 @@ class Histogram(Reduction):
             )
         self.edges = edges
 
-    def of_tile(self, x: Array, well: Array) -> Parts:
+    def of_tile(self, x: Array, valid: Array) -> TileResult:
         bins = len(self.edges) - 1
         place = jnp.searchsorted(self.edges, x, side="right") - 1
         place = jnp.where(x == self.edges[-1], bins - 1, place)
         # Values that do not count go into an extra bin behind the last one.
-        place = jnp.where(_inner(well, x) & (place >= 0), place, bins).reshape(len(x), -1)
+        place = jnp.where(_over_values(valid, x) & (place >= 0), place, bins).reshape(len(x), -1)
         count = lambda p: jnp.zeros(bins + 1, int).at[p].add(1)[:bins]
         return {"counts": jax.vmap(count, in_axes=1, out_axes=1)(place).reshape(bins, *x.shape[1:])}
 
-    def joined(self, tiles: Sequence[Parts], members: np.ndarray) -> Parts:
+    def joined(self, tiles: Sequence[TileResult], members: np.ndarray) -> dict[str, Any]:
         return {"counts": sum(t["counts"] for t in tiles)}
 
     @property
@@ -191,19 +191,19 @@ class Quantiles(Reduction):
         if not all(0 <= x <= 1 for x in self.levels):
             raise InputError(f"Quantiles: levels are numbers from 0 to 1, not {shown(levels)}.")
 
-    def of_tile(self, x: Array, well: Array) -> Parts:
-        return {"values": jnp.where(_inner(well, x), x, jnp.nan)}
+    def of_tile(self, x: Array, valid: Array) -> TileResult:
+        return {"values": jnp.where(_over_values(valid, x), x, jnp.nan)}
 
-    def joined(self, tiles: Sequence[Parts], members: np.ndarray) -> Parts:
-        below, above, share = self._places(members)
-        lower, upper = _picked([t["values"] for t in tiles], np.stack([below, above]))
+    def joined(self, tiles: Sequence[TileResult], members: np.ndarray) -> dict[str, Any]:
+        below, above, share = self._ranks(members)
+        lower, upper = _order_statistics([t["values"] for t in tiles], np.stack([below, above]))
         share = share.reshape(share.shape + (1,) * (lower.ndim - 2))
         apart = upper - lower
         # As numpy interpolates: exact at both ends.
         found = np.where(share < 0.5, lower + apart * share, upper - apart * (1 - share))
-        return {"quantiles": np.where(_outer(members, found) > 0, found, np.nan)}
+        return {"quantiles": np.where(_over_rows(members, found) > 0, found, np.nan)}
 
-    def _places(self, members: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _ranks(self, members: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The ranks of the two sorted members between which a quantile lies, and the fraction between them; each
         (rows, levels)."""
         last = np.maximum(members - 1, 0)[:, None]
@@ -216,14 +216,14 @@ class Quantiles(Reduction):
         return {"levels": np.asarray(self.levels)}
 
 
-def _picked(tiles: Sequence[Any], places: np.ndarray) -> np.ndarray:
+def _order_statistics(tiles: Sequence[Any], places: np.ndarray) -> np.ndarray:
     """Order statistics of values (rows, members, *shape), given in tiles: the values at the ranks `places`,
     (2, rows, levels), once the members are sorted; (2, rows, levels, *shape). Values that do not count are NaN, which
     sorts behind all others."""
     if all(isinstance(x, jax.Array) for x in tiles) and tiles[0].devices().pop().platform != "cpu":
         first, rows, room = tiles[0].devices().pop(), places.shape[1], tiles[0].shape[0]
         padded = np.pad(places, ((0, 0), (0, room - rows), (0, 0)))  # one compiled program for chunks of any length
-        return np.asarray(_sorted_and_picked([jax.device_put(x, first) for x in tiles], padded, rows))[:, :rows]
+        return np.asarray(_order_statistics_on_gpu([jax.device_put(x, first) for x in tiles], padded, rows))[:, :rows]
     # On a CPU numpy.partition takes a twentieth of the time of XLA's sort.
     values = np.moveaxis(np.concatenate([np.asarray(x) for x in tiles], axis=1), 1, -1)
     out = [
@@ -234,8 +234,8 @@ def _picked(tiles: Sequence[Any], places: np.ndarray) -> np.ndarray:
 
 
 @jit
-def _sorted_and_picked(tiles: list[Array], places: Array, rows: Any) -> Array:
-    """`_picked` on a device, row by row: this needs memory for a sorted copy of one row only."""
+def _order_statistics_on_gpu(tiles: list[Array], places: Array, rows: Any) -> Array:
+    """`_order_statistics` on a GPU, row by row: this needs memory for a sorted copy of one row only."""
     values = jnp.concatenate(tiles, axis=1)
     shape = (2, places.shape[1], places.shape[2], *values.shape[2:])
     take = lambda i, out: out.at[:, i].set(jnp.sort(values[i], axis=0)[places[:, i]])

@@ -89,7 +89,7 @@ def _fingerprint_here(system: Stated, meta: dict[str, Any]) -> str | None:
         return None
 
 
-def restored(
+def restore_engine(
     contents: archive.Contents,
     system: Stated,
     times: Grid | None = None,
@@ -103,7 +103,9 @@ def restored(
     reductions: those of a reduced run; None to restore the states of its members without them, for gm.load.
     """
     try:
-        return _restored(contents, system, times or Grid(*contents.meta["grid"]), method, devices, reductions, team)
+        return _restore_engine(
+            contents, system, times or Grid(*contents.meta["grid"]), method, devices, reductions, team
+        )
     except (GeomintError, MemoryError):
         raise
     except Exception as error:  # the description in a damaged file fits no run
@@ -111,7 +113,7 @@ def restored(
         raise ArchiveError(f"{contents.path}: its run can't be set up again ({why}).", contents.path) from error
 
 
-def _restored(
+def _restore_engine(
     contents: archive.Contents,
     system: Stated,
     times: Grid,

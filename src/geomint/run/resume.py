@@ -24,11 +24,11 @@ from ..system.checks import as_path, flag
 from ..system.system import Stated, checked_system
 from .drive import archive_meta, drive
 from .loop import ALONE
-from .processes import Alone, chosen, first
+from .processes import Alone, devices_and_team, first
 from .reductions import Reduction
-from .restore import check_match, restored, system_of
-from .shared import opened
-from .summary import again
+from .restore import check_match, restore_engine, system_of
+from .shared import open_for_team
+from .summary import reductions_of_archive
 from .trajectory import Trajectory
 
 
@@ -71,7 +71,7 @@ def resume(
         checked_system(system)
     if method is not None:
         method = methods.as_method(method)
-    devices, team = chosen(mesh)
+    devices, team = devices_and_team(mesh)
     with team:
         contents = archive.read(path)
         if mesh is not None and not contents.meta["members"]:
@@ -81,10 +81,10 @@ def resume(
             raise ArchiveError(f"{path} is not the same file for all processes.")
         if reduce is not None and "reduce" not in contents.meta:
             raise InputError(f"{path} was run without reduce=; a reduction begins with the run.")
-        return _continued(contents, t_end, progress, Given(system, method, reduce), devices, team)
+        return _continue_run(contents, t_end, progress, Given(system, method, reduce), devices, team)
 
 
-def _continued(
+def _continue_run(
     contents: archive.Contents, t_end: float | None, progress: bool, given: Given, devices: Any, team: Alone
 ) -> Trajectory:
     path, meta = contents.path, contents.meta
@@ -95,7 +95,7 @@ def _continued(
             f"{path} has already reached t = {old.t0 + contents.step * old.dt:g}, beyond t_end = {times.t_end:g}."
         )
     ready = _set_up(contents, times, given, devices, team)
-    if ready.engine.described.split()[0] != meta["engine"]:
+    if ready.engine.engine_name != meta["engine"]:
         warnings.warn(
             f"{path} was run by the {meta['engine']} engine, which is not available here: {ready.engine.described} "
             "goes on, and the last bits may differ from those of an uninterrupted run.",
@@ -120,7 +120,7 @@ def _sink(contents: archive.Contents, times: Grid, ready: Ready, about: dict[str
 
     if isinstance(engine, Tiled):
         plain = engine.rows_per_member
-        writer = opened(team, open_archive, engine.start, engine.stop, engine.members, alike=not plain)
+        writer = open_for_team(team, open_archive, engine.start, engine.stop, engine.members, alike=not plain)
         return Disk(writer, engine.layout, times, plain, engine.archived_carry)
     sink = Disk(open_archive(), engine.layout, times, False)
     sink.truncate(contents.rows, events)
@@ -149,8 +149,8 @@ def _set_up(contents: archive.Contents, times: Grid, given: Given, devices: Any,
     reductions = None
     if "reduce" in meta:
         of_run = system, tuple(meta["q_shape"]), meta["spread"]
-        reductions = again(path, meta["reduce"], contents.fixed, given.reduce, *of_run)
-    engine, carry = restored(contents, system, times, method, devices, reductions, team)
+        reductions = reductions_of_archive(path, meta["reduce"], contents.fixed, given.reduce, *of_run)
+    engine, carry = restore_engine(contents, system, times, method, devices, reductions, team)
     events = int(protocols.events(engine.method, carry)) if engine.logs else None
     if events is not None:
         archive.check_events(path, events)

@@ -20,7 +20,7 @@ from .reducing_engine import Marked
 from .trajectory import Checkpoint, Trajectory
 
 
-class Parts(NamedTuple):
+class ArchiveData(NamedTuple):
     """What an archive of a run consists of, besides times and events."""
 
     meta: dict[str, Any]
@@ -39,7 +39,7 @@ def save(run: Trajectory, path: str | Path) -> Path:
             f"this process has the members {run.share[0]} … {run.share[1] - 1} of {run.share[2]} only; "
             "gm.ensemble(..., output=...) writes all into one file."
         )
-    meta, columns, carry, fixed = _parts(run, run.system, run.checkpoint)
+    meta, columns, carry, fixed = _archive_data(run, run.system, run.checkpoint)
     one_row = jax.tree.map(lambda x: x[0], columns)
     # With room for the whole grid of the run: one that was interrupted goes on to its own end.
     writer = archive.create(path, meta, one_row, carry, max(len(run), run.grid.saves), fixed=fixed)
@@ -55,7 +55,7 @@ def save(run: Trajectory, path: str | Path) -> Path:
     return Path(path)
 
 
-def _parts(run: Trajectory, system: Stated, checkpoint: Checkpoint) -> Parts:
+def _archive_data(run: Trajectory, system: Stated, checkpoint: Checkpoint) -> ArchiveData:
     q = run.q if run.summary is None else run.summary.start[0][:, None]
     shape = q.shape[2:] if run.members else q.shape[1:]
     about = {"seed": run.seed, "compensated": run.compensated, "members": run.members}
@@ -69,8 +69,8 @@ def _parts(run: Trajectory, system: Stated, checkpoint: Checkpoint) -> Parts:
     fixed = {} if np.ndim(run.seed) == 0 else {"seeds": run.seed}
     summary = run.summary
     if summary is None:
-        return Parts(meta, columns, checkpoint.carry, fixed)
-    return Parts(
+        return ArchiveData(meta, columns, checkpoint.carry, fixed)
+    return ArchiveData(
         {**meta, "reduce": summary.stated},
         {**columns, **summary.rows},
         Marked(checkpoint.carry, summary.failed_at),

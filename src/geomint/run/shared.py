@@ -31,12 +31,19 @@ class SharedWriter(Writer):
     """A Writer of the members of one process."""
 
     def __init__(
-        self, team: Alone, held: Writer | None, told: Sequence[Any], start: int, stop: int, members: int, alike: bool
+        self,
+        team: Alone,
+        held: Writer | None,
+        path_rows_sequence: Sequence[Any],
+        start: int,
+        stop: int,
+        members: int,
+        alike: bool,
     ):
         """held: the archive that the first process has opened; None on the others, which get path, rows and sequence of
-        it in `told`. alike: all processes have the same rows, and the first one writes them."""
+        it in `path_rows_sequence`. alike: all processes have the same rows, and the first one writes them."""
         if held is None:
-            path, rows, sequence = Path(told[0]), *told[1:]
+            path, rows, sequence = Path(path_rows_sequence[0]), *path_rows_sequence[1:]
             meta, columns, slots, count, _ = archive_tables(path)
             super().__init__(path, meta, columns, slots, count, rows, sequence, lock=False)
         else:
@@ -118,10 +125,13 @@ def _over_zeros(checksum: int, size: int) -> int:
     return checksum
 
 
-def opened(team: Alone, make: Callable[[], Writer], start: int, stop: int, members: int, alike: bool = False) -> Writer:
+def open_for_team(
+    team: Alone, make: Callable[[], Writer], start: int, stop: int, members: int, alike: bool = False
+) -> Writer:
     """An archive for all processes of a team; the first one makes, enlarges or opens it, and locks it."""
     held = make() if team.index == 0 else None
     if team.count == 1 and held is not None:
         return held
-    told = team.agree("archive", [str(held.path), held.rows, held.sequence] if held is not None else None, first)
-    return SharedWriter(team, held, told, start, stop, members, alike)
+    opened = None if held is None else [str(held.path), held.rows, held.sequence]
+    path_rows_sequence = team.agree("archive", opened, first)
+    return SharedWriter(team, held, path_rows_sequence, start, stop, members, alike)

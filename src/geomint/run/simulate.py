@@ -19,7 +19,7 @@ from ..numerics.compilation import warn_of_outer_jit
 from ..system.index_check import check_indices
 from ..system.system import Stated, System
 from .drive import archive_meta, drive
-from .gradients import check_gradient, moved
+from .gradients import check_gradient, integrate_traced
 from .inputs import (
     check_energy,
     check_on_manifold,
@@ -126,7 +126,7 @@ def _traced(
     check_memory(times.saves, 2 * value(state.q).size + 1)
     clock = Clock.of(times.t0, times.dt)
     carry, seen = begin(method, system, state, clock)
-    carry, rows = moved(gradient, method, system, carry, clock, times)
+    carry, rows = integrate_traced(gradient, method, system, carry, clock, times)
     columns = jax.tree.map(
         lambda first, rest: jnp.concatenate([first[None].astype(rest.dtype), rest]), seen, Layout.of(seen).unpack(rows)
     )

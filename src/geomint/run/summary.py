@@ -62,10 +62,12 @@ class Summary:
     @property
     def fixed(self) -> dict[str, np.ndarray]:
         """What an archive has besides rows and checkpoints."""
-        return fixed(self.reduced, self.kept, self.start)
+        return fixed_datasets(self.reduced, self.kept, self.start)
 
 
-def stated(reductions: Reductions, system: Stated, q_shape: tuple[int, ...], spread: str) -> dict[str, Any]:
+def describe_reductions(
+    reductions: Reductions, system: Stated, q_shape: tuple[int, ...], spread: str
+) -> dict[str, Any]:
     """The reductions as JSON, without functions and arrays; of a function there is a fingerprint."""
     of = lambda r: (
         {"of": r.of.name}
@@ -75,7 +77,7 @@ def stated(reductions: Reductions, system: Stated, q_shape: tuple[int, ...], spr
     return {name: {"kind": type(r).__name__, **of(r)} for name, r in reductions.items()}
 
 
-def fixed(
+def fixed_datasets(
     reductions: Mapping[str, Reduction | Reduced], kept: np.ndarray, start: tuple[Any, Any]
 ) -> dict[str, np.ndarray]:
     """What an archive of a reduced run has besides rows and checkpoints, by the path of the dataset."""
@@ -92,22 +94,26 @@ def whole_numbers(columns: dict[str, Any]) -> dict[str, Any]:
     return {**columns, "reduced": results, "members_left": np.asarray(columns["members_left"], np.int64)}
 
 
-def taken_from(
+def extract_summary(
     columns: dict[str, Any], failed_at: Any, described: dict[str, Any], held: dict[str, np.ndarray]
 ) -> Summary:
     """Move all but the rows of kept members out of the columns, into a Summary.
 
-    described, held: what `stated` and `fixed` returned, or what an archive has of them.
+    described, held: what `describe_reductions` and `fixed_datasets` returned, or what an archive has of them.
     """
     columns.update(whole_numbers(columns))
-    results, left, reduced = columns.pop("reduced"), columns.pop("members_left"), {}
+    results, members_left, reduced = columns.pop("reduced"), columns.pop("members_left"), {}
     for name, about in described.items():
         settings = {path.split("/")[-1]: x for path, x in held.items() if path.startswith(f"reduced/{name}/")}
         reduced[name] = Reduced(f"{about['kind']} of {about['of'] or 'a function'}", results[name], settings)
-    return Summary(reduced, left, np.asarray(failed_at), held["kept"], (held["start/q"], held["start/p"]), described)
+    return Summary(
+        reduced, members_left, np.asarray(failed_at), held["kept"], (held["start/q"], held["start/p"]), described
+    )
 
 
-def again(path: Any, described: dict[str, Any], held: dict[str, np.ndarray], reduce: Any, *of_run: Any) -> Reductions:
+def reductions_of_archive(
+    path: Any, described: dict[str, Any], held: dict[str, np.ndarray], reduce: Any, *of_run: Any
+) -> Reductions:
     """The reductions of an archive, made again; or those that the user gave again, checked to be the same.
 
     of_run: system, shape of q, spread.
@@ -122,10 +128,10 @@ def again(path: Any, described: dict[str, Any], held: dict[str, np.ndarray], red
         setting = lambda name: [x for place, x in held.items() if place.startswith(f"reduced/{name}/")]
         return {name: KINDS[about["kind"]](about["of"], *setting(name)) for name, about in described.items()}  # pyright: ignore[reportCallIssue]
     reductions = checked(reduce)
-    here = stated(reductions, *of_run)
-    if _told(here) != _told(described):
+    here = describe_reductions(reductions, *of_run)
+    if _as_text(here) != _as_text(described):
         raise ArchiveError(
-            f"{path}: reduce is not what the run began with: {_told(here)} here, {_told(described)} on file."
+            f"{path}: reduce is not what the run began with: {_as_text(here)} here, {_as_text(described)} on file."
         )
     for name, about in here.items():
         if about != described[name]:
@@ -140,7 +146,7 @@ def again(path: Any, described: dict[str, Any], held: dict[str, np.ndarray], red
     return reductions
 
 
-def _told(described: dict[str, Any]) -> str:
+def _as_text(described: dict[str, Any]) -> str:
     return (
         ", ".join(f"{name}: {about['kind']} of {about['of'] or 'a function'}" for name, about in described.items())
         or "none"

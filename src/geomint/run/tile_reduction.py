@@ -15,17 +15,17 @@ from ..engines import Layout, is_good
 from ..engines.xla import Spread
 from ..numerics.compilation import jit
 from ..system.system import Stated
-from .reductions import Parts, Reductions
+from .reductions import Reductions, TileResult
 
 
 def _reduce_row(
-    spread: Spread, layout: Layout, reductions: Reductions, system: Stated, row: Array, well: Array
-) -> dict[str, Parts]:
+    spread: Spread, layout: Layout, reductions: Reductions, system: Stated, row: Array, valid: Array
+) -> dict[str, TileResult]:
     """One row of a tile, reduced: the parts of every reduction, and how many members counted."""
     seen, out = layout.unpack(row), {}
     for name, reduction in reductions.items():
         x = reduction.values(spread, system, seen)
-        counted = well & jnp.all(jnp.isfinite(x).reshape(len(x), -1), axis=1)
+        counted = valid & jnp.all(jnp.isfinite(x).reshape(len(x), -1), axis=1)
         out[name] = {**reduction.of_tile(x, counted), "members": jnp.sum(counted)}
     return out
 
@@ -68,33 +68,33 @@ def _reduce_tile(
     def at(i: Any, failed: Array) -> tuple[dict[str, Any], Array]:
         row = jax.lax.dynamic_index_in_dim(rows, i, axis=1, keepdims=False)
         good = is_good(layout.unpack(row), 1)
-        well = good & (failed < 0) & no_padding
+        valid = good & (failed < 0) & no_padding
         failed = jnp.where((failed < 0) & ~good & (save >= 0), save + i, failed).astype(failed.dtype)
         return {
-            "reduced": _reduce_row(spread, layout, reductions, system, row, well),
-            "members_left": jnp.sum(well),
+            "reduced": _reduce_row(spread, layout, reductions, system, row, valid),
+            "members_left": jnp.sum(valid),
         }, failed
 
     def block(i: Any, moving: tuple[Any, Array]) -> tuple[Any, Array]:
-        kept, failed = moving
-        left, failed = at(i, failed)
-        return jax.tree.map(lambda k, x: jax.lax.dynamic_update_index_in_dim(k, x, i, 0), kept, left), failed
+        results, failed = moving
+        result, failed = at(i, failed)
+        return jax.tree.map(lambda k, x: jax.lax.dynamic_update_index_in_dim(k, x, i, 0), results, result), failed
 
     shapes = jax.eval_shape(at, 0, failed)[0]
-    kept = jax.tree.map(lambda x: jnp.zeros((rows.shape[1], *x.shape), x.dtype), shapes)
-    return jax.lax.fori_loop(0, blocks, block, (kept, failed))
+    results = jax.tree.map(lambda x: jnp.zeros((rows.shape[1], *x.shape), x.dtype), shapes)
+    return jax.lax.fori_loop(0, blocks, block, (results, failed))
 
 
 def numbers_of_tile(spread: Spread, layout: Layout, reductions: Reductions, system: Stated, tile: int) -> int:
     """How many numbers one reduced row of a tile has."""
     row = jax.ShapeDtypeStruct((tile, layout.width), jnp.result_type(float))
-    left = jax.eval_shape(
-        lambda s, row, well: _reduce_row(spread, layout, reductions, s, row, well),
+    result = jax.eval_shape(
+        lambda s, row, valid: _reduce_row(spread, layout, reductions, s, row, valid),
         system,
         row,
         jax.ShapeDtypeStruct((tile,), bool),
     )
-    return sum(int(np.prod(x.shape)) for x in jax.tree.leaves(left))
+    return sum(int(np.prod(x.shape)) for x in jax.tree.leaves(result))
 
 
 def join_tiles(reductions: Reductions, tiles: Sequence[dict[str, Any]]) -> dict[str, Any]:

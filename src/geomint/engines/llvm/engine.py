@@ -262,7 +262,7 @@ class Native(ScalarEngine):
         moving = [_pad_members(x, padded) for x in program.carry.pack(carry)]
         own = [_pad_members(x, padded) for x in params] if program.own_params else params
         arrays = (*moving, *given, *own, buffer.rows, records)
-        settings = (len(records), self.rows, padded)
+        settings = (len(records), self.row_capacity, padded)
 
         def go(begin: int, end: int) -> int:
             # The closure refers to the arrays, not to their addresses, so that they live as long as it runs.

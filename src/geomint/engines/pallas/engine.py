@@ -366,7 +366,7 @@ class Kernel(ScalarEngine):
         if jax.default_backend() != "gpu" and not INTERPRET:
             raise NotCovered("a machine without a GPU")
         members = self.buffer_shape[0]
-        shape = Shape(self.layout.width, self.rows, members, LANES, WARPS, INTERPRET)
+        shape = Shape(self.layout.width, self.row_capacity, members, LANES, WARPS, INTERPRET)
         program = compiled(StepProgram(self.method, self.system, carry, self.spread), shape)
         jax.block_until_ready(
             program(self.method, self.system, carry, *self.scalar_arguments(0, 0, 0))

@@ -57,5 +57,9 @@ class ScalarEngine(Xla):
         return go(carry, first, steps, blocks, buffer)
 
     @property
+    def engine_name(self) -> str:
+        return self.name if self.program is not None else Xla.name
+
+    @property
     def described(self) -> str:
         return self.name if self.program is not None else f"xla (the {self.name} engine does not cover {self.reason})"
