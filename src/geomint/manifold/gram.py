@@ -6,6 +6,7 @@ singular, or may have entries that the structure does not know. No unit enters t
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from ..numerics.compilation import jit
 from ..numerics.linalg import Plan
 from ..numerics.linalg.cpu_kernels import inner
 from ..numerics.linalg.rank import cutoff
@@ -41,14 +43,19 @@ def gram_product(system: System, q: Array, multipliers: Array) -> Array:
 def gram_solve(plan: Plan, mech: Any, q: Array, right: Array) -> Array:
     """x with K x = right. Where K is singular, a dense plan gives NaN, on which the host loop takes the step by
     `ConstraintSolver.rescued`; blocks and bands, and a matrix-free plan, go by conjugate gradients."""
+    if plan.assembled:
+        return _assembled_solve(plan, mech, q, right)
     apply = product_with(mech, q)
     if plan.kind == "matrix-free":
         return plan.solve(apply, right).x
-    if plan.assembled:
-        solve = lambda apply, right: _with_or_without_pattern(plan, apply, right)
-        return jax.lax.custom_linear_solve(apply, right, solve, symmetric=True)
     x, off, size = _refined(plan, apply, right)
     return jnp.where(off <= cutoff(right.dtype, SINGULAR_SHARE) * size, x, jnp.nan)
+
+
+@functools.partial(jit, static_argnums=0)  # traced once for all its uses in a program: it takes half a second
+def _assembled_solve(plan: Plan, mech: Any, q: Array, right: Array) -> Array:
+    solve = lambda apply, right: _with_or_without_pattern(plan, apply, right)
+    return jax.lax.custom_linear_solve(product_with(mech, q), right, solve, symmetric=True)
 
 
 def _with_or_without_pattern(plan: Plan, apply: Product, right: Array) -> Array:

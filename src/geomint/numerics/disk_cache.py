@@ -1,6 +1,7 @@
 """Compiled programs on disk, so that a second process does not compile again what a first one has compiled.
 
     folder/code/<key>      machine code of the LLVM engine, or the reason why a program has none
+    folder/numba-<key>/    numba's cache of the loops of numerics.linalg
     folder/xla-<cpu>/      JAX's own persistent compilation cache, one folder for each kind of processor
 
 The folder is $GEOMINT_CACHE, else $XDG_CACHE_HOME/geomint, else ~/.cache/geomint (%LOCALAPPDATA%\\geomint on Windows).
@@ -170,7 +171,8 @@ def trim(largest: int | None = None) -> None:
 def _folders(place: Path) -> list[Path]:
     """Those that geomint fills: nothing else is ever removed, whatever folder GEOMINT_CACHE names."""
     try:
-        return [x for x in place.iterdir() if x.name == "code" or x.name.startswith("xla-")]
+        made = [x for x in place.iterdir() if x.name == "code" or x.name.startswith(("xla-", "numba-"))]
+        return [*made, *(inside for x in made for inside in x.glob("*/"))]
     except OSError:
         return []
 

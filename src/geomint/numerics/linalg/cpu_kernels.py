@@ -82,6 +82,6 @@ def _inner(x: Array, y: Array) -> Array:
 def _register() -> None:
     from . import numba_loops, xla_ffi  # deferred: importing numba is slow
 
-    xla_ffi.register("geomint_eliminate", numba_loops.eliminate_loop)
-    xla_ffi.register("geomint_substitute", numba_loops.substitute_loop)
-    xla_ffi.register("geomint_inner", numba_loops.inner_loop)
+    xla_ffi.register("geomint_eliminate", numba_loops.eliminate)
+    xla_ffi.register("geomint_substitute", numba_loops.substitute)
+    xla_ffi.register("geomint_inner", numba_loops.inner)

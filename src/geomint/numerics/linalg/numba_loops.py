@@ -1,13 +1,13 @@
 """The loops of `cpu_kernels`: elimination in tridiagonal matrices from both ends at once, and inner products.
 
-Each is a function of the call frame of XLA's foreign function interface (see `xla_ffi`).
+Each is a function of the call frame of XLA's foreign function interface (see `xla_ffi`), with a handler that XLA calls.
 """
 
 from __future__ import annotations
 
 import numba
 
-from .xla_ffi import ARGUMENTS, RESULTS, data, sizes
+from .xla_ffi import ARGUMENTS, RESULTS, asks_for_version, data, sizes
 
 _loop = numba.njit(error_model="numpy", fastmath={"contract"})
 
@@ -85,3 +85,21 @@ def inner_loop(frame):
         for i in range(k * n, (k + 1) * n):
             total += x[i] * y[i]
         out[k] = total
+
+
+def eliminate(frame):
+    if not asks_for_version(frame):
+        eliminate_loop(frame)
+    return 0
+
+
+def substitute(frame):
+    if not asks_for_version(frame):
+        substitute_loop(frame)
+    return 0
+
+
+def inner(frame):
+    if not asks_for_version(frame):
+        inner_loop(frame)
+    return 0

@@ -7,6 +7,7 @@ frame is that of xla/ffi/api/c_api.h in jaxlib; the constants below are offsets 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,8 @@ import jax
 import numba
 from numba import types
 from numba.extending import intrinsic
+
+from .. import disk_cache
 
 ARGUMENTS, RESULTS = 9, 14  # words of the frame that hold the address of an array of pointers to buffers
 
@@ -60,18 +63,37 @@ def sizes(frame, group, i):
     return many, dimensions[rank - 1] if rank else 1
 
 
-def register(name: str, kernel: Callable[[Any], None]) -> None:
-    """Register a kernel, a numba function of a call frame, as an FFI target of this name on the CPU."""
-    version = (
-        _interface_version() << 32
-    )  # the word has the minor version in its upper half, the major version 0 in its lower half
+_VERSION = _interface_version() << 32  # a word with the minor version in its upper half, the major version 0 below
 
-    @numba.cfunc(types.int64(types.CPointer(types.int64)), error_model="numpy", fastmath={"contract"})
-    def handler(frame):
-        if frame[1] != 0:  # an extension: before the first call XLA asks for the version
-            words(words(frame[1])[3])[3] = version
-        else:
-            kernel(frame)
-        return 0
 
-    jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(handler.ctypes), platform="cpu")
+@numba.njit(inline="always")
+def asks_for_version(frame):
+    """Whether XLA asks a handler for its version, as it does before the first call; the answer is then given."""
+    if frame[1] == 0:  # no extension
+        return False
+    words(words(frame[1])[3])[3] = _VERSION
+    return True
+
+
+def register(name: str, handler: Callable[[Any], int]) -> None:
+    """Register a handler, a function of a call frame at the top level of a module, as an FFI target of this name."""
+    jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(_compiled(handler).ctypes), platform="cpu")
+
+
+def _compiled(handler: Callable[[Any], int]) -> Any:
+    """The handler as a C function, from numba's cache on disk where it is there: compiling takes half a second."""
+    compile_with = functools.partial(
+        numba.cfunc, types.int64(types.CPointer(types.int64)), error_model="numpy", fastmath={"contract"}
+    )
+    folder = disk_cache.folder()
+    if folder is None:
+        return compile_with()(handler)
+    # Numba's own key has the processor, but neither the modules that the handler uses nor the version above.
+    key = disk_cache.key(numba.__version__, disk_cache.sources(Path(__file__).parent), str(_VERSION))
+    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder / f"numba-{key[:16]}")
+    try:
+        return compile_with(cache=disk_cache.usable(folder / f"numba-{key[:16]}"))(handler)
+    except Exception:  # a damaged cache, or a folder that numba can't use
+        return compile_with()(handler)
+    finally:
+        numba.config.CACHE_DIR = before
