@@ -22,7 +22,7 @@ class Drifted(NamedTuple):
 def drift(solver: ConstraintSolver, mech: Any, q: Any, p: Any, h: Array, guess: Array) -> Drifted:
     """p ← p − G(q)ᵀμ, q ← q + h M⁻¹p with μ such that g(q) = 0. `mech` needs the mass and the constraint only."""
     placed = solver.place(mech, value(q), value(p), h, guess)
-    p = p - placed.pull
+    p = p - placed.normal_impulse
     q = q + mech.displacement(p, h)
     q = q + solver.polish(value(q)) if solver.polishes else q
     return Drifted(q, p, placed)

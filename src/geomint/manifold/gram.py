@@ -61,8 +61,8 @@ def _assembled_solve(plan: Plan, mech: Any, q: Array, right: Array) -> Array:
 def _with_or_without_pattern(plan: Plan, apply: Product, right: Array) -> Array:
     """By the plan, or by conjugate gradients where K has entries that the plan does not know."""
     x, off, size = _refined(plan, apply, right)
-    sound = off <= cutoff(right.dtype, PATTERN_SHARE) * size
-    return jnp.where(sound, x, _unless(sound, lambda: _conjugate_gradients(plan, apply, right)))
+    accurate = off <= cutoff(right.dtype, PATTERN_SHARE) * size
+    return jnp.where(accurate, x, _unless(accurate, lambda: _conjugate_gradients(plan, apply, right)))
 
 
 def _refined(plan: Plan, apply: Product, right: Array) -> tuple[Array, Array, Array]:
@@ -85,9 +85,9 @@ def unit_diagonal(plan: Plan, apply: Product, dtype: Any, otherwise: float) -> A
     return jnp.where(diagonal > 0, 1 / jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1.0)), otherwise)
 
 
-def _unless(sound: Array, compute: Callable[[], Array]) -> Array:
-    """compute(), or zeros where `sound`: a loop of at most one round, which a batch of members skips if none needs
+def _unless(accurate: Array, compute: Callable[[], Array]) -> Array:
+    """compute(), or zeros where `accurate`: a loop of at most one round, which a batch of members skips if none needs
     it."""
     nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(compute))
     body = lambda s: (compute(), jnp.ones((), bool))
-    return jax.lax.while_loop(lambda s: ~s[1], body, (nothing, jax.lax.stop_gradient(sound)))[0]
+    return jax.lax.while_loop(lambda s: ~s[1], body, (nothing, jax.lax.stop_gradient(accurate)))[0]

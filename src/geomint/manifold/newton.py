@@ -3,8 +3,8 @@
 Newton's matrix is −K with K = G(Q) M⁻¹G(q)ᵀ, which has the structure of G M⁻¹Gᵀ (blocks for molecules, a band for
 chains), found before the run, and is close to that positive definite matrix, whatever the sign of h.
 
-The first guess is a pull w = G(q)ᵀμ extrapolated from the steps before, not an impulse μ: near a singular position μ
-grows like 1/(t − t*), while the pull stays smooth. The guess places Q₀, and the first round solves
+The first guess is a normal impulse w = G(q)ᵀμ extrapolated from the steps before, not an impulse μ: near a singular
+position μ grows like 1/(t − t*), while w stays smooth. The guess places Q₀, and the first round solves
 K x = g(Q₀) + G(Q₀)(Q_free − Q₀) for the whole x. The rounds after it use the same matrix and gain as many digits each
 as the guess has. Where they do not, the iteration goes on from the last x with a new matrix in every round, and after
 ten of these rounds from x = 0.
@@ -27,7 +27,7 @@ from jaxtyping import Array
 from ..numerics.linalg import Plan
 from ..numerics.linalg.cpu_kernels import inner
 from ..numerics.linalg.structure import DENSE_LIMIT, matrix_free_plan
-from .position import Drift, Placed, Root, placed
+from .position import Placed, PositionEquation, Root, differentiable_root
 from .scales import Sizes, rounding_scale, sizes
 from .solver import ConstraintSolver, IterativeSolver
 
@@ -59,22 +59,24 @@ class _Renewed(NamedTuple):
 class Iteration:
     """One solve of the position equation."""
 
-    def __init__(self, plan: Plan, drift: Drift, constrained: tuple[int, ...] | None):
-        self.plan, self.drift = plan, drift
+    def __init__(self, plan: Plan, equation: PositionEquation, constrained: tuple[int, ...] | None):
+        self.plan, self.equation = plan, equation
         self.sizes = functools.partial(sizes, constrained)
-        self.margin = 100.0 * drift.q.size
+        self.margin = 100.0 * equation.q.size
 
     def matrix(self, there: Array, dtype: Any) -> Any:
         """K, factored; the iteration corrects itself, so that few digits do."""
-        constraint = self.drift.mech.constraint
-        return self.plan.factor(lambda x: jax.jvp(constraint, (there,), (self.drift.push(x),))[1], dtype, rough=True)
+        constraint = self.equation.mech.constraint
+        return self.plan.factor(
+            lambda x: jax.jvp(constraint, (there,), (self.equation.displacement_of(x),))[1], dtype, rough=True
+        )
 
     def squared(self, x: Array, g: Array) -> Array:
-        """|ΔQ|². With one mass for all, `push` is G(q)ᵀ and K = G(Q)G(q)ᵀ, so that |ΔQ|² = |G(q)ᵀx|² is x·g up to the
-        difference of G(Q) and G(q) (not used in single precision, where it might underflow)."""
-        if self.drift.one_mass and x.dtype == jnp.float64:
+        """|ΔQ|². With one mass for all, `displacement_of` is G(q)ᵀ and K = G(Q)G(q)ᵀ, so that |ΔQ|² = |G(q)ᵀx|² is x·g
+        up to the difference of G(Q) and G(q) (not used in single precision, where it might underflow)."""
+        if self.equation.one_mass and x.dtype == jnp.float64:
             return jnp.abs(inner(x, g))
-        moved = self.drift.push(x)
+        moved = self.equation.displacement_of(x)
         return inner(moved, moved)
 
     def last(self, size: Array, before: Array, measure: Sizes) -> Array:
@@ -85,18 +87,18 @@ class Iteration:
 
     def chords(self, guess: Array) -> _Chord:
         """The matrix of the guess, as long as it gains a digit a round."""
-        drift, mech = self.drift, self.drift.mech
-        guessed_shift = mech.displacement(guess, drift.h)
-        guessed = drift.free - guessed_shift
-        factored, measure = self.matrix(guessed, guess.dtype), self.sizes(drift.q)
+        equation, mech = self.equation, self.equation.mech
+        guessed_shift = mech.displacement(guess, equation.h)
+        guessed = equation.free - guessed_shift
+        factored, measure = self.matrix(guessed, guess.dtype), self.sizes(equation.q)
         g, rate = jax.jvp(mech.constraint, (guessed,), (guessed_shift,))
         x = factored.solve(g + rate)
-        there = drift.at(x)
+        there = equation.at(x)
         moved = there - guessed
         carried, no = guessed.size > SMALL, jnp.zeros((), bool)
 
         def chord(s: _Chord) -> _Chord:
-            g = mech.constraint(s.position[0] if carried else drift.at(s.x))
+            g = mech.constraint(s.position[0] if carried else equation.at(s.x))
             change = factored.solve(g)
             size = measure.unit * self.squared(change, g)
             done = self.last(size, s.size, measure)
@@ -104,30 +106,30 @@ class Iteration:
             # false, which ends the loop too.
             gains = 100 * size <= s.size
             x = jnp.where(gains, s.x + change, s.x)
-            return _Chord(x, (drift.at(x),) if carried else (), size, done, done | ~gains, s.rounds + 1)
+            return _Chord(x, (equation.at(x),) if carried else (), size, done, done | ~gains, s.rounds + 1)
 
         begin = _Chord(x, (there,) if carried else (), measure.unit * inner(moved, moved), no, no, 1)
         return jax.lax.while_loop(lambda s: ~s.over, chord, begin)
 
     def renewed(self, x: Array, done: Any) -> _Renewed:
         """A new matrix in every round, by the structure found before the run."""
-        drift, eps = self.drift, jnp.finfo(x.dtype).eps
+        equation, eps = self.equation, jnp.finfo(x.dtype).eps
 
         def newton(s: _Renewed) -> _Renewed:
             again = s.count == MATRICES // 2  # a guess that led nowhere is given up for none at all
             x = jnp.where(again, 0.0, s.x)
-            there = drift.at(x)
-            g = drift.mech.constraint(there)
+            there = equation.at(x)
+            g = equation.mech.constraint(there)
             change = self.matrix(there, x.dtype).solve(g)
-            measure = self.sizes(drift.q, there)
+            measure = self.sizes(equation.q, there)
             size = measure.unit * self.squared(change, g)
             first = (s.count == 0) | again
-            zero = jnp.all(jnp.abs(g) <= OWN_ROUNDING * eps * rounding_scale(drift.mech, there))
+            zero = jnp.all(jnp.abs(g) <= OWN_ROUNDING * eps * rounding_scale(equation.mech, there))
             done = zero | (size <= measure.rounding) | (~first & self.last(size, s.size, measure))
             stalled = (4 * size >= s.size) & (size <= 1e6 * measure.rounding)  # as small as rounding lets it become
             return _Renewed(jnp.where(zero, x, x + change), size, done | (stalled & ~first), s.count + 1)
 
-        begin = _Renewed(x, self.sizes(drift.q).whole, done, 0)
+        begin = _Renewed(x, self.sizes(equation.q).whole, done, 0)
         return jax.lax.while_loop(lambda s: ~s.done & (s.count < MATRICES), newton, begin)
 
 
@@ -137,22 +139,22 @@ class NewtonSolver(IterativeSolver):
     failure: ClassVar[str] = "Newton's method did not converge"
 
     @property
-    def covers_dependence(self) -> bool:
+    def accepts_dependent_constraints(self) -> bool:
         return self.plan.kind == "matrix-free"
 
-    def guess(self, impulse: Array, pull: Array) -> Array:
-        return pull
+    def guess(self, impulse: Array, normal_impulse: Array) -> Array:
+        return normal_impulse
 
     def place(self, mech: Any, q: Array, p: Array, h: Array, guess: Array) -> Placed:
-        drift = Drift(mech, q, p, h)
+        equation = PositionEquation(mech, q, p, h)
 
         def solve() -> Root:
-            iteration = Iteration(self.plan, drift, self.constrained)
+            iteration = Iteration(self.plan, equation, self.constrained)
             chord = iteration.chords(guess)
             found = iteration.renewed(chord.x, chord.done)
             return Root(found.x, None, found.done, chord.rounds + found.count)
 
-        return placed(self.plan, drift, solve)
+        return differentiable_root(self.plan, equation, solve)
 
     def rescued(self) -> ConstraintSolver | None:
         from .rank_deficient import RankDeficientSolver  # which begins with the chords of this module

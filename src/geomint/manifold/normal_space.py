@@ -35,13 +35,13 @@ class NormalSpace(NamedTuple):
         """U M⁻¹p."""
         return jnp.sum(self.basis * mech.velocity(p).ravel(), axis=1)
 
-    def pull(self, coordinates: Array, shape: tuple[int, ...]) -> Array:
+    def momentum(self, coordinates: Array, shape: tuple[int, ...]) -> Array:
         """Uᵀy, as a momentum."""
         return jnp.sum(self.basis * coordinates[:, None], axis=0).reshape(shape)
 
     def part(self, mech: Any, p: Array) -> Array:
         """The normal part of p."""
-        return self.pull(self.coordinates(mech, p), p.shape)
+        return self.momentum(self.coordinates(mech, p), p.shape)
 
     def multipliers(self, mech: Any, coordinates: Array, shape: tuple[int, ...]) -> Array:
         """The smallest μ with Gᵀμ = Uᵀy, but for the part of it along directions that G loses."""

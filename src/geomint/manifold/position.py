@@ -22,7 +22,7 @@ class Placed(NamedTuple):
     """A root of the position equation, as methods see it."""
 
     impulse: Array  # μ
-    pull: Any  # w = G(q)ᵀμ, of the shape of q; at a singular position it is known although μ is not
+    normal_impulse: Any  # w = G(q)ᵀμ, of the shape of q; at a singular position it is known although μ is not
     converged: Any
     rounds: Any  # iterations or sweeps it took
 
@@ -31,12 +31,12 @@ class Root(NamedTuple):
     """What an iteration finds."""
 
     x: Array
-    pull: Any  # where it has a part that is not G(q)ᵀμ, otherwise None
+    normal_impulse: Any  # where it has a part that is not G(q)ᵀμ, otherwise None
     converged: Any
     rounds: Any
 
 
-class Drift:
+class PositionEquation:
     """g(Q) = 0 with Q = q + h M⁻¹(p − w), w = G(q)ᵀμ: a drift of length h from (q, p) that ends on the manifold.
 
     Iterations solve for x = h μ (x = h μ/M where the mass is one number), so that Q = Q_free − M⁻¹G(q)ᵀx with
@@ -47,33 +47,35 @@ class Drift:
         self.mech, self.q, self.p, self.h = mech, q, p, h
         self.one_mass: bool = mech.one_mass
         self.transposed: Callable[[Array], Array] = mech.constraint_pull(q)
-        self.push = self.transposed if self.one_mass else lambda x: mech.velocity(self.transposed(x))
-        self.stride = jnp.reshape(h * mech.mass_inverse, ()) if self.one_mass else h
+        self.displacement_of = self.transposed if self.one_mass else lambda x: mech.velocity(self.transposed(x))
+        self.x_per_impulse = jnp.reshape(h * mech.mass_inverse, ()) if self.one_mass else h
         self.free = q + mech.displacement(p, h)
         self.constraints: int = jax.eval_shape(mech.constraint, q).size
 
     def at(self, x: Array) -> Array:
         """Q."""
-        return self.free - self.push(x)
+        return self.free - self.displacement_of(x)
 
-    def pull(self, x: Array) -> Array:
-        """w = G(q)ᵀx/stride. The division comes last: near a singular position x is large, and its parts cancel in
-        G(q)ᵀx exactly as they do in Q."""
-        return self.transposed(x) * (1 / self.stride)
+    def normal_impulse(self, x: Array) -> Array:
+        """w = G(q)ᵀx/x_per_impulse. The division comes last: near a singular position x is large, and its parts cancel
+        in G(q)ᵀx exactly as they do in Q."""
+        return self.transposed(x) * (1 / self.x_per_impulse)
 
-    def pulled(self, pull: Array) -> Array:
-        """Q for the pull w."""
-        return self.q + self.mech.displacement(self.p - pull, self.h)
+    def position_for(self, normal_impulse: Array) -> Array:
+        """Q for the normal impulse w."""
+        return self.q + self.mech.displacement(self.p - normal_impulse, self.h)
 
 
-def placed(plan: Plan, drift: Drift, solve: Callable[[], Root], may_add: bool = False) -> Placed:
-    """The root that `solve` finds. Its derivative is that of the root, not of the iteration. With `may_add` the pull
-    has a part that is not G(q)ᵀμ, which is held constant in derivatives."""
-    m, dtype = drift.constraints, drift.q.dtype
+def differentiable_root(
+    plan: Plan, equation: PositionEquation, solve: Callable[[], Root], may_add: bool = False
+) -> Placed:
+    """The root that `solve` finds. Its derivative is that of the root, not of the iteration. With `may_add` the
+    normal impulse has a part that is not G(q)ᵀμ, which is held constant in derivatives."""
+    m, dtype = equation.constraints, equation.q.dtype
 
     def iterate(_: Any, start: Array) -> tuple[Array, tuple[Array, Array, Array]]:
         found = solve()
-        more = found.pull - drift.pull(found.x) if may_add else jnp.zeros((), dtype)
+        more = found.normal_impulse - equation.normal_impulse(found.x) if may_add else jnp.zeros((), dtype)
         return found.x, (
             found.converged.astype(dtype),
             found.rounds.astype(dtype),
@@ -89,7 +91,7 @@ def placed(plan: Plan, drift: Drift, solve: Callable[[], Root], may_add: bool = 
             x = x + factored.solve(right - apply(x))
         return -x
 
-    residual = lambda x: drift.mech.constraint(drift.at(x))
+    residual = lambda x: equation.mech.constraint(equation.at(x))
     x, (converged, rounds, more) = jax.lax.custom_root(residual, jnp.zeros(m, dtype), iterate, tangent, has_aux=True)
-    pull = drift.pull(x) + jax.lax.stop_gradient(more) if may_add else drift.pull(x)
-    return Placed(x * (1 / drift.stride), pull, converged > 0, rounds)
+    normal_impulse = equation.normal_impulse(x) + jax.lax.stop_gradient(more) if may_add else equation.normal_impulse(x)
+    return Placed(x * (1 / equation.x_per_impulse), normal_impulse, converged > 0, rounds)

@@ -32,13 +32,13 @@ class ConstraintSolver(eqx.Module):
     failure: ClassVar[str] = "no position on the constraint was found"
 
     @property
-    def covers_dependence(self) -> bool:
+    def accepts_dependent_constraints(self) -> bool:
         """Whether a whole run may go on with constraints that depend on each other; otherwise single steps only, by
         `rescued`."""
         return False
 
     @property
-    def dependent(self) -> bool:
+    def uses_normal_space(self) -> bool:
         """Whether momenta and multipliers are computed by an orthonormal basis of the normal space, which constraints
         that depend on each other have, instead of by (G M⁻¹Gᵀ)⁻¹, which they have not."""
         return self.plan.kind == "least-squares"
@@ -48,18 +48,18 @@ class ConstraintSolver(eqx.Module):
     def place(self, mech: Any, q: Array, p: Array, h: Array, guess: Array) -> Placed:
         """μ with g(q + h M⁻¹(p − G(q)ᵀμ)) = 0."""
 
-    def guess(self, impulse: Array, pull: Array) -> Array:
-        """The part of a solution, its μ or its pull G(q)ᵀμ, from which the next solve starts; empty for closed
-        forms."""
-        return jnp.zeros(0, pull.dtype)
+    def guess(self, impulse: Array, normal_impulse: Array) -> Array:
+        """The part of a solution, its μ or its normal impulse G(q)ᵀμ, from which the next solve starts; empty for
+        closed forms."""
+        return jnp.zeros(0, normal_impulse.dtype)
 
     def first_guess(self, mech: Any, q: Array, p: Array) -> Array:
         """The guess at the start of a motion, per unit of time."""
         return jnp.zeros(0, q.dtype)
 
-    def guess_from_pull(self, mech: Any, q: Array, pull: Array) -> Array:
-        """The guess where the pull alone is known."""
-        return self.guess(pull, pull)
+    def guess_from_normal_impulse(self, mech: Any, q: Array, normal_impulse: Array) -> Array:
+        """The guess where the normal impulse alone is known."""
+        return self.guess(normal_impulse, normal_impulse)
 
     def polish(self, q: Array) -> Array:
         """A correction that keeps the rounding of a closed form from adding up."""
@@ -76,7 +76,7 @@ class ConstraintSolver(eqx.Module):
     # --- momenta ----------------------------------------------------------------------------------------------------
     def normal_part(self, mech: Mechanics, q: Array, p: Array) -> Array:
         """Gᵀν with G M⁻¹(p − Gᵀν) = 0."""
-        if self.dependent:
+        if self.uses_normal_space:
             return normal_space(mech, q, p).part(mech, p)
         pull = mech.constraint_pull(q)
         return pull(self.gram_solve(mech, q, mech.constraint_rate(q, mech.velocity(p))))
@@ -88,7 +88,7 @@ class ConstraintSolver(eqx.Module):
 
     def gram_solve(self, mech: Mechanics, q: Array, right: Array) -> Array:
         """x with (G M⁻¹Gᵀ) x = right; the smallest, where constraints depend on each other."""
-        if self.dependent:
+        if self.uses_normal_space:
             return smallest_multipliers(mech, q, right)
         return gram_solve(self.plan, mech, q, right)
 

@@ -31,9 +31,9 @@ def on_sphere(mech: Mechanics, q: Array, free: Array, h: Array) -> Placed:
     h M⁻¹Gᵀμ = a n. |n|² is computed, since q satisfies |n|² = R² to rounding only."""
     sphere = mech.system.constraint
     arm, there = q - sphere.centre, free - sphere.centre
-    reach = jnp.sum(arm**2, axis=-1)
+    arm_squared = jnp.sum(arm**2, axis=-1)
     b, c = jnp.sum(arm * there, axis=-1), jnp.sum(there**2, axis=-1) - sphere.radius**2
-    root = b**2 - c * reach
+    root = b**2 - c * arm_squared
     a = c / (b + jnp.sqrt(root))
     mass = jnp.broadcast_to(mech.system.mass, q.shape)[..., 0]
     impulse = jnp.atleast_1d(0.5 * mass * a) * (1 / h)

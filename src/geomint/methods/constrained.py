@@ -74,7 +74,7 @@ class Constrained(FindsStructure, CanFail, Rescuable, HasScalarForm):
     def misfits(self, system: Any, q: Any, own_params: bool) -> np.ndarray:
         """Members that start where constraints depend on each other, which the solver found does not cover."""
         solver = self.constraint_solver
-        if not isinstance(solver, NewtonSolver) or solver.covers_dependence or solver.plan.n > DENSE_LIMIT:
+        if not isinstance(solver, NewtonSolver) or solver.accepts_dependent_constraints or solver.plan.n > DENSE_LIMIT:
             return np.zeros(len(q), bool)
         return np.asarray(over_members(loses_rank, own_params, system, q))
 

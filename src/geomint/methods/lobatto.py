@@ -143,7 +143,7 @@ class LobattoIIIAB(Constrained):
         # F = f − Gᵀλ is smooth along the motion, even where λ is not. The stages are predicted with its last value.
         start = moved(jnp.broadcast_to(carry.force, (s - 1, *here.shape)))
         guess = jnp.concatenate([start.ravel(), (carry.multipliers * dt**2).ravel()])
-        solve = least_squares_solve if self._dependent else dense_solve
+        solve = least_squares_solve if self._uses_least_squares else dense_solve
         size = jnp.maximum(jnp.max(jnp.abs(here)), jnp.max(jnp.abs(start)))
         unknown, converged = newton(residual, guess, size, solve, displaced)
         positions, forces = stages(unknown)
@@ -155,7 +155,7 @@ class LobattoIIIAB(Constrained):
         return LobattoCarry(q, p, split(unknown)[1], forces[-1], status)
 
     @property
-    def _dependent(self) -> bool:
+    def _uses_least_squares(self) -> bool:
         return self.constraint_solver is not None and self.constraint_solver.plan.kind == "least-squares"
 
     def output(self, mech: Mechanics, carry: LobattoCarry) -> State:

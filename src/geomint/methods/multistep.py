@@ -228,9 +228,9 @@ class SymmetricMultistep(Constrained, HasHistory):
             # F = f − Gᵀλ is smooth along the motion: its extrapolation predicts the constraint force.
             newest = carry.forces[-4:]
             expected = self._weighted(EXTRAPOLATION[len(newest)], newest)
-            guess = solver.guess_from_pull(mech, here, (force - expected) * (last * dt))
+            guess = solver.guess_from_normal_impulse(mech, here, (force - expected) * (last * dt))
             placed = solver.place(mech, here, value(summed) - others, dt, guess)
-            summed, force = summed - placed.pull, force - placed.pull * (1 / (last * dt))
+            summed, force = summed - placed.normal_impulse, force - placed.normal_impulse * (1 / (last * dt))
             status = jnp.where((status == 0) & ~placed.converged, NOT_SOLVED, status)
         p = value(summed) - others
         front = carry.front + mech.displacement(p, dt)

@@ -46,7 +46,7 @@ class RattleCarry(eqx.Module):
 
     q: Any
     p: Any  # not yet projected
-    last: Any  # guesses that the drifts of the last step give for those of the next: the pulls G(q)ᵀμ of the constraint
+    last: Any  # guesses that the drifts of the last step give for those of the next: the normal impulses G(q)ᵀμ
     before: Any  # and those of the step before
     lengths: tuple[Any, Any]  # of the last two steps, where lengths vary
     status: Any
@@ -129,8 +129,8 @@ class Rattle(Constrained, DependsOnStepLength):
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
         q, solver = value(state.q), self.solver_for(mech, state.q)
         # The first drift of a later step also makes up for the projection that the step before left out, which
-        # doubles its pull; at the start nothing was left out. The second step extrapolates from this half, so that
-        # good guesses begin with the third step.
+        # doubles its normal impulse; at the start nothing was left out. The second step extrapolates from this half, so
+        # that good guesses begin with the third step.
         shares = jnp.asarray([0.5] + [1.0] * (self._drifts - 1), q.dtype) / self._drifts
         guesses = jnp.multiply.outer(shares * dt, solver.first_guess(mech, q, value(state.p)))
         force = (mech.force(q),) if self._carries_force(q) else ()
@@ -138,9 +138,10 @@ class Rattle(Constrained, DependsOnStepLength):
         return RattleCarry(state.q, state.p, guesses, guesses, (length, length), jnp.zeros((), int), force, inertia)
 
     def rescale(self, mech: Mechanics, carry: RattleCarry, dt: Array) -> RattleCarry:
-        # The first pull of a step is proportional to half the sum of the lengths of that step and the one before; the
-        # pulls of its later drifts to its own length. Where such a length vanishes (h followed by −h, or the start),
-        # the guess stays. `before` is set equal to `last`: steps of different lengths give no trend to extrapolate.
+        # The first normal impulse of a step is proportional to half the sum of the lengths of that step and the one
+        # before; those of its later drifts to its own length. Where such a length vanishes (h followed by −h, or the
+        # start), the guess stays. `before` is set equal to `last`: steps of different lengths give no trend to
+        # extrapolate.
         last, before = carry.lengths
         whole = last + before
         usable = jnp.abs(whole) > 1e-3 * jnp.abs(last)
@@ -160,7 +161,7 @@ class Rattle(Constrained, DependsOnStepLength):
 
         def move(s: _StepState, h: Array) -> _StepState:
             q, p, placed = drift(solver, in_drifts, s.q, s.p, h, s.guesses[s.drifts])
-            found = solver.guess(placed.impulse, placed.pull)
+            found = solver.guess(placed.impulse, placed.normal_impulse)
             one = self._drifts == 1
             guesses = found[None] if one else jax.lax.dynamic_update_index_in_dim(s.guesses, found, s.drifts, 0)
             status = jnp.where((s.status == 0) & ~placed.converged, NOT_SOLVED, s.status)

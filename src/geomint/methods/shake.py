@@ -54,7 +54,7 @@ class Shake(Constrained, HasHistory):
         here = value(q)
         p = p + kick * mech.force(here)
         placed = self.solver_for(mech, q).place(mech, here, value(p), h, guess * kick)
-        return p - placed.pull, placed
+        return p - placed.normal_impulse, placed
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
         q, solver = state.q, self.solver_for(mech, state.q)
@@ -69,7 +69,7 @@ class Shake(Constrained, HasHistory):
     @staticmethod
     def _by_length(solver: ConstraintSolver, placed: Placed, dt: Array) -> tuple[Array, Array]:
         """A guess for the next step, and λ."""
-        return solver.guess(placed.impulse, placed.pull) * (1 / dt), placed.impulse * (1 / dt)
+        return solver.guess(placed.impulse, placed.normal_impulse) * (1 / dt), placed.impulse * (1 / dt)
 
     def step(self, mech: Mechanics, carry: ShakeCarry, dt: Array) -> ShakeCarry:
         between, solver = carry.after, self.solver_for(mech, carry.q)

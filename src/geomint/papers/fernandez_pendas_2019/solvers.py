@@ -87,7 +87,7 @@ def first_place(manifold: ConstraintSolver, system: Any, q: jax.Array) -> tuple[
     placed = manifold.place(
         mech, q, p, jnp.asarray(STEP), manifold.guess(jnp.zeros(len(q), q.dtype), jnp.zeros_like(q))
     )
-    return q + mech.displacement(p - placed.pull, jnp.asarray(STEP)), placed.rounds
+    return q + mech.displacement(p - placed.normal_impulse, jnp.asarray(STEP)), placed.rounds
 
 
 def place(n: int, solver: str, relaxation: float = 1.0) -> tuple[np.ndarray, int]:
