@@ -188,7 +188,7 @@ def test_an_archive_of_an_engine_that_steps_aside_here(tmp_path, monkeypatch, me
     )
     assert go(0.01, output=path).engine == "native"
     with monkeypatch.context() as patch:
-        patch.setattr(native.Native, "made", lambda *_: (_ for _ in ()).throw(NotCovered("this machine")))
+        patch.setattr(native.Native, "compile_program", lambda *_: (_ for _ in ()).throw(NotCovered("this machine")))
         assert gm.load(path).checkpoint.step == 10
         for t_end in (0.02, 0.03):
             with pytest.warns(
