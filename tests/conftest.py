@@ -26,9 +26,11 @@ def forget_old_programs():
             programs.cache_clear()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """For `--dist loadgroup`: the tests of one method run in one worker, which keeps its compiled programs; all others
     are grouped by file."""
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
     for item in items:
         method = item.callspec.params.get("method") if hasattr(item, "callspec") else None
         group = method.name if isinstance(method, gm.methods.Method) else item.path.stem

@@ -106,7 +106,7 @@ def call(name: str, callee: Callable, arguments: Callable[[], dict[str, Any]], a
 
 def of_signature(name: str, callee: Callable, **needed: Any) -> Call:
     """All arguments of a constructor may be replaced; only those without a default are given otherwise."""
-    hidden = {"manifold", "plan", "quadratic", "small"}  # found before a run, not given by users
+    hidden = {"plan", "quadratic", "small"}  # found before a run, not given by users
     names = [p for p in inspect.signature(callee).parameters if p not in hidden]
     return Call(name, callee, lambda: dict(needed), tuple(names))
 

@@ -161,8 +161,14 @@ def constrained_coordinates(system: Any, q: Any) -> tuple[int, ...] | None:
     """
     random, q = np.random.default_rng(7), np.asarray(q, float)
     near = q + 1e-3 * (np.max(np.abs(q), initial=0.0) or 1.0) * random.normal(size=q.shape)
+    g = jax.eval_shape(Mechanics(system, q.shape).constraint, near)
     with jax.ensure_compile_time_eval():
-        g, pull = jax.vjp(Mechanics(system, q.shape).constraint, jnp.asarray(near))
-        force = np.asarray(pull(jnp.asarray(random.normal(size=g.shape), g.dtype))[0]).ravel()
+        force = np.asarray(_force(system, near, random.normal(size=g.shape))).ravel()
     entering = np.flatnonzero(force != 0)  # NaN counts as entering
     return None if len(entering) in (0, q.size) else tuple(entering.tolist())
+
+
+@jit
+def _force(system: Any, q: Array, multipliers: Array) -> Array:
+    """G(q)ᵀλ."""
+    return Mechanics(system, q.shape).constraint_force(q, multipliers)

@@ -23,7 +23,7 @@ from ..manifold import (
 from ..numerics.compensated import value
 from ..numerics.linalg.discovery import over_members
 from ..numerics.linalg.structure import DENSE_LIMIT, fallback
-from ..system.checks import bounded, number, one_of
+from ..system.checks import bounded, instance, number, one_of
 from ..system.mechanics import Mechanics
 from .base import State, setting
 from .protocols import CanFail, FindsStructure, HasScalarForm, Rescuable
@@ -31,6 +31,7 @@ from .protocols import CanFail, FindsStructure, HasScalarForm, Rescuable
 NOT_SOLVED = 1  # status: a position equation was not solved
 # Smallest singular value of G below which a position counts as singular; a straight chain of 10,000 links has 1e-4.
 SINGULAR = 3e-5
+A_SOLVER = bounded(instance, kinds=(ConstraintSolver, type(None)), must="a constraint solver or None")
 C = TypeVar("C", bound="Constrained")
 
 
@@ -46,7 +47,9 @@ class Constrained(FindsStructure, CanFail, Rescuable, HasScalarForm):
     failures: ClassVar[Mapping[int, str]] = {NOT_SOLVED: "no point with g(q) = 0 was found for the next position"}
     solver: str = setting(one_of(*CHOICES), "auto", kw_only=True)
     relaxation: float = setting(bounded(number, above=0.0, below=2.0), 1.0, static=False, kw_only=True)
-    constraint_solver: ConstraintSolver | None = eqx.field(default=None, kw_only=True, metadata={"found": True})
+    constraint_solver: ConstraintSolver | None = eqx.field(
+        default=None, kw_only=True, metadata={"found": True, "check": A_SOLVER}
+    )
 
     def solver_for(self, mech: Mechanics, q: Any) -> ConstraintSolver:
         """The solver found before the run; without one, a dense solver up to DENSE_LIMIT constraints, matrix-free

@@ -26,6 +26,11 @@ def checked_method(system: Any, method: Any) -> Method:
     """The method, after a check that it can integrate the system."""
     checked_system(system)
     method = as_method(method)
+    if method.traits.event_driven != isinstance(method, protocols.EventDriven):
+        raise InputError(
+            f"{method.name}: a method that chooses its own times has traits.event_driven and inherits from "
+            "gm.methods.protocols.EventDriven; this one does only one of both."
+        )
     method.check(system)
     return method
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from ...numerics.known_arrays import on_known
 from .values import Code, NotCovered, Values, add, constant, filled, multiply, select
 
 
@@ -38,10 +38,7 @@ class Indexing:
             np.array(x.tolist(), v.aval.dtype).reshape(x.shape)
             for x, v in zip(known, equation.invars[len(moving) :], strict=True)
         ]
-        with jax.ensure_compile_time_eval():
-            found = np.asarray(
-                equation.primitive.bind(*map(jnp.asarray, places), *map(jnp.asarray, indices), **equation.params)
-            )
+        (found,) = on_known(equation, *places, *indices)
         if found.size and (found.min() < 0 or found.max() >= len(pool)):
             raise NotCovered(f"{name} out of bounds")
         return pool[found.ravel()].reshape((*found.shape, *more))
@@ -67,10 +64,10 @@ class Indexing:
             if k in ("dimension_numbers", "indices_are_sorted", "unique_indices", "mode")
         }
         with jax.ensure_compile_time_eval():
-            where = jnp.asarray(np.array(indices.tolist(), equation.invars[1].aval.dtype).reshape(indices.shape))
-            ones = jnp.eye(updates.size).reshape(updates.size, *updates.shape)
+            where = np.array(indices.tolist(), equation.invars[1].aval.dtype).reshape(indices.shape)
+            ones = np.eye(updates.size).reshape(updates.size, *updates.shape)
             reached = np.asarray(
-                jax.vmap(lambda u: jax.lax.scatter_add(jnp.zeros(operand.shape), where, u, **settings))(ones)
+                jax.vmap(lambda u: jax.lax.scatter_add(np.zeros(operand.shape), where, u, **settings))(ones)
             )
         out = operand.copy().ravel()
         for update, row in zip(updates.ravel(), reached.reshape(updates.size, -1), strict=True):

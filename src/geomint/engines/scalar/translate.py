@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ...numerics.interpreter import Interpreter, called_program
+from ...numerics.known_arrays import on_known
 from .indexing import Indexing
 from .number_types import MOVES, WRAPPING, check_types
 from .random_numbers import WORD, RandomNumbers
@@ -73,13 +73,10 @@ class ScalarInterpreter(Indexing, SmallMatrices, RandomNumbers, Interpreter):
     @staticmethod
     def on_constants(equation: Any, operands: list[Values]) -> list[Values]:
         """The operation itself, on known numbers."""
-        with jax.ensure_compile_time_eval():
-            arrays = [
-                jnp.asarray(np.array(x.tolist(), v.aval.dtype).reshape(x.shape))
-                for x, v in zip(operands, equation.invars, strict=True)
-            ]
-            results = equation.primitive.bind(*arrays, **equation.params)
-        return [as_constants(x) for x in (results if equation.primitive.multiple_results else [results])]
+        arrays = [
+            np.array(x.tolist(), v.aval.dtype).reshape(x.shape) for x, v in zip(operands, equation.invars, strict=True)
+        ]
+        return [as_constants(x) for x in on_known(equation, *arrays)]
 
     def each(self, rule: Callable[..., Any], operands: Sequence[Values]) -> Values:
         arrays = np.broadcast_arrays(*operands)
