@@ -12,7 +12,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ...numerics.compilation import jit
+from .moves import MOVED
 from .values import Code, NotCovered, Values, add, constant, filled, multiply, select
+
+
+@functools.partial(jit, static_argnums=(0, 1))
+def _scattered_rows(shape: tuple[int, ...], settings: tuple[tuple[str, Any], ...], where: Any, rows: Any) -> Any:
+    put = lambda row: jax.lax.scatter_add(jnp.zeros(shape), where, row, **dict(settings))
+    return jax.vmap(put)(rows)
 
 
 class Indexing:
@@ -37,10 +45,11 @@ class Indexing:
             np.array(x.tolist(), v.aval.dtype).reshape(x.shape)
             for x, v in zip(known, equation.invars[len(moving) :], strict=True)
         ]
-        with jax.ensure_compile_time_eval():
-            found = np.asarray(
-                equation.primitive.bind(*map(jnp.asarray, places), *map(jnp.asarray, indices), **equation.params)
-            )
+        if name in MOVED:
+            found = MOVED[name](equation.params, *places)
+        else:
+            with jax.ensure_compile_time_eval():
+                found = np.asarray(equation.primitive.bind(*places, *indices, **equation.params))
         if found.size and (found.min() < 0 or found.max() >= len(pool)):
             raise NotCovered(f"{name} out of bounds")
         return pool[found.ravel()].reshape((*found.shape, *more))
@@ -60,17 +69,15 @@ class Indexing:
         """Scatter with known indices. The positions of each update follow from scattering the rows of a unit matrix."""
         if any(not constant(x) for x in indices.ravel()):
             raise NotCovered("scatter with indices that are computed")
-        settings = {
-            k: v
+        settings = tuple(
+            (k, v)
             for k, v in equation.params.items()
             if k in ("dimension_numbers", "indices_are_sorted", "unique_indices", "mode")
-        }
+        )
+        where = np.array(indices.tolist(), equation.invars[1].aval.dtype).reshape(indices.shape)
+        ones = np.eye(updates.size).reshape(updates.size, *updates.shape)
         with jax.ensure_compile_time_eval():
-            where = jnp.asarray(np.array(indices.tolist(), equation.invars[1].aval.dtype).reshape(indices.shape))
-            ones = jnp.eye(updates.size).reshape(updates.size, *updates.shape)
-            reached = np.asarray(
-                jax.vmap(lambda u: jax.lax.scatter_add(jnp.zeros(operand.shape), where, u, **settings))(ones)
-            )
+            reached = np.asarray(_scattered_rows(operand.shape, settings, where, ones))
         out = operand.copy().ravel()
         for update, row in zip(updates.ravel(), reached.reshape(updates.size, -1), strict=True):
             for place in np.nonzero(row)[0]:

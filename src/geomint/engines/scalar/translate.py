@@ -17,16 +17,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ...numerics.interpreter import Interpreter, called_program
 from .indexing import Indexing
+from .moves import MOVED
 from .number_types import MOVES, WRAPPING, check_types
 from .random_numbers import WORD, RandomNumbers
 from .small_matrices import SmallMatrices
 from .values import ELEMENTWISE, Code, NotCovered, Values, add, constant, filled, known, multiply, power, select
 
+STRUCTURE = {"while", "cond", "scan", *MOVED}  # by their rules, even where all operands are known
 UNROLLED = 64  # iterations of the longest scan that is unrolled
 
 
@@ -52,7 +53,7 @@ class ScalarInterpreter(Indexing, SmallMatrices, RandomNumbers, Interpreter):
     # --- all operations ---------------------------------------------------------------------------------------------
     def operation(self, equation: Any, operands: list[Values]) -> list[Values]:
         name = equation.primitive.name
-        if all(constant(x) for operand in operands for x in operand.ravel()) and name not in ("while", "cond", "scan"):
+        if all(constant(x) for operand in operands for x in operand.ravel()) and name not in STRUCTURE:
             return self.on_known(equation, operands)
         if name == "optimization_barrier":
             return operands
@@ -75,7 +76,7 @@ class ScalarInterpreter(Indexing, SmallMatrices, RandomNumbers, Interpreter):
         """The operation itself, on known numbers."""
         with jax.ensure_compile_time_eval():
             arrays = [
-                jnp.asarray(np.array(x.tolist(), v.aval.dtype).reshape(x.shape))
+                np.array(x.tolist(), v.aval.dtype).reshape(x.shape)
                 for x, v in zip(operands, equation.invars, strict=True)
             ]
             results = equation.primitive.bind(*arrays, **equation.params)
