@@ -317,7 +317,7 @@ def test_it_steps_aside():
     sorting = gm.System(lambda q: jnp.sum(jnp.sort(q)[0] ** 2) + jnp.sum(q**2))
     run = gm.simulate(sorting, [0.3, 0.4], [1.0, 0.2], method=method, dt=0.1, t_end=1.0, engine="native")
     assert "xla (the native engine does not cover the operation sort)" in run.engine
-    long = gm.models.fpu(200)
+    long = gm.models.fpu(80)
     auto, insisting = (
         gm.simulate(long.system, long.q0, long.v0, method=gm.Verlet(), dt=0.001, t_end=0.002, engine=e).engine
         for e in ("auto", "native")

@@ -23,6 +23,7 @@ ROUND_OFF = 1e-11
 # Multiples of the step at which an order is measured: longer ones where errors are at round-off, then shorter ones
 # where the longer ones do not resolve the motion, or the reference can't be computed for so long.
 FACTORS = (1, 2, 4, 1 / 4, 1 / 16, 1 / 64)
+ENGINE = "auto"  # of the long run and of those that measure the order
 # A motion is correct where its error against the reference is below this. References are accurate to 1e-9 or better.
 ACCURATE = 1e-9
 
@@ -153,7 +154,7 @@ def _long_run(method: Method, system: Stated, start: Point, dt: float, steps: in
     """A run of many steps. Where dt is too long for the system, nothing can be measured: the error names a dt that is
     not. Where the energy is not kept at any dt, that is a property of the method, and the certificate reports it."""
     try:
-        long = measure.long_run(method, system, start, dt, steps)
+        long = measure.long_run(method, system, start, dt, steps, engine=ENGINE)
     except RunStopped as stopped:
         run = stopped.run
         starts = [Start(system, start.q, start.p)]
@@ -184,7 +185,7 @@ def _order(method: Method, system: Stated, start: Point, first: float, traits: T
         if unknown is not None and factor > 1:
             continue
         try:
-            found = measure.order(method, system, start, factor * first)
+            found = measure.order(method, system, start, factor * first, engine=ENGINE)
         except MeasurementError as error:
             unknown = error
             continue

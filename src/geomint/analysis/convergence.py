@@ -51,12 +51,13 @@ def order(
     """The exponent r of the error c·hʳ as h → 0, in q and in p. The step shrinks from dt by 2^(refinements/2) in all,
     or until the error is round-off.
 
-    Sums are compensated, which lowers round-off far enough for the order of an eighth-order method to show.
+    The reference runs on the same engine. Sums are compensated, which lowers round-off far enough for the order of an
+    eighth-order method to show.
     """
     multistep = method.traits.steps > 2
     times, coarsest, fineness, usual = _sampling(method, system)
     refinements = usual if refinements is None else refinements
-    exact, floor = reference(system, at, coarsest * dt * np.arange(1, times + 1), dt)
+    exact, floor = reference(system, at, coarsest * dt * np.arange(1, times + 1), dt, engine)
     # g(q) = 0 holds to round-off, so that multipliers are known to eps/h²; their errors add up in p along the run.
     floors = (floor, max(floor, 1e-13) if multistep and system.constraint is not None else floor)
     steps, errors, n, closest = [], [], coarsest, np.inf

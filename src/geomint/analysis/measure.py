@@ -51,6 +51,12 @@ def _begun(method: Method, mech: Any, q: Array, p: Array, dt: Array) -> Any:
     return method.init(mech, State(q, p, jnp.zeros(()), jnp.zeros(2, jnp.uint32)), dt)
 
 
+@jit
+def _turned(method: Method, system: Stated, carry: Any, q: Array, dt: Array) -> Any:
+    """The carry at q, prepared for steps of length dt of the opposite sign."""
+    return protocols.rescale(method, derive(system, q.shape), protocols.reverse(method, carry), dt)
+
+
 class _Stepper:
     """Advances and reverses a motion by the program that `simulate` compiles, so that no other one is compiled."""
 
@@ -73,9 +79,8 @@ class _Stepper:
         turned = Xla(method, system, Clock(clock.t0, -clock.dt))
         turned.layout, turned.row_capacity = self.runner.layout, self.runner.row_capacity
         turned.buffer_shape = self.runner.buffer_shape
-        mech = derive(system, self.at.q.shape)
-        reversed_carry = protocols.reverse(method, self.carry)
-        self.carry = protocols.rescale(method, mech, reversed_carry, jnp.asarray(turned.clock.dt))
+        if isinstance(method, protocols.HasHistory | protocols.DependsOnStepLength):
+            self.carry = _turned(method, system, self.carry, self.at.q, turned.clock.dt)
         self.runner = turned
         return self
 
@@ -106,19 +111,23 @@ def step_jacobian(method: Method, system: Stated, q: Array, p: Array, dt: Array,
     return jax.jacfwd(step)(jnp.concatenate([q.ravel(), p.ravel()]))
 
 
-def _tangent(system: Stated, at: Point) -> np.ndarray:
-    """A basis of the tangent space at (q, p): of phase space, or of the tangent bundle {g(q) = 0, G(q)M⁻¹p = 0}."""
-    n = at.q.size
-    if system.constraint is None:
-        return np.eye(2 * n)
-    mech = derive(system, at.q.shape)
+@jit
+def _conditions(system: Stated, q: Array, p: Array) -> Array:
+    """The derivative of g(q) and G(q)M⁻¹p by (q, p), (2m, 2n)."""
+    mech, n = derive(system, q.shape), q.size
 
     def hidden(x: Array) -> Array:
-        q, p = x[:n].reshape(at.q.shape), x[n:].reshape(at.q.shape)
-        return jnp.concatenate([mech.constraint(q), mech.constraint_rate(q, mech.velocity_at(q, p))])
+        q_, p_ = x[:n].reshape(q.shape), x[n:].reshape(q.shape)
+        return jnp.concatenate([mech.constraint(q_), mech.constraint_rate(q_, mech.velocity_at(q_, p_))])
 
-    conditions = np.asarray(jax.jacrev(hidden)(jnp.concatenate([jnp.ravel(at.q), jnp.ravel(at.p)])))
-    _, singular, rows = np.linalg.svd(conditions)
+    return jax.jacrev(hidden)(jnp.concatenate([q.ravel(), p.ravel()]))
+
+
+def _tangent(system: Stated, at: Point) -> np.ndarray:
+    """A basis of the tangent space at (q, p): of phase space, or of the tangent bundle {g(q) = 0, G(q)M⁻¹p = 0}."""
+    if system.constraint is None:
+        return np.eye(2 * at.q.size)
+    _, singular, rows = np.linalg.svd(_conditions(system, np.asarray(at.q), np.asarray(at.p)))
     rank = int(np.sum(singular > 1e-10 * singular[0]))
     return rows[rank:].T
 

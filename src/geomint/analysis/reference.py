@@ -10,7 +10,6 @@ import itertools
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
@@ -44,6 +43,17 @@ def relative_difference(a: Point, b: Point) -> float:
 @jit
 def _field(system: Stated, q: Array, v: Array, t: Array) -> Array:
     return derive(system, q.shape).acceleration(q, v, t)
+
+
+@jit
+def _velocity(system: Stated, q: Array, p: Array) -> Array:
+    return derive(system, q.shape).velocity_at(q, p)
+
+
+@jit
+def _momenta(system: Stated, q: Array, v: Array) -> Array:
+    """At many points."""
+    return jax.vmap(derive(system, q.shape[1:]).momentum_at)(q, v)
 
 
 @jit
@@ -110,7 +120,7 @@ def independent_reference(system: Stated, at: Point, times: np.ndarray) -> Point
     from scipy.integrate import solve_ivp
 
     shape, size = at.q.shape, at.q.size
-    mech, acceleration, spent, bad = derive(system, shape), Acceleration(system, shape), itertools.count(), [0]
+    acceleration, spent, bad = Acceleration(system, shape), itertools.count(), [0]
 
     def right(t, y):
         if next(spent) > EVALUATIONS:
@@ -123,30 +133,30 @@ def independent_reference(system: Stated, at: Point, times: np.ndarray) -> Point
             raise MeasurementError(f"the acceleration is not finite at t = {t:g} (a singularity?){_SHORTER}")
         return np.concatenate([y[size:], a])
 
-    start = np.concatenate([np.ravel(at.q), np.ravel(mech.velocity_at(jnp.asarray(at.q), jnp.asarray(at.p)))])
+    start = np.concatenate([np.ravel(at.q), np.ravel(_velocity(system, np.asarray(at.q), np.asarray(at.p)))])
     solved = solve_ivp(right, (0, times[-1]), start, method="DOP853", t_eval=times, rtol=3e-14, atol=1e-15)
     y = solved.y.T
     if len(y) < len(times) or not np.all(np.isfinite(y)):
         raise MeasurementError(f"the exact motion was not found up to t = {times[-1]:g} (a singularity?){_SHORTER}")
     q, v = y[:, :size].reshape(-1, *shape), y[:, size:].reshape(-1, *shape)
-    return Point(q, np.asarray(jax.vmap(mech.momentum_at)(jnp.asarray(q), jnp.asarray(v))))
+    return Point(q, np.asarray(_momenta(system, q, v)))
 
 
-def reference(system: Stated, at: Point, times: np.ndarray, dt: float) -> tuple[Point, float]:
+def reference(system: Stated, at: Point, times: np.ndarray, dt: float, engine: str = "auto") -> tuple[Point, float]:
     """The motion at equidistant times, and its accuracy.
 
     Systems of constant mass: a composition of order 8 with compensated sums, accurate to some units of round-off, and
     compared with the independent reference. All others: the independent reference.
     """
-    key = (start_key(system, at.q), np.asarray(at.p).tobytes(), times.tobytes(), dt)
-    return _references.get_or_make(key, lambda: _reference(system, at, times, dt))
+    key = (start_key(system, at.q), np.asarray(at.p).tobytes(), times.tobytes(), dt, engine)
+    return _references.get_or_make(key, lambda: _reference(system, at, times, dt, engine))
 
 
 _references: BoundedCache[tuple[Point, float]] = BoundedCache(16)
 
 
 @unwatched()
-def _reference(system: Stated, at: Point, times: np.ndarray, dt: float) -> tuple[Point, float]:
+def _reference(system: Stated, at: Point, times: np.ndarray, dt: float, engine: str) -> tuple[Point, float]:
     independent = independent_reference(system, at, times)
     if not isinstance(system, System):
         return independent, 1e-11
@@ -154,7 +164,7 @@ def _reference(system: Stated, at: Point, times: np.ndarray, dt: float) -> tuple
     n = int(np.ceil(times[0] / dt)) * 40
     settings: dict[str, Any] = {"dt": times[0] / n, "t_end": times[-1], "save_every": n, "compensated": True}
     try:
-        fine = simulate(system, at.q, p0=at.p, method=Composition(base, order=8), **settings)
+        fine = simulate(system, at.q, p0=at.p, method=Composition(base, order=8), engine=engine, **settings)
     except RunStopped as stopped:
         raise MeasurementError(f"the reference of order 8 stopped ({stopped.reason}){_SHORTER}") from stopped
     close = Point(fine.q[1:], fine.p[1:])

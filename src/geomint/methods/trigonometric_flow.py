@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..numerics.compilation import jit
 from ..numerics.linalg import Plan
 from ..numerics.linalg.discovery import concrete
 from ..system.mechanics import Mechanics
@@ -222,11 +223,24 @@ def squared_frequencies(mech: Mechanics, a: Array, plan: Plan | None) -> Array:
     return jax.vmap(_spectrum)(matrix[None] if order is None else _blocks(matrix, order))[0].ravel()
 
 
+@functools.partial(jit, static_argnums=2)
+def frequencies_at(system: Any, q: Array, plan: Plan | None) -> Array:
+    """The eigenvalues of Ω² at q, before a run."""
+    return squared_frequencies(Mechanics(system, q.shape), q, plan)
+
+
+@functools.partial(jit, static_argnums=(3, 4))
+def largest_kick(system: Any, q: Array, h: Array, filter: str, plan: Plan | None) -> Array:
+    """The largest |ψ₁(hω)| at q."""
+    first = flow_functions(filter)[4]
+    return jnp.max(jnp.abs(first(h**2 * frequencies_at(system, q, plan))))
+
+
 def has_free(system: Any, q: Any, plan: Plan | None) -> bool:
     """Whether W leaves a motion without stiffness at a start."""
     system, q = concrete(system, q, np.random.default_rng(1))
     with jax.ensure_compile_time_eval():
-        squares = np.asarray(squared_frequencies(Mechanics(system, q.shape), jnp.asarray(q, float), plan))
+        squares = np.asarray(frequencies_at(system, np.asarray(q, float), plan))
     return np.count_nonzero(squares) < q.size
 
 

@@ -9,10 +9,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from ...numerics.compilation import jit
 from ...numerics.known_arrays import on_known
 from .values import Code, NotCovered, Values, add, constant, filled, multiply, select
+
+
+@functools.partial(jit, static_argnums=(0, 1))
+def _scattered_rows(shape: tuple[int, ...], settings: tuple[tuple[str, Any], ...], where: Any, rows: Any) -> Any:
+    put = lambda row: jax.lax.scatter_add(jnp.zeros(shape), where, row, **dict(settings))
+    return jax.vmap(put)(rows)
 
 
 class Indexing:
@@ -58,17 +66,15 @@ class Indexing:
         """Scatter with known indices. The positions of each update follow from scattering the rows of a unit matrix."""
         if any(not constant(x) for x in indices.ravel()):
             raise NotCovered("scatter with indices that are known only at run time")
-        settings = {
-            k: v
+        settings = tuple(
+            (k, v)
             for k, v in equation.params.items()
             if k in ("dimension_numbers", "indices_are_sorted", "unique_indices", "mode")
-        }
+        )
+        where = np.array(indices.tolist(), equation.invars[1].aval.dtype).reshape(indices.shape)
+        ones = np.eye(updates.size).reshape(updates.size, *updates.shape)
         with jax.ensure_compile_time_eval():
-            where = np.array(indices.tolist(), equation.invars[1].aval.dtype).reshape(indices.shape)
-            ones = np.eye(updates.size).reshape(updates.size, *updates.shape)
-            reached = np.asarray(
-                jax.vmap(lambda u: jax.lax.scatter_add(np.zeros(operand.shape), where, u, **settings))(ones)
-            )
+            reached = np.asarray(_scattered_rows(operand.shape, settings, where, ones))
         out = operand.copy().ravel()
         for update, row in zip(updates.ravel(), reached.reshape(updates.size, -1), strict=True):
             for place in np.nonzero(row)[0]:
