@@ -16,8 +16,8 @@ from helpers.runs import run, same
 from helpers.zoo import PROBLEMS, first_of_its_class, fitting
 
 # Variants of a class differ by numbers; beyond the first of each they wait for the slow tests, but for those that
-# differ by more. Compositions of Rattle differ by the number of their stages: the shortest.
-QUICK = lambda m: first_of_its_class(m) or ("Rattle" in m.name and m.traits.order <= 4)
+# differ by more.
+QUICK = lambda m: first_of_its_class(m) or "Rattle" in m.name
 METHODS = pytest.mark.parametrize(
     "method", [pytest.param(m, id=m.name, marks=[] if QUICK(m) else pytest.mark.slow) for m in gm.methods.all()]
 )
