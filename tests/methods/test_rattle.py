@@ -86,15 +86,15 @@ def test_solvers_agree(solver):
 
 
 def test_relaxation_saves_sweeps():
-    from geomint.methods.constrained import find_manifold
+    from geomint.manifold.discovery import find_solver
 
     model = gm.models.chain(n=40)
     mech = gm.Mechanics(model.system, model.q0.shape)
     p = jnp.asarray(1e-3 * np.random.default_rng(0).normal(size=model.q0.shape))
     counts = []
     for relaxation in (1.0, 1.85):
-        manifold = find_manifold("sweep", relaxation, [(model.system, model.q0)])
-        placed = manifold.place(mech, jnp.asarray(model.q0), p, jnp.asarray(1.0), jnp.zeros(40))
+        solver = find_solver("sweep", relaxation, [(model.system, model.q0)])
+        placed = solver.place(mech, jnp.asarray(model.q0), p, jnp.asarray(1.0), jnp.zeros(40))
         assert placed.converged
         counts.append(int(placed.rounds))
     assert counts[1] < counts[0] / 5, counts
