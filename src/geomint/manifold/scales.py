@@ -144,6 +144,13 @@ def sizes(constrained: tuple[int, ...] | None, *positions: Array) -> Sizes:
     return Sizes(1 / (number.eps**2 * whole), 1.0, jnp.asarray(number.eps**-2, number.dtype))
 
 
+@jit
+def _pulled(system: Any, q: Array, multipliers: Array) -> Array:
+    """G(q)ᵀμ."""
+    g, pull = jax.vjp(Mechanics(system, q.shape).constraint, q)
+    return pull(multipliers.astype(g.dtype))[0]
+
+
 def constrained_coordinates(system: Any, q: Any) -> tuple[int, ...] | None:
     """The coordinates that enter constraints, as places in q.ravel(); None where all do.
 
@@ -152,8 +159,8 @@ def constrained_coordinates(system: Any, q: Any) -> tuple[int, ...] | None:
     """
     random, q = np.random.default_rng(7), np.asarray(q, float)
     near = q + 1e-3 * (np.max(np.abs(q), initial=0.0) or 1.0) * random.normal(size=q.shape)
+    m = jax.eval_shape(Mechanics(system, q.shape).constraint, q).shape
     with jax.ensure_compile_time_eval():
-        g, pull = jax.vjp(Mechanics(system, q.shape).constraint, jnp.asarray(near))
-        force = np.asarray(pull(jnp.asarray(random.normal(size=g.shape), g.dtype))[0]).ravel()
+        force = np.asarray(_pulled(system, jnp.asarray(near), jnp.asarray(random.normal(size=m)))).ravel()
     entering = np.flatnonzero(force != 0)  # NaN counts as entering
     return None if len(entering) in (0, q.size) else tuple(entering.tolist())
