@@ -13,6 +13,8 @@ from geomint.analysis.measure import Point
 
 PENDULUM = gm.models.double_pendulum()
 STIFF = gm.penalize(PENDULUM.system, 20.0)
+CHAIN = gm.models.chain(20)
+SOFT_CHAIN = gm.penalize(CHAIN.system, 20.0)
 
 
 def coupled_quartic():
@@ -109,19 +111,9 @@ def test_no_linear_limit_from_a_quarter_on(beta):
 
 
 def test_structure_is_found_and_reported():
-    chain = gm.models.chain(20)
-    run = gm.simulate(
-        gm.penalize(chain.system, 20.0), chain.q0, chain.v0, method=gm.ZhangSkeel(0.4), dt=0.01, t_end=0.1
-    )
+    go = lambda method: gm.simulate(SOFT_CHAIN, CHAIN.q0, CHAIN.v0, method=method, dt=0.01, t_end=0.1)
+    run, forced = go(gm.ZhangSkeel(0.4)), go(gm.ZhangSkeel(0.4, solver="dense"))
     assert "band" in run.solver
-    forced = gm.simulate(
-        gm.penalize(chain.system, 20.0),
-        chain.q0,
-        chain.v0,
-        method=gm.ZhangSkeel(0.4, solver="dense"),
-        dt=0.01,
-        t_end=0.1,
-    )
     assert "dense" in forced.solver
     np.testing.assert_allclose(run.q, forced.q, rtol=1e-11)
 
@@ -198,7 +190,7 @@ def test_warnings_help():
 
 def test_gradients_run_through_a_filtered_run():
     final = lambda q: gm.simulate(STIFF, q, PENDULUM.v0, method=gm.ZhangSkeel(0.4), dt=0.1, t_end=1.0).energy[-1]
-    exact = jax.grad(final)(PENDULUM.q0)
+    exact = jax.jit(jax.grad(final))(PENDULUM.q0)
     step = 1e-6
     for i in np.ndindex(2, 2):
         shift = np.zeros((2, 2))
@@ -256,16 +248,14 @@ def test_gradients_in_params_and_mass_of_filtered_methods(method):
     final = lambda k, m: gm.simulate(
         gm.System(coupled, params=k, mass=m), np.linspace(0, 1, 5), method=method, dt=0.05, t_end=0.2
     ).q[-1, 0]
-    for which, exact in enumerate(jax.grad(final, argnums=(0, 1))(0.7, 1.3)):
+    for which, exact in enumerate(jax.jit(jax.grad(final, argnums=(0, 1)))(0.7, 1.3)):
         at = lambda s, which=which: final(*(np.array([0.7, 1.3]) + s * np.eye(2)[which]))
         assert exact == pytest.approx((at(1e-6) - at(-1e-6)) / 2e-6, rel=1e-5)
 
 
 def test_a_filtered_run_inside_jit():
-    chain = gm.models.chain(20)
-    system = gm.penalize(chain.system, 20.0)
-    go = lambda q: gm.simulate(system, q, method=gm.ZhangSkeel(), dt=0.01, t_end=0.05)
-    np.testing.assert_allclose(jax.jit(lambda q: go(q).q[-1])(chain.q0), go(chain.q0).q[-1], rtol=1e-12)
+    go = lambda q: gm.simulate(SOFT_CHAIN, q, method=gm.ZhangSkeel(0.4), dt=0.01, t_end=0.05)
+    np.testing.assert_allclose(jax.jit(lambda q: go(q).q[-1])(CHAIN.q0), go(CHAIN.q0).q[-1], rtol=1e-12)
 
 
 def near(q):
