@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import numba
 from numba import types
+from numba.core import config
 from numba.extending import intrinsic
 
 from .. import disk_cache
@@ -90,10 +91,11 @@ def _compiled(handler: Callable[[Any], int]) -> Any:
         return compile_with()(handler)
     # Numba's own key has the processor, but neither the modules that the handler uses nor the version above.
     key = disk_cache.key(numba.__version__, disk_cache.sources(Path(__file__).parent), str(_VERSION))
-    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder / f"numba-{key[:16]}")
+    settings: Any = config
+    before, settings.CACHE_DIR = settings.CACHE_DIR, str(folder / f"numba-{key[:16]}")
     try:
         return compile_with(cache=disk_cache.usable(folder / f"numba-{key[:16]}"))(handler)
     except Exception:  # a damaged cache, or a folder that numba can't use
         return compile_with()(handler)
     finally:
-        numba.config.CACHE_DIR = before
+        settings.CACHE_DIR = before
