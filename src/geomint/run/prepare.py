@@ -49,7 +49,7 @@ def prepared(method: Method, system: Stated, q: Any, spread: str) -> Method:
         except InputError as error:
             if others is None:
                 raise
-            raise InputError(f"{error} Found after members like {others[0]} of the ensemble were added.") from None
+            raise InputError(f"{error} Found at member {others[0]} of the ensemble, or at one like it.") from None
         others = np.flatnonzero(protocols.misfits(ready, system, q, own_params)) if len(sample) < len(q) else sample[:0]
         if not len(others):
             return ready
