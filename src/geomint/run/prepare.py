@@ -55,8 +55,9 @@ def prepared(method: Method, system: Stated, q: Any, spread: str) -> Method:
             return ready
         sample = np.union1d(sample, _spread_out(others, len(sample)))
     raise InputError(
-        f"{method.name}: the members of this ensemble differ in the structure of their Hessians, which a sample of "
-        "them does not cover; give the method solver='dense' or solver='matrix-free'."
+        f"{method.name}: the members of this ensemble differ in the structure of their matrices (Hessians, or "
+        "gradients of constraints), which a sample of them does not cover; give the method solver='dense' or "
+        "solver='matrix-free', or solver='least-squares' where constraints depend on each other."
     )
 
 

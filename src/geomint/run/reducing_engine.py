@@ -111,15 +111,19 @@ class Reducing(Tiled):
         return Marked(carry, self._in_tiles(np.full(self.stop - self.start, -1, np.int32))), seen
 
     def _system_of(self, tile: Tile) -> Any:
-        if not self.with_functions or self.spread != "states and params":
-            return self.system if self.with_functions else None
+        """The system with the params of a tile; None where no reduction is of a function, which alone needs it."""
+        if not self.with_functions:
+            return None
+        if self.spread != "states and params":
+            return self.system
         return self.system.with_params(
             cut_out(jax.tree.map(np.asarray, self.system.params), tile.start, tile.stop, self.tile)
         )
 
     def _make_room_to_reduce(self, numbers_per_reduced_row: int) -> None:
         """The number of rows that the buffers hold, for the members and for the reduced tiles. It depends on the
-        ensemble alone, since the shapes of the program that reduces a tile depend on it."""
+        ensemble and the kind of engine, not on devices or processes: the program that reduces a tile, and with it the
+        last bits of its results, depend on this number."""
         own_program = getattr(self.parts[0].engine, "program", None) is not None
         numbers = self.make.buffer_numbers if own_program else BUFFER_NUMBERS
         width, tiles = self.member_layout.width, -(-self.members // self.tile)
@@ -170,6 +174,7 @@ class Reducing(Tiled):
         return np.asarray(self.layout.unpack(rows)["members_left"] == 0)
 
     def all_unrecoverable(self, rows: np.ndarray, buffer: ReducedBuffer) -> bool:
+        """Asked between saves only, where a chunk has one row."""
         first_rows = self.first_of_members(buffer)
         return not any(np.any(is_good(self.member_layout.unpack(x), 1, energy=False)) for x in first_rows)
 
