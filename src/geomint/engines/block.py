@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..errors import InputError
 from ..methods import Carry, Method, State, protocols
 from ..methods.protocols import EventDriven
 from ..numerics.compensated import value
@@ -22,6 +23,9 @@ from ..system.lagrangian import derive
 from ..system.system import Stated
 
 Observed = dict[str, Any]
+OWN_COLUMNS = (
+    "q", "p", "t", "energy", "momentum_maps", "watched", "constraint_residual", "velocity_residual", "status",
+)  # fmt: skip
 Count = Array | int  # traced, or known at compile time
 
 
@@ -42,6 +46,12 @@ class Clock(eqx.Module):
 def observe(method: Method, mech: Any, carry: Carry, t: Array) -> Observed:
     """All that is kept of the state at time t: (q, p), the method's extras, and the watched quantities."""
     state = method.between(mech, carry, t) if isinstance(method, EventDriven) else method.output(mech, carry)
+    for name in state.extras:
+        if name in OWN_COLUMNS or not name.isidentifier():
+            reserved = ", ".join(OWN_COLUMNS)
+            raise InputError(
+                f"{method.name}: State(extras={{{name!r}: ...}}) can't be a column (reserved: {reserved})."
+            )
     q, p = value(state.q), value(state.p)
     guess = () if state.velocity_guess is None else (state.velocity_guess,)
     seen: Observed = {"q": q, "p": p, "energy": mech.energy(q, p, *guess), **state.extras}

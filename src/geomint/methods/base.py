@@ -71,6 +71,12 @@ class Traits:
     event_driven: bool = False
     forces: int | None = None
 
+    def __post_init__(self) -> None:
+        for name, allowed in (("energy", ("exact", "bounded", None)), ("momentum_maps", ("all", "linear", None))):
+            if getattr(self, name) not in allowed:
+                listed = ", ".join(map(repr, allowed))
+                raise InputError(f"Traits({name}=...) must be one of {listed}, not {shown(getattr(self, name))}.")
+
 
 NEEDS = {
     "constraint": ("constraint", "state it as System(constraint=g), g(q) -> (m,)"),

@@ -10,7 +10,8 @@ GEOMINT_CACHE=off switches both caches off.
 A key is a SHA-256 of everything that the stored bytes depend on: the program, the versions and the processor. The
 caller passes all of these to `key`. A file holds a header, the SHA-256 of its content, and the content. It is written
 under a temporary name and moved into place, so that another process sees all of it or nothing. A file that is damaged,
-or that another user owns, counts as missing and is written again. Errors of the file system never stop a run: the cache
+or that another user owns, counts as missing and is written again (of the files in code/; JAX and numba read their own:
+a damaged one is compiled again, by JAX with a warning). Errors of the file system never stop a run: the cache
 is then not used. When a process that has used the cache ends, the least recently used files are removed until at most
 LARGEST bytes are left.
 """
@@ -40,7 +41,10 @@ def folder() -> Path | None:
     if stated.strip().lower() in ("off", "0", "no", "false"):
         return None
     if stated:
-        return Path(stated)
+        try:
+            return Path(stated).expanduser()
+        except RuntimeError:  # no such user
+            return Path(stated)
     if os.environ.get("XDG_CACHE_HOME"):
         return Path(os.environ["XDG_CACHE_HOME"]) / "geomint"
     if sys.platform == "win32" and os.environ.get("LOCALAPPDATA"):

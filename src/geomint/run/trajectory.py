@@ -221,6 +221,11 @@ class Trajectory:
     @property
     def multipliers(self) -> Values:
         """λ at the saved points, (saved, m); m = 0 for a free system."""
+        if "constraint_residual" in self.columns and "multipliers" not in self.columns:
+            raise InputError(
+                f"{self.method.name} saves no multipliers: its output has to return self.state_with_multipliers(...), "
+                "or State(..., extras={'multipliers': ...})."
+            )
         return self.columns.get("multipliers", np.zeros((*self.energy.shape, 0)))
 
     @property
@@ -229,7 +234,7 @@ class Trajectory:
         system = self.system
         if system is None:
             raise AttributeError("constraint forces need the constraint: load with gm.load(path, system=system).")
-        if "multipliers" not in self.columns:
+        if not self.multipliers.shape[-1]:
             return np.zeros_like(self.q)
         return self._at_every_point(system, lambda mech, q, x: -mech.constraint_force(q, x), self.multipliers)
 
