@@ -181,10 +181,7 @@ class SymmetricMultistep(Constrained, HasHistory):
 
             return jax.lax.scan(step, starter.init(mech, start, h), None, length=half)[1]
 
-        walks = jax.lax.map(walk, jnp.stack([dt, -dt]))  # one after the other, by code that is compiled once
-        (q_after, p_after, failed_after), (q_before, p_before, failed_before) = (
-            jax.tree.map(lambda x, i=i: x[i], walks) for i in range(2)
-        )
+        (q_after, p_after, failed_after), (q_before, p_before, failed_before) = walk(dt), walk(-dt)
         joined = lambda before, middle, after: jnp.concatenate([before[::-1], middle[None], after])  # −k/2 … k/2
         positions = joined(q_before.value, q, q_after.value)
         lost = joined(q_before.lost, jnp.zeros_like(q), q_after.lost)
