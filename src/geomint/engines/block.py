@@ -23,9 +23,8 @@ from ..system.lagrangian import derive
 from ..system.system import Stated
 
 Observed = dict[str, Any]
-OWN_COLUMNS = (
-    "q", "p", "t", "energy", "momentum_maps", "watched", "constraint_residual", "velocity_residual", "status",
-)  # fmt: skip
+# Columns that a method may not replace by State.extras. The energy it may: EnergyStepping's is that of its terraces.
+OWN_COLUMNS = ("q", "p", "t", "momentum_maps", "watched", "constraint_residual", "velocity_residual", "status")
 Count = Array | int  # traced, or known at compile time
 
 
