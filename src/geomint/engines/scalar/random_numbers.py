@@ -47,7 +47,8 @@ class RandomNumbers:
             jax.ShapeDtypeStruct((2,), np.uint32),
             *(jax.ShapeDtypeStruct(v.aval.shape, np.uint32) for v in equation.invars[1:]),
         ]
-        return self.evaluate(jax.make_jaxpr(lambda *x: function(impl, *x))(*shapes), [key, *more])[0]  # type: ignore[attr-defined]
+        program = jax.make_jaxpr(lambda *x: function(impl, *x))(*shapes)
+        return self.evaluate(program, [key, *more])[0]  # type: ignore[attr-defined]
 
     def rule_threefry2x32(self, equation: Any, key1: Values, key2: Values, x1: Values, x2: Values) -> list[Values]:
         """Twenty rounds (Salmon, Moraes, Dror, Shaw, 2011)."""

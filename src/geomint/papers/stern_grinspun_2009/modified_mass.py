@@ -73,7 +73,8 @@ def modified_mass(quick: bool) -> Outcome:
     axes = figure.subplots()
     for k, (label, (system, q0, v0)) in enumerate(problems.items()):
         run = simulate(system, q0, v0, method=IMEX(), dt=h, t_end=100 * h)
-        newton = simulate(system, q0, v0, method=IMEX(plan=run.method.plan, quadratic=False), dt=h, t_end=100 * h)  # pyright: ignore[reportAttributeAccessIssue]
+        plan = run.method.plan  # pyright: ignore[reportAttributeAccessIssue]
+        newton = simulate(system, q0, v0, method=IMEX(plan=plan, quadratic=False), dt=h, t_end=100 * h)
         verlet = simulate(heavier(system, q0, h), q0, p0=np.asarray(run.p)[0], method=Verlet(), dt=h, t_end=100 * h)
         for name, other, style in (("Verlet with the modified mass", verlet, "-"), ("Newton's method", newton, ":")):
             difference = apart(run, other)
