@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from geomint.numerics.intervals import Interval
+
 # --- primitives -----------------------------------------------------------------------------------------------------
 ONE = {
     "abs": (jnp.abs, -3, 3),
@@ -132,3 +134,9 @@ STRUCTURE = {
     "float32": lambda x: x.astype(jnp.float32) * 3,
     "three ways": lambda x: jnp.select([x > 1, x > 0], [x, 2 * x], -x),
 }
+
+
+def inside(values, box: Interval) -> bool:
+    """Are all values in the interval? Those that do not exist do not count."""
+    values = np.asarray(values)
+    return bool(np.all(~((values < np.asarray(box.low)) | (values > np.asarray(box.high)))))

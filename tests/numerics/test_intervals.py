@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import geomint as gm
 from geomint.errors import InputError
 from geomint.numerics.intervals import Interval, curvature, derivatives, evaluate, supported
-from helpers.interval_cases import ONE, STRUCTURE, TWO
+from helpers.interval_cases import ONE, STRUCTURE, TWO, inside
 
 RANDOM = np.random.default_rng(0)
 
@@ -23,12 +23,6 @@ RANDOM = np.random.default_rng(0)
 @pytest.fixture(autouse=True)
 def the_same_numbers_in_any_order():
     RANDOM.bit_generator.state = np.random.default_rng(0).bit_generator.state
-
-
-def inside(values, box: Interval) -> bool:
-    """Are all values in the interval? Those that do not exist do not count."""
-    values = np.asarray(values)
-    return bool(np.all(~((values < np.asarray(box.low)) | (values > np.asarray(box.high)))))
 
 
 def some_intervals(least: float, most: float, n: int = 40) -> Interval:
@@ -260,104 +254,6 @@ def test_random_expressions_stay_in_their_range(expression, a, b, log_half):
     t = 10.0**log_half * random.uniform(-1, 1, 300)
     for values, f in zip(jax.vmap(along)(t), found, strict=True):
         assert inside(values, f)
-
-
-# --- models ---------------------------------------------------------------------------------------------------------
-@functools.cache
-def energies():
-    """The whole potential of every model that has one, where it starts, and a direction."""
-    found = []
-    for name, make in gm.models.all().items():
-        m = make()
-        parts = [f for f in (getattr(m.system, "potential", None), getattr(m.system, "fast", None)) if f is not None]
-        if parts:
-            v = m.v0 if np.any(m.v0) else np.random.default_rng(1).normal(size=m.q0.shape)
-            found.append(
-                pytest.param(
-                    lambda q, s=m.system, parts=parts: sum(s.call(f, q) for f in parts),
-                    jnp.asarray(m.q0),
-                    jnp.asarray(v),
-                    m.dt,
-                    id=name,
-                )
-            )
-    return found
-
-
-@pytest.mark.parametrize(("potential", "q", "v", "dt"), energies())
-def test_potentials_and_their_curvature_stay_in_their_range(potential, q, v, dt):
-    assert supported(derivatives(potential, q, v), 0.0) is None
-    half = 0.02
-    second = jax.vmap(lambda t: derivatives(potential, q, v)(t)[0])
-
-    @jax.jit
-    def all_of_it(box, points, times):
-        bounds = jax.vmap(lambda t: curvature(potential, q, v, t[0], t[-1]))(times)
-        return evaluate(potential, box), jax.vmap(potential)(points), bounds, jax.vmap(second)(times)
-
-    widths = dt * np.array([0.01, 1.0, 20.0])
-    starts = widths * RANDOM.uniform(-1, 1, 3)
-    points = q + half * RANDOM.uniform(-1, 1, (1000, *q.shape))
-    found, values, bounds, seconds = all_of_it(
-        Interval(q - half, q + half), points, np.linspace(starts, starts + widths, 1000, axis=1)
-    )
-    assert inside(values, found)
-    assert inside(np.transpose(seconds), bounds)
-
-
-SMOOTH = ["argon_cluster", "kepler", "stiff_double_pendulum"]
-
-
-@pytest.mark.parametrize(("potential", "q", "v", "dt"), [p for p in energies() if p.id in SMOOTH])
-def test_curvature_converges(potential, q, v, dt):
-    """Its width is that of the range of φ'' and O(h²), and so O(h); at a point it is φ'' up to rounding."""
-    bound, along = (
-        jax.jit(lambda a, b: curvature(potential, q, v, a, b)),
-        jax.jit(jax.vmap(derivatives(potential, q, v))),
-    )
-    start = 0.3 * dt
-    rates, excess = [], []
-    for h in dt * 2.0 ** -np.arange(0, 8):
-        found, (second, third) = bound(start, start + h), along(np.linspace(start, start + h, 100))
-        rates.append(float(found.high - found.low) / h / float(abs(third).max()))
-        excess.append(float(found.high - found.low) - float(second.max() - second.min()))
-        assert abs(0.5 * (found.low + found.high) - second[0]) <= 1.5 * h * abs(third).max() + 1e-12 * abs(second[0])
-    assert max(rates) < 3
-    assert rates[-1] < 1.05
-    assert excess[-1] <= max(0.02 * excess[0], 1e-11 * float(abs(second).max()))
-    found = bound(start, start)
-    assert found.low <= second[0] <= found.high
-    assert found.high - found.low <= 1e-10 * abs(second[0])
-
-
-def test_a_jump_of_the_second_derivative_is_seen():
-    """Here φ''' = 0 on both sides, and the mean value theorem does not hold across."""
-    for contact in (
-        lambda q: jnp.sum(jnp.maximum(q, 0.0) ** 2),
-        lambda q: jnp.sum(jnp.where(q > 0, q**2, 0.0)),
-        lambda q: 0.5 * jnp.sum(q**2 + q * jnp.abs(q)),
-    ):
-        bound = lambda a, b, f=contact: curvature(f, jnp.zeros(1), jnp.ones(1), a, b)
-        assert inside([0.0, 2.0], bound(-1.0, 1.0))
-        assert bound(0.1, 1.0) == pytest.approx((2, 2))
-        assert bound(-1.0, -0.1) == pytest.approx((0, 0), abs=1e-13)
-
-
-def test_a_jump_of_floor_is_seen():
-    """⌊q⌋(3 − ⌊q⌋) q²/2 has the curvature 0, 2, 2, 0 on [0, 1], …, [3, 4]: the same at both ends, and φ''' = 0."""
-    steps = lambda q: jnp.sum(jnp.floor(q) * (3 - jnp.floor(q)) * q**2 / 2)
-    assert inside([0.0, 2.0], curvature(steps, jnp.zeros(1), jnp.ones(1), 0.5, 3.5))
-    assert curvature(steps, jnp.zeros(1), jnp.ones(1), 1.1, 1.9) == pytest.approx((2, 2))
-
-
-def test_an_angle_may_cross_its_cut():
-    turn = lambda q: jnp.cos(3 * jnp.arctan2(q[1], q[0]))
-    q, v = jnp.array([-1.0, -0.5]), jnp.array([0.1, 1.0])
-    second = jax.vmap(lambda t: derivatives(turn, q, v)(t)[0])
-    for a, b in ((0.0, 1.0), (0.45, 0.55), (0.6, 0.7)):
-        found, values = curvature(turn, q, v, a, b), second(np.linspace(a, b, 500))
-        assert inside(values, found)
-    assert float(found.high - found.low) == pytest.approx(float(values.max() - values.min()), rel=0.1)
 
 
 # --- inside programs ------------------------------------------------------------------------------------------------
