@@ -105,7 +105,7 @@ class Indexing:
             return self.move_entries(equation, x, indices)
         p, numbers = equation.params, equation.params["dimension_numbers"]
         if getattr(numbers, "operand_batching_dims", ()):
-            raise NotCovered("gather with indices that are computed, in batches")
+            raise NotCovered("gather in batches with indices that are known only at run time")
         sizes, collapsed = p["slice_sizes"], numbers.collapsed_slice_dims
         last = [n - size for n, size in zip(x.shape, sizes, strict=True)]
         fills = str(p["mode"]).endswith("FILL_OR_DROP")

@@ -73,7 +73,7 @@ def check_types(equation: Any, operands: Sequence[Values]) -> None:
         ):
             raise NotCovered(f"numbers of type {dtype}")
     if name in SHIFTS and any(not constant(x) or not 0 <= x < 64 for x in operands[1].ravel()):
-        raise NotCovered("shifts by amounts that are computed")
+        raise NotCovered("shifts by amounts that are known only at run time")
     if name == "shift_right_logical" and equation.invars[0].aval.dtype == np.int32:
         raise NotCovered("logical shifts of signed numbers")
     if equation.outvars[0].aval.dtype == bool and name in (

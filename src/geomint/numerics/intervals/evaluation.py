@@ -138,7 +138,8 @@ class IntervalInterpreter(Interpreter):
         return [Interval(x, x) for x in (results if equation.primitive.multiple_results else [results])]
 
     def rule_eq(self, equation: Any, *operands: Interval) -> Interval:
-        """The derivative of max(x, y) tests x = max(x, y), which is never certain for intervals; x ≥ y may be."""
+        """JAX differentiates max(x, y) by testing x == max(x, y). Intervals are never known to be equal, but x ≥ y may
+        be known, and means the same."""
         for x, other in (operands, operands[::-1]):
             name, pair = self.extremes.get(id(other), ("", ()))
             if any(x is y for y in pair):

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 # --- long times -------------------------------------------------------------------------------------------------------
 class ShiftedStarts:
-    """I of IMEX to t = 4000 from starts shifted by 1e-13 at random, the first not shifted. At large steps the
-    motion is chaotic, so that only the distribution over the starts is meaningful."""
+    """The oscillatory energy I along runs of IMEX to t = 4000. The first run has the given start; those of the others
+    are shifted by 1e-13 at random: at large steps the motion is chaotic, so that only the distribution over the starts
+    is meaningful."""
 
     def __init__(self, dt: float, members: int, save_every: int):
         chain, self.dt = stiff_springs(), dt
