@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -36,39 +35,25 @@ def same_archives(a: Path, b: Path) -> bool:
     return x.keys() == y.keys() and all(x[name].tobytes() == y[name].tobytes() for name in x)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
-
-
-def start(code: str, processes: int, *arguments: object, **environment: str) -> list[subprocess.Popen]:
-    """Copies of a program that joins by jax.distributed, as a user would write it."""
-    head = (
-        "import sys, jax\nindex, processes, port = map(int, sys.argv[1:4])\n"
-        "jax.distributed.initialize(f'127.0.0.1:{port}', processes, index)\n"
-        if processes > 1
-        else "import sys, jax\n"
+def start(code: str, *arguments: object, **environment: str) -> subprocess.Popen:
+    """A Python program in a process of its own; sys.argv[1:] are the arguments."""
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
-    port, said = free_port(), dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    return [
-        subprocess.Popen(
-            [sys.executable, "-c", head + code, str(k), str(processes), str(port), *map(str, arguments)],
-            env=os.environ | environment,
-            **said,
-        )
-        for k in range(processes)
-    ]
 
 
-def ends(copies: list[subprocess.Popen], timeout: float = 100) -> list[str]:
-    """What each printed."""
+def ends(process: subprocess.Popen, timeout: float = 100) -> str:
+    """What it printed, after it ended well."""
     try:
-        said = [copy.communicate(timeout=timeout) for copy in copies]
+        out, errors = process.communicate(timeout=timeout)
     finally:
-        for copy in copies:
-            copy.kill()
-    assert all(copy.returncode == 0 for copy in copies), said
-    return [out for out, _ in said]
+        process.kill()
+    assert process.returncode == 0, errors
+    return out
 
 
 def wait_for_rows(path: Path, rows: int, process: subprocess.Popen) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -16,7 +15,6 @@ import geomint as gm
 from geomint.cli.app import app
 from geomint.engines.tiles import tile_size
 from geomint.io import archive
-from geomint.run.processes import Alone
 from geomint.run.reductions import _order_statistics, _order_statistics_on_gpu
 from helpers.processes import ends, same_archives, start
 from helpers.runs import save_by_save
@@ -174,9 +172,7 @@ def test_no_number_depends_on_devices_or_chunks(engine, monkeypatch):
     save_by_save(monkeypatch)
     chunked = go()
     # The module by its full name: the public function hides it as an attribute of the package.
-    monkeypatch.setattr(
-        importlib.import_module("geomint.run.ensemble"), "devices_and_team", lambda mesh: (jax.devices() * 3, Alone())
-    )
+    monkeypatch.setattr(importlib.import_module("geomint.run.ensemble"), "devices_of", lambda mesh: jax.devices() * 3)
     assert whole == chunked == go()
 
 
@@ -233,43 +229,6 @@ def test_reductions_of_saved_quantities_are_found_again(tmp_path):
     assert tables(resumed) == tables(gm.ensemble(ESCAPE, STARTS, **ESCAPING, reduce=BY_NAME))
     with pytest.raises(AttributeError, match="keep"):
         resumed.q  # noqa: B018
-
-
-PROCESSES = """
-import numpy as np, geomint as gm
-import jax.numpy as jnp
-folder, mesh = sys.argv[4], "all"
-system = gm.System(lambda q, k: -k * jnp.sum(q**4), params=0.0)
-starts, params = np.stack([np.linspace(0.01, 1.2, 23), np.linspace(0.02, 0.1, 23)], axis=1), np.linspace(0.9, 1.1, 23)
-reduce = {
-    "size": gm.Quantiles(lambda q, p, k: jnp.sum(q**2) * k, (0.1, 0.5)),
-    "energy": gm.Mean("energy"),
-    "q": gm.Histogram("q", 9, range=(0, 2)),
-}
-for engine in ("xla", "native"):
-    grid = dict(method=gm.Verlet(), dt=0.01, save_every=10, params=params)
-    grid |= dict(reduce=reduce, keep=[20, 3], mesh=mesh, engine=engine)
-    run = gm.ensemble(system, starts, t_end=2.0, output=f"{folder}/{engine}.h5", **grid)
-    run = gm.resume(f"{folder}/{engine}.h5", system.with_params(params), t_end=3.0, reduce=reduce, mesh=mesh)
-    assert run.failed_at.shape == (23,) and run.q.shape == (2, 31, 2) and run.v.shape == (2, 31, 2)
-    there = gm.ensemble(system, starts, t_end=3.0, **grid)
-    a, b = there.member_range
-    assert np.array_equal(there.failed_at, run.failed_at[a:b])
-    bits = lambda run: [(n, k, np.asarray(x).tobytes()) for n, h in run.reduced.items() for k, x in h.results.items()]
-    assert sorted(bits(there)) == sorted(bits(run))
-    assert np.array_equal(there.q, run.q) and np.array_equal(there.v, run.v)
-print("done")
-"""
-
-
-def test_in_several_processes(tmp_path):
-    """Two processes write what one does, bit for bit, and both return all that was reduced."""
-    for processes in (1, 2):
-        (tmp_path / str(processes)).mkdir()
-    exec(PROCESSES, {"sys": SimpleNamespace(argv=[*"0123", str(tmp_path / "1")])})
-    assert all("done" in out for out in ends(start(PROCESSES, 2, tmp_path / "2")))
-    for engine in ("xla", "native"):
-        assert same_archives(tmp_path / "1" / f"{engine}.h5", tmp_path / "2" / f"{engine}.h5")
 
 
 # --- memory ---------------------------------------------------------------------------------------------------------

@@ -72,7 +72,6 @@ def test_what_a_trajectory_says_of_its_members():
     )
     assert np.array_equal(run.energy_error[:2], [[0.0, 0.5, -0.5], [0.0, 0.0, np.nan]], equal_nan=True)
     assert run.failed_at.tolist() == [-1, 2, 1]
-    assert run.member_range == (0, 3)
     assert run.kept.tolist() == [0, 1, 2]
     assert run.constraint_residual.shape == run.multipliers.shape == (3, 3, 0)
     one = Trajectory(

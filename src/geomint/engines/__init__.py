@@ -3,7 +3,7 @@
 Start with block.py, the loop over blocks and steps that defines what every engine computes. xla.py compiles it with
 XLA: the reference, which covers every system, and the interface that the host loop in run/ drives. llvm/ and pallas/
 translate a step into operations on single numbers (scalar/) and agree with the reference to rounding; where they do not
-cover a program, the reference runs. tiles.py divides an ensemble among devices and processes. grid.py has the times of
+cover a program, the reference runs. tiles.py divides an ensemble among devices. grid.py has the times of
 a run.
 
 May import: methods, manifold, system, numerics, errors. Not run, io, analysis, models.

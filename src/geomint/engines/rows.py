@@ -61,16 +61,6 @@ class StateRows:
 
     # --- what is kept of a run ---
     @property
-    def own_system(self) -> Stated:
-        """The system with the params of this process's members."""
-        return self.system
-
-    @property
-    def share(self) -> tuple[int, int, int] | None:
-        """Of an ensemble: the first member of this process, one past the last, and the number of all members."""
-        return None
-
-    @property
     def archive_entries(self) -> dict[str, Any]:
         """Further entries of the JSON of an archive."""
         return {}

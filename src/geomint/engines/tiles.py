@@ -1,9 +1,9 @@
-"""An ensemble in tiles, so that the results of a member depend neither on the devices nor on the number of processes.
+"""An ensemble in tiles, so that the results of a member do not depend on the devices.
 
 The code that XLA generates for a batch depends on its size: vector instructions for most of it and scalar ones for the
 remainder, another order of summation. A member of 1000 differs in its last bits from the same member of 500. So members
 are divided into tiles of one size, whose borders depend on the number of members alone. The last tile is padded with
-copies of its last member. Every tile runs the same program on any device of any process; a device gets whole tiles.
+copies of its last member. Every tile runs the same program on any device; a device gets whole tiles.
 
 The tiles of a device are dispatched one after another without waiting, so that devices and cores work in parallel.
 """
@@ -67,7 +67,7 @@ def placed(tree: PyTree, device: Any) -> PyTree:
 
 
 class SplitCarry(eqx.Module):
-    """The carries of the parts of this process."""
+    """The carries of the parts."""
 
     parts: list[Carry]
 
@@ -88,16 +88,14 @@ class Part:
 
 
 class Tiled(StateRows):
-    """An engine of an ensemble, made of the engines of its parts (in a run of several processes, of this process's
-    parts).
+    """An engine of an ensemble, made of the engines of its parts.
 
     With the reference engine a part is a tile. Engines of scalar code, where the results of a member do not depend on
     the others, compute the initial carry tile by tile, and then take all members of a device as one part."""
 
     def __init__(self, make: type[Xla], method: Method, system: Stated, clock: Clock, spread: Spread, members: int,
                  devices: Sequence[Any] = (None,), tile: int | None = None):  # fmt: skip
-        """devices: those of all processes; the devices of one process are adjacent. tile: the size of a tile, given
-        when an archive is resumed."""
+        """tile: the size of a tile, given when an archive is resumed."""
         self.make, self.method, self.system, self.clock, self.spread, self.members, self.devices = (
             make,
             method,
@@ -107,15 +105,11 @@ class Tiled(StateRows):
             members,
             devices,
         )
-        here = jax.process_index()
         platform = jax.local_devices()[0].platform if devices[0] is None else devices[0].platform
         self.tile = tile_size(members, platform) if tile is None else tile
-        self.mine = [
-            (*share, d)
-            for share, d in zip(shares(members, self.tile, len(devices)), devices, strict=True)
-            if d is None or d.process_index == here
+        self.on_devices = [
+            (*share, d) for share, d in zip(shares(members, self.tile, len(devices)), devices, strict=True)
         ]
-        self.start, self.stop = self.mine[0][0], self.mine[-1][1]
 
     # --- cutting and joining ---
     def _part(self, start: int, stop: int, size: int, device: Any, method: Method) -> Part:
@@ -130,14 +124,13 @@ class Tiled(StateRows):
         )
 
     def begin(self, state: State) -> tuple[SplitCarry, Observed]:
-        """From the state of all members: the carries of this process's parts, and what is saved of its members."""
+        """The carries of the parts, and what is saved of all members."""
         state, plain, reason = jax.tree.map(np.asarray, state), self.method, ""
         if issubclass(self.make, ScalarEngine):
             carry, seen = self._begun(state, protocols.for_scalar_code(plain, many=True))
             joined = self.archived_carry(carry)
-            if not self.idle:
-                self.parts = [self._part(a, b, b - a, d, self.method) for a, b, d in self.mine if b > a]
-                carry = self.split_carry(joined)
+            self.parts = [self._part(a, b, b - a, d, self.method) for a, b, d in self.on_devices if b > a]
+            carry = self.split_carry(joined)
             reason = self._programs(carry)
             if not reason:
                 return carry, seen
@@ -152,19 +145,12 @@ class Tiled(StateRows):
 
     def _begun(self, state: State, method: Method) -> tuple[SplitCarry, Observed]:
         """Tile by tile, by the reference engine."""
-        ends = [
-            (a, min(a + self.tile, stop), device)
-            for start, stop, device in self.mine
+        tiles = [
+            self._part(a, min(a + self.tile, stop), self.tile, device, method)
+            for start, stop, device in self.on_devices
             for a in range(start, stop, self.tile)
         ]
-        # A process without members computes the first tile, for the structure and shapes, and discards it.
-        tiles = [
-            self._part(a, b, self.tile, d, method)
-            for a, b, d in ends or [(0, min(self.tile, self.members), self.mine[0][2])]
-        ]
         begun = [Xla.begin(t.engine, placed(cut_out(state, t.start, t.stop, t.size), t.device)) for t in tiles]
-        if not ends:
-            tiles[0].stop = tiles[0].start
         self.parts, self.method, self.layout = tiles, method, tiles[0].engine.layout
         return SplitCarry([carry for carry, _ in begun]), self._joined(tiles, [seen for _, seen in begun])
 
@@ -177,23 +163,14 @@ class Tiled(StateRows):
         self.row_capacity = min(part.engine.row_capacity for part in self.parts)
         return ""
 
-    @property
-    def idle(self) -> bool:
-        """Whether this process has no members, because there are more processes than tiles."""
-        return self.start == self.stop
-
     def archived_carry(self, carry: SplitCarry | Carry) -> Carry:
-        """The carry of all of this process's members."""
+        """The carry of all members."""
         return self._joined(self.parts, carry.parts) if isinstance(carry, SplitCarry) else carry
 
     def split_carry(self, carry: Carry) -> SplitCarry:
-        """The inverse of `archived_carry`: the carries of the parts, from the carry of this process's members."""
+        """The inverse of `archived_carry`: the carries of the parts, from the carry of all members."""
         carry = jax.tree.map(np.asarray, carry)
-        if self.idle:
-            return SplitCarry([carry])
-        return SplitCarry(
-            [placed(cut_out(carry, t.start - self.start, t.stop - self.start, t.size), t.device) for t in self.parts]
-        )
+        return SplitCarry([placed(cut_out(carry, t.start, t.stop, t.size), t.device) for t in self.parts])
 
     # --- the engine of the host loop ---
     logs = False  # members of an ensemble only count their events
@@ -214,18 +191,7 @@ class Tiled(StateRows):
 
     @property
     def key(self) -> PyTree:
-        return self.parts[0].engine.key, len(self.parts), len(self.mine)
-
-    @property
-    def own_system(self) -> Stated:
-        """The system with the params of this process's members, where they have their own."""
-        if self.spread != "states and params" or (self.start, self.stop) == (0, self.members):
-            return self.system
-        return self.system.with_params(jax.tree.map(lambda x: x[self.start : self.stop], self.system.params))
-
-    @property
-    def share(self) -> tuple[int, int, int]:
-        return self.start, self.stop, self.members
+        return self.parts[0].engine.key, len(self.parts), len(self.on_devices)
 
     @property
     def archive_entries(self) -> dict[str, Any]:
@@ -246,8 +212,6 @@ class Tiled(StateRows):
         self, carry: SplitCarry | Carry, first: int, steps: int, blocks: int, buffer: Any
     ) -> tuple[SplitCarry, Any]:
         carry = carry if isinstance(carry, SplitCarry) else self.split_carry(carry)
-        if self.idle:
-            return carry, buffer
         moved = [
             t.engine.advance(c, first, steps, blocks, b)
             for t, c, b in zip(self.parts, carry.parts, buffer, strict=True)
@@ -258,9 +222,7 @@ class Tiled(StateRows):
         return all(t.engine.first_rows_known_good(b) for t, b in zip(self.parts, buffer, strict=True))
 
     def rows_of(self, buffer: Any, blocks: int) -> np.ndarray:
-        """The first `blocks` rows of each of this process's members."""
-        if self.idle:
-            return np.zeros((0, blocks, self.layout.width))
+        """The first `blocks` rows of each member."""
         return np.concatenate([t.engine.rows_of(b, blocks)[: t.count] for t, b in zip(self.parts, buffer, strict=True)])
 
 

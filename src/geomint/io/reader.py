@@ -68,16 +68,15 @@ class Contents:
             raise
         return writer
 
-    def carry_like(self, template: Carry, share: slice | None = None) -> Carry:
-        """The checkpoint's carry in the structure of `template`; of these members, where a share is given."""
+    def carry_like(self, template: Carry) -> Carry:
+        """The checkpoint's carry in the structure of `template`."""
         treedef = jax.tree.structure(template)
-        held = [x if share is None else x[share] for x in self.leaves]
-        if describe_carry(template) != describe_carry(held):
+        if describe_carry(template) != describe_carry(self.leaves):
             raise ArchiveError(
-                f"{self.path}: the checkpoint does not fit this method and system: {describe_carry(held)} on file, "
-                f"{describe_carry(template)} here."
+                f"{self.path}: the checkpoint does not fit this method and system: "
+                f"{describe_carry(self.leaves)} on file, {describe_carry(template)} here."
             )
-        return jax.tree.unflatten(treedef, [jax.numpy.asarray(x) for x in held] if share is None else held)
+        return jax.tree.unflatten(treedef, [jax.numpy.asarray(x) for x in self.leaves])
 
 
 class Slot(NamedTuple):

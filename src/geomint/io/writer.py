@@ -47,17 +47,15 @@ class Writer:
         count: int,
         rows: int,
         sequence: int,
-        lock: bool = True,
     ):
-        """slots, count: as in `Tables`. lock=False: another process of the same job holds the lock."""
+        """slots, count: as in `Tables`."""
         self.path, self.meta, self.columns = path, meta, columns
         self.slot_offset, self.slot_bytes = slots
         self.count_offset, self.rows, self.sequence = count, rows, sequence
         self.last = 0.0  # time.monotonic() of the last checkpoint
         with writing(path):
             self.file = open_file(path, write=True)
-        if lock:
-            self.lock()
+        self.lock()
 
     def lock(self) -> None:
         """Take the lock of the file, or raise an error where another run has it."""

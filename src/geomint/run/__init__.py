@@ -12,7 +12,7 @@ drive, loop           chunks of steps, checkpoints, Ctrl-C; failures: the errors
 energy_scale          whether the energy error is too large; instability: the warning, with a step that works
 trajectory, events    what a run returns
 load, save, resume    archives as runs and runs as archives; restore: setting an archived run up again
-processes, shared     several processes that share an ensemble and write one archive
+devices               the devices that share an ensemble
 
 It may import errors, numerics, system, manifold, methods, engines, io and models, but neither analysis, papers nor cli.
 plots is imported by the methods of a Trajectory that need it, when they are called.

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import numpy as np
 
 from ..engines.grid import Grid
 from ..engines.tiles import Engine
-from ..errors import ProcessLost
 from ..io import archive
 from ..io.fingerprint import fingerprint
 from ..io.sinks import Disk
 from ..methods import Carry, protocols
 from ..system.system import Stated
 from .energy_scale import Extremes
-from .failures import interrupted, process_lost, run_stopped
+from .failures import interrupted, run_stopped
 from .instability import warn_of_instability
 from .load import trajectory
-from .loop import AGREED, ALONE, Outcome, Position, Sink, run_to_end
-from .processes import Alone
+from .loop import Outcome, Position, Sink, run_to_end
 from .trajectory import Checkpoint, Trajectory
 
 
@@ -53,40 +50,32 @@ def drive(
     progress: bool,
     about: dict[str, Any],
     start: int = 0,
-    team: Alone = ALONE,
 ) -> Trajectory:
     """Run to the end, or as far as the run goes. Errors carry the Trajectory of what was saved.
 
     about: seed, compensated and members, as `Trajectory` and archives have them.
     """
     try:
-        return _driven(engine, Position(carry, start), times, sink, progress, about, team)
+        return _driven(engine, Position(carry, start), times, sink, progress, about)
     finally:
         sink.close()  # after any error: an archive that stays open can't be resumed
 
 
 def _driven(
-    engine: Engine, start: Position, times: Grid, sink: Any, progress: bool, about: dict[str, Any], team: Alone
+    engine: Engine, start: Position, times: Grid, sink: Any, progress: bool, about: dict[str, Any]
 ) -> Trajectory:
     recorder = _Recorder(sink, start, Extremes(engine))
     stopped_by_user = False
     try:
-        end = run_to_end(engine, start.carry, times, recorder, start.step, progress, team)
-    except KeyboardInterrupt as stop:
-        if team.count > 1 and AGREED not in stop.args:
-            raise  # this process alone was interrupted: the others are at other steps, without a common checkpoint
+        end = run_to_end(engine, start.carry, times, recorder, start.step, progress)
+    except KeyboardInterrupt:
         stopped_by_user = True
         end = Outcome(*recorder.newest, None)
         # The interrupt may have come between the rows or events of a chunk and its checkpoint: discard what is newer.
         events = int(protocols.events(engine.method, end.carry)) if engine.logs else None
         sink.truncate(end.step // times.save_every + 1, events)
-    except ProcessLost as lost:
-        raise process_lost(lost, sink, times) from None
     carry = engine.archived_carry(end.carry)
-    try:
-        run = _collect(engine, times, sink, Position(carry, end.step), about)
-    except ProcessLost as lost:
-        raise process_lost(lost, sink, times) from None
+    run = _collect(engine, times, sink, Position(carry, end.step), about)
     protocols.warn_after_run(engine.method, engine.method_carry(carry))
     if stopped_by_user:
         raise interrupted(times, run, end.step)
@@ -118,13 +107,12 @@ def _collect(engine: Engine, times: Grid, sink: Any, end: Position, about: dict[
         sink.writer.checkpoint(end.carry, end.step, force=True)
         sink.writer.close()
         held = archive.read(sink.writer.path)
-        carry = jax.tree.unflatten(jax.tree.structure(end.carry), held.leaves)  # of all processes
-        run = trajectory(held, engine.system, Checkpoint(engine.method_carry(carry), end.step))
+        run = trajectory(held, engine.system, Checkpoint(engine.method_carry(end.carry), end.step))
         run.method, run.engine = engine.method, engine.described  # with what was found out before the run
         return run
     columns, summary = engine.results(sink.columns, end.carry)
     return Trajectory(
-        engine.own_system,
+        engine.system,
         engine.method,
         times,
         times.times(0, sink.count),
@@ -133,7 +121,6 @@ def _collect(engine: Engine, times: Grid, sink: Any, end: Position, about: dict[
         engine=engine.described,
         checkpoint=Checkpoint(engine.method_carry(end.carry), end.step),
         records=sink.events if engine.logs else None,
-        share=engine.share,
         summary=summary,
         **about,
     )

@@ -149,10 +149,10 @@ class SavedPoints:
         return self.conserved(members, 0) + work - potential
 
 
-def excess(run: Trajectory, largest: Any = None, first: int = 0, share: float = 1.0) -> Excess | None:
+def excess(run: Trajectory, largest: Any = None, share: float = 1.0) -> Excess | None:
     """The members whose energy error exceeds the scale of the energy, or a share of it; None where there are none.
 
-    largest: the error of the members from `first` on, where it is known; it is read from the energies otherwise.
+    largest: the error of each member, where it is known; it is read from the energies otherwise.
     """
     system = run.system
     unjudged = system is None or run.method.traits.event_driven or "energy" not in run.columns
@@ -161,23 +161,23 @@ def excess(run: Trajectory, largest: Any = None, first: int = 0, share: float = 
     saved = SavedPoints(run)
     if largest is None:
         largest = _largest(saved)
-    start = np.atleast_1d(saved.conserved(slice(None), 0))[first : first + np.size(largest)]
+    start = np.atleast_1d(saved.conserved(slice(None), 0))
     largest = np.broadcast_to(largest, start.shape) / share
     scale = ROUNDING * np.finfo(start.dtype).eps * np.abs(start)
     suspects = np.flatnonzero(largest > scale)
     # A member that is no longer finite has failed, and run.failed_at has it.
-    suspects = suspects[np.isfinite(saved.conserved(first + suspects, saved.count - 1)) | (not run.members)]
+    suspects = suspects[np.isfinite(saved.conserved(suspects, saved.count - 1)) | (not run.members)]
     for row in _spread_out(saved.count):
         if not len(suspects):
             return None
-        allowed = saved.at_row(row, first + suspects)
-        error = np.abs(saved.conserved(first + suspects, row) - start[suspects])
+        allowed = saved.at_row(row, suspects)
+        error = np.abs(saved.conserved(suspects, row) - start[suspects])
         scale[suspects] = np.fmax(scale[suspects], trusted(allowed, error))
         suspects = suspects[largest[suspects] > scale[suspects]]
     for member in suspects[:READ]:
-        scale[member] = max(scale[member], _noise(saved, first + int(member)), whole_scale(saved, first + int(member)))
+        scale[member] = max(scale[member], _noise(saved, int(member)), whole_scale(saved, int(member)))
     suspects = suspects[largest[suspects] > scale[suspects]]
-    return Excess(first + suspects, share * largest[suspects], scale[suspects]) if len(suspects) else None
+    return Excess(suspects, share * largest[suspects], scale[suspects]) if len(suspects) else None
 
 
 def trusted(allowed: np.ndarray, error: np.ndarray) -> np.ndarray:

@@ -22,6 +22,7 @@ from ..system.checks import shown
 from ..system.index_check import check_indices
 from ..system.lagrangian import derive
 from ..system.system import Stated, System, checked_params
+from .devices import devices_of
 from .drive import archive_meta, drive
 from .inputs import (
     as_array,
@@ -35,10 +36,8 @@ from .inputs import (
     warn_of_lost_digits,
 )
 from .prepare import checked_method, checked_settings, prepared, sampled
-from .processes import Alone, devices_and_team
 from .reducing_engine import Reducing
 from .reductions import Reduction, checked
-from .shared import open_for_team
 from .trajectory import Trajectory
 
 
@@ -78,10 +77,8 @@ def ensemble(
     engine:  as for `simulate`; "kernel" runs all members in one kernel of a GPU, and "auto" chooses it where JAX's
              default device is a GPU.
     progress, output: as for `simulate`; steps are counted once for all members, and one file has them all.
-    mesh:    the devices that share the members: a jax.sharding.Mesh, or "all" for all devices of all processes. None:
-             the default device of this process alone. Where a mesh spans processes of jax.distributed, each of them
-             makes the same call; they write one `output` together, and each returns the whole run from there. Without
-             output each returns its own members, run.member_range. No number of the result depends on the mesh.
+    mesh:    the devices of this process that share the members: a jax.sharding.Mesh, or "all" for all of them. None:
+             the default device. No number of the result depends on the mesh.
     A member that fails keeps its good points and is named by `run.failed_at`; the run stops only when all have failed.
     """
     if is_traced(system, q0s, v0s, p0s, params):
@@ -89,13 +86,11 @@ def ensemble(
             "ensemble can't run inside jax.grad, jax.jit or jax.vmap; there, use jax.vmap over gm.simulate."
         )
     path, progress, compensated = checked_settings(output, progress, compensated)
-    devices, team = devices_and_team(mesh)
-    with team:
-        times = grid(dt, t_end, t0, save_every)
-        start = _checked_start(system, q0s, v0s, p0s, params, method, times)
-        about = {"seed": _seeds(seed, len(start.q)), "compensated": compensated, "members": True}
-        runner = _engine(start, choose(engine, members=True), times, reduce, keep, devices, team)
-        return _run(runner, start, times, about, path, progress, team)
+    devices, times = devices_of(mesh), grid(dt, t_end, t0, save_every)
+    start = _checked_start(system, q0s, v0s, p0s, params, method, times)
+    about = {"seed": _seeds(seed, len(start.q)), "compensated": compensated, "members": True}
+    runner = _engine(start, choose(engine, members=True), times, reduce, keep, devices)
+    return _run(runner, start, times, about, path, progress)
 
 
 class _Start(NamedTuple):
@@ -109,39 +104,34 @@ class _Start(NamedTuple):
     velocity_guess: Any  # velocities near those of p, where the user gave them
 
 
-def _engine(
-    start: _Start, make: type[Xla], times: Grid, reduce: Any, keep: Any, devices: Sequence[Any], team: Alone
-) -> Tiled:
+def _engine(start: _Start, make: type[Xla], times: Grid, reduce: Any, keep: Any, devices: Sequence[Any]) -> Tiled:
     members, clock = len(start.q), Clock.of(times.t0, times.dt)
     arguments = make, start.method, start.system, clock, start.spread, members, devices
     if reduce is None and keep is None:
         return Tiled(*arguments)
     reductions = checked({} if reduce is None else reduce)
-    return Reducing(reductions, _kept(keep, members), times.save_every, team, *arguments)
+    return Reducing(reductions, _kept(keep, members), times.save_every, *arguments)
 
 
 def _run(
-    engine: Tiled, start: _Start, times: Grid, about: dict[str, Any], path: Path | None, progress: bool, team: Alone
+    engine: Tiled, start: _Start, times: Grid, about: dict[str, Any], path: Path | None, progress: bool
 ) -> Trajectory:
     """Run the engine into memory or into an archive."""
     system, members, seed = start.system, len(start.q), about["seed"]
     state = initial_state(start.q, start.p, times.t0, seed, about["compensated"], members, start.velocity_guess)
     carry, seen = engine.begin(state)
-    check_energy(system, seen, engine.start, own_params=start.spread == "states and params")
+    check_energy(system, seen, own_params=start.spread == "states and params")
     seen, plain = engine.first_row(seen), engine.rows_per_member
     if path is None:
         sink = Memory(engine.layout, seen, times.saves, members=plain)
-        return drive(engine, carry, times, sink, progress, about, team=team)
+        return drive(engine, carry, times, sink, progress, about)
     fixed = {**({} if np.ndim(seed) == 0 else {"seeds": seed}), **engine.fixed_arrays}
 
-    def create() -> archive.Writer:
-        meta = archive_meta(system, engine, times, about, start.q.shape[1:])
-        return archive.create(path, meta, *_of_all_processes(engine, seen, carry), times.saves, fixed=fixed)
-
-    writer = open_for_team(team, create, engine.start, engine.stop, members, alike=not plain)
+    meta = archive_meta(system, engine, times, about, start.q.shape[1:])
+    writer = archive.create(path, meta, seen, engine.archived_carry(carry), times.saves, fixed=fixed)
     disk = Disk(writer, engine.layout, times, members=plain, archived_carry=engine.archived_carry)
     disk.first(seen, carry)
-    return drive(engine, carry, times, disk, progress, about, team=team)
+    return drive(engine, carry, times, disk, progress, about)
 
 
 def _seeds(seed: Any, members: int) -> Any:
@@ -191,13 +181,6 @@ def _checked_start(system: Stated, q0s: Any, v0s: Any, p0s: Any, params: PyTree,
     if isinstance(one, System) and one.overrides:
         check_overrides(one, q[0])
     return _Start(method, system, spread, q, p, stated_velocity(system, "v0s", v0s))
-
-
-def _of_all_processes(engine: Tiled, seen: dict[str, Any], carry: Any) -> tuple[Any, Any]:
-    """A saved point and a carry, with zeros, in the shapes that they have for the members of all processes."""
-    shaped = lambda x: np.broadcast_to(np.zeros((), np.asarray(x).dtype), (engine.members, *np.shape(x)[1:]))
-    point = jax.tree.map(shaped, seen) if engine.rows_per_member else seen
-    return point, jax.tree.map(shaped, engine.archived_carry(carry))
 
 
 def _spread(system: Stated, params: PyTree, q0s: Any, members: int) -> tuple[Any, str]:

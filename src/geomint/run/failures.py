@@ -9,9 +9,7 @@ import numpy as np
 
 from ..engines.grid import Grid
 from ..engines.tiles import Engine
-from ..errors import Interrupted, ProcessLost, RunStopped
-from ..io import archive
-from ..io.sinks import Disk
+from ..errors import Interrupted, RunStopped
 from ..methods import protocols
 from ..system.lagrangian import LagrangianMechanics, derive
 from ..system.mechanics import Mechanics
@@ -29,19 +27,6 @@ def interrupted(times: Grid, run: Trajectory, step: int) -> Interrupted:
         "What was saved is in the exception's .run" + resumable,
         run=run,
     )
-
-
-def process_lost(lost: ProcessLost, sink: Any, times: Grid) -> ProcessLost:
-    """The same error, with what is kept and how to go on."""
-    if not isinstance(sink, Disk):
-        in_memory = "The run was in memory only; with output= it could be resumed."
-        return ProcessLost(lost.reason, in_memory, process=lost.process)
-    path, step = sink.writer.path, archive.read(sink.writer.path).step
-    kept = (
-        f"{path} is whole up to step {step}, t = {times.t0 + step * times.dt:g}: "
-        f"gm.resume({str(path)!r}, ...) continues it, on any number of processes."
-    )
-    return ProcessLost(lost.reason, kept, process=lost.process, path=path)
 
 
 def run_stopped(engine: Engine, times: Grid, run: Trajectory, failure: Failure) -> RunStopped:

@@ -79,18 +79,14 @@ def warn_of_instability(run: Trajectory, extremes: Extremes) -> None:
 
 
 def _warn_of_members(run: Trajectory, extremes: Extremes) -> None:
-    engine = extremes.engine
-    everybody = run.members and run.share is None  # the members of all processes are here
-    first, stop = engine.share[:2] if everybody and engine.share else (0, None)
     saved = SavedPoints(run)
-    start = np.atleast_1d(saved.conserved(slice(None), 0))[first:stop]
-    found = excess(run, extremes.largest(start), first)
+    start = np.atleast_1d(saved.conserved(slice(None), 0))
+    found = excess(run, extremes.largest(start))
     if found is None:
         return
     for k, member in enumerate(found.members[:READ]):
-        number = int(member) + (0 if everybody else run.member_range[0])
         count = len(found.members) - k
-        whose = f" of {count} of {len(start)} members, first of member {number}," if run.members else ""
+        whose = f" of {count} of {len(start)} members, first of member {member}," if run.members else ""
         suspect = Suspect(saved, int(member), whose, float(found.scale[k]), float(found.largest[k]))
         if _warned(run, suspect, _starts(saved, found, int(member))):
             return
@@ -121,7 +117,7 @@ def _suspects(engine: Reducing) -> np.ndarray:
         return np.zeros(0, int)
     kinetic, error = Kinetic(engine.system), np.abs(energy - start)
     floor = ROUNDING * np.finfo(start.dtype).eps * np.abs(start)
-    kinetic_start = kinetic(np.asarray(engine.states[1])[engine.start : engine.stop])
+    kinetic_start = kinetic(np.asarray(engine.states[1]))
     suspects = np.flatnonzero(np.isfinite(error) & (error > np.fmax(floor, kinetic_start)))
     if not len(suspects) or (momenta := engine.last_row("p")) is None:
         return suspects
@@ -135,7 +131,7 @@ def _warn_of_reduced(run: Trajectory, engine: Any) -> None:
     if summary is None or engine.method.traits.event_driven:
         return
     suspects = _suspects(engine)
-    for k, member in enumerate(engine.start + suspects[:READ]):
+    for k, member in enumerate(suspects[:READ]):
         q, p = (np.asarray(x[member]) for x in summary.start)
         system = engine.system.member(int(member)) if engine.spread == "states and params" else engine.system
         start = Start(system, q, p)
@@ -144,7 +140,7 @@ def _warn_of_reduced(run: Trajectory, engine: Any) -> None:
         except GeomintError:  # it stops: run.failed_at has members that fail
             continue
         found = excess(alone)
-        whose = f" of {len(suspects) - k} of {engine.stop - engine.start} members, first of member {member},"
+        whose = f" of {len(suspects) - k} of {engine.members} members, first of member {member},"
         if found is not None:
             suspect = Suspect(SavedPoints(alone), 0, whose, float(found.scale[0]), float(found.largest[0]))
             if _warned(run, suspect, [start]):

@@ -12,8 +12,6 @@ rows, and then finds the failing step by bisection. Between saves it does so onl
 that is not finite may become finite again before the next save, and where chunks end there depends on timing. A method
 with a slower form for such steps (`Rescuable`) takes the failing step in that form, and the loop goes on; otherwise
 the run ends with a `Failure`.
-
-Where several processes share an ensemble (a `team`), all of them take the same chunks and stop after the same step.
 """
 
 from __future__ import annotations
@@ -30,12 +28,9 @@ from ..engines import Xla
 from ..engines.grid import Grid
 from ..engines.tiles import Engine
 from ..methods import Carry, protocols
-from .processes import Alone
 
 CHUNK_SECONDS = 0.5
 FIRST_PACE = 2000.0  # steps a second that are assumed of a program that has not run yet
-ALONE = Alone()
-AGREED = "after the same step on all processes"
 _pace: dict[Any, float] = {}  # measured steps a second, by the key of the compiled program
 
 
@@ -89,28 +84,25 @@ class Outcome(NamedTuple):
     failure: Failure | None
 
 
-def run_to_end(
-    engine: Engine, carry: Carry, grid: Grid, sink: Sink, start: int = 0, progress: bool = False, team: Alone = ALONE
-) -> Outcome:
+def run_to_end(engine: Engine, carry: Carry, grid: Grid, sink: Sink, start: int = 0, progress: bool = False) -> Outcome:
     """Run from step `start` to the end of the grid, or to the step that fails."""
-    return HostLoop(engine, Position(carry, start), grid, sink, progress, team).run()
+    return HostLoop(engine, Position(carry, start), grid, sink, progress).run()
 
 
 class HostLoop:
     """The state of the host loop between two chunks."""
 
-    def __init__(self, engine: Engine, start: Position, grid: Grid, sink: Sink, progress: bool, team: Alone):
-        self.engine, self.grid, self.sink, self.team = engine, grid, sink, team
+    def __init__(self, engine: Engine, start: Position, grid: Grid, sink: Sink, progress: bool):
+        self.engine, self.grid, self.sink = engine, grid, sink
         self.now = start
         self.last_good = start  # the last position at which a row was seen without any failure
         self.buffer = engine.buffer()
         if engine.key not in _pace and start.step < grid.steps:
             self._compile()
-        self.rescue = Rescue(engine, grid, sink, team)
+        self.rescue = Rescue(engine, grid, sink)
         self.pace = _pace.get(engine.key, FIRST_PACE)
         self.most_for_events = grid.steps  # bound on a chunk whose events must fit into the buffer
         self.most_after_rescue = grid.steps  # bound on a chunk after a rescued step: the next step may need the same
-        self.room = team.agree("room for rows", engine.row_capacity, min)
         from tqdm.auto import tqdm
 
         self.bar = tqdm(
@@ -118,7 +110,7 @@ class HostLoop:
             initial=start.step,
             unit="step",
             unit_scale=True,
-            disable=not progress or team.index > 0,
+            disable=not progress,
             desc=engine.method.name,
         )
 
@@ -129,9 +121,9 @@ class HostLoop:
 
     def run(self) -> Outcome:
         start = self.now.step
-        with self.bar, self.team.interruptions() as interrupted:
+        with self.bar:
             while self.now.step < self.grid.steps:
-                failure = self._take(self._next_chunk(interrupted()))
+                failure = self._take(self._next_chunk())
                 if failure is not None:
                     return Outcome(*self.now, failure)
         self.engine.recycle_buffer(self.buffer)
@@ -139,19 +131,14 @@ class HostLoop:
             _pace[self.engine.key] = self.pace
         return Outcome(*self.now, None)
 
-    def _next_chunk(self, interrupted: bool) -> Chunk:
-        """The chunk that the first process of the team proposes, unless one of them was interrupted."""
+    def _next_chunk(self) -> Chunk:
         budget = max(1, min(self.most_for_events, self.most_after_rescue, int(self.pace * CHUNK_SECONDS)))
-        proposal = (interrupted, _chunk(self.grid, self.now.step, self.room, budget))
-        stop, chunk = self.team.agree("chunk", proposal, lambda each: (any(p[0] for p in each), each[0][1]))
-        if stop:
-            raise KeyboardInterrupt(AGREED)
-        return Chunk(*chunk)
+        return _chunk(self.grid, self.now.step, self.engine.row_capacity, budget)
 
     def _take(self, chunk: Chunk) -> Failure | None:
         """Run a chunk. A Failure where the run can't go on; None where its rows were kept, where its failing step was
         rescued, or where it has to be repeated because its events did not fit."""
-        engine, team = self.engine, self.team
+        engine = self.engine
         began = time.perf_counter()
         carry, self.buffer = engine.advance(self.now.carry, self.now.step, chunk.steps, chunk.blocks, self.buffer)
         jax.block_until_ready(carry)
@@ -159,20 +146,17 @@ class HostLoop:
         at_save = end.step % self.grid.save_every == 0
         # Between saves, rows that the engine knows to be good are not copied from the device: a million members are a
         # gigabyte.
-        unread = team.count == 1 and not at_save and engine.first_rows_known_good(self.buffer)
+        unread = not at_save and engine.first_rows_known_good(self.buffer)
         rows = None if unread else engine.rows_of(self.buffer, chunk.blocks)  # may be a view
-        seconds = team.agree("seconds", max(time.perf_counter() - began, 1e-9), max)  # of the slowest process
+        seconds = max(time.perf_counter() - began, 1e-9)
         events = engine.events(self.buffer)
         if events is None:
             self._make_room_for_events(chunk)
             return None
-        failed = None if rows is None else _first_bad(engine, rows, team)
+        failed = None if rows is None else _first_bad(engine, rows)
         # Between saves only unrecoverable failures stop the run, because it depends on timing where a chunk ends there.
         energy_may_recover = (
-            failed is not None
-            and rows is not None
-            and not at_save
-            and not team.agree("lost", engine.all_unrecoverable(rows, self.buffer), all)
+            failed is not None and rows is not None and not at_save and not engine.all_unrecoverable(rows, self.buffer)
         )
         if failed is not None and not energy_may_recover:
             return self._stop_or_rescue(chunk, good_blocks=failed)
@@ -221,7 +205,7 @@ class HostLoop:
             # The energy may have ceased to be finite before this chunk, in a row between saves that was passed over.
             origin = self.now if good_blocks else self.last_good
             steps = self.now.step + chunk.steps - origin.step
-            return _find_failure(self.engine, origin, steps, self.team, lost=False)
+            return _find_failure(self.engine, origin, steps, lost=False)
         self.bar.update(rescued.step - before)
         self.now = self.last_good = rescued
         self.most_after_rescue = 1
@@ -235,8 +219,8 @@ class Rescue:
     change nothing. Members of an ensemble are not rescued one by one.
     """
 
-    def __init__(self, engine: Engine, grid: Grid, sink: Sink, team: Alone):
-        self.engine, self.grid, self.sink, self.team, self.warned = engine, grid, sink, team, False
+    def __init__(self, engine: Engine, grid: Grid, sink: Sink):
+        self.engine, self.grid, self.sink, self.warned = engine, grid, sink, False
 
     def step(self, start: Position, steps: int) -> Position | None:
         """Take the first of `steps` steps that loses the state in the slower form; the position after it. None where
@@ -244,9 +228,9 @@ class Rescue:
         engine = self.engine
         if engine.spread != "one" or protocols.rescued(engine.method, 0) is None:
             return None
-        if not _lost_after(engine, start, steps, self.team):
+        if not _lost_after(engine, start, steps):
             return None
-        failure = _find_failure(engine, start, steps, self.team, lost=True)
+        failure = _find_failure(engine, start, steps, lost=True)
         method = protocols.rescued(engine.method, failure.status)
         if method is None:
             return None
@@ -274,23 +258,20 @@ class Rescue:
             warnings.warn(f"{slower.method.name}, {when}: {reason}", stacklevel=2)
 
 
-def _chunk(grid: Grid, n: int, rows: int, budget: int) -> tuple[int, int]:
-    """(steps, blocks) of the next chunk: whole blocks up to the budget, or a part of one that is longer than it."""
+def _chunk(grid: Grid, n: int, rows: int, budget: int) -> Chunk:
+    """The next chunk: whole blocks up to the budget, or a part of one that is longer than it."""
     to_save = grid.save_every - n % grid.save_every
     if to_save < grid.save_every or budget < grid.save_every:
-        return min(to_save, budget), 1
+        return Chunk(min(to_save, budget), 1)
     left = (grid.steps - n) // grid.save_every
-    return grid.save_every, min(rows, budget // grid.save_every, left)
+    return Chunk(grid.save_every, min(rows, budget // grid.save_every, left))
 
 
-def _first_bad(engine: Engine, rows: np.ndarray, team: Alone) -> int | None:
+def _first_bad(engine: Engine, rows: np.ndarray) -> int | None:
     """The first row at which the run has failed: an ensemble only where all its members have."""
     bad = engine.bad_rows(rows)
     if bad.ndim == 2:
         bad = bad.all(axis=0)
-        common = lambda each: sorted(set.intersection(*map(set, each)))
-        places = team.agree("failed", np.flatnonzero(bad).tolist(), common)
-        return places[0] if places else None
     return int(np.argmax(bad)) if bad.any() else None
 
 
@@ -307,13 +288,13 @@ def _keep_good(engine: Engine, start: Position, grid: Grid, steps: int, good_blo
     return end
 
 
-def _lost_after(engine: Engine, start: Position, steps: int, team: Alone) -> bool:
+def _lost_after(engine: Engine, start: Position, steps: int) -> bool:
     """Whether no trajectory can recover after so many steps."""
     buffer = engine.advance(start.carry, start.step, steps, 1, engine.buffer())[1]
-    return team.agree("lost", engine.all_unrecoverable(engine.rows_of(buffer, 1), buffer), all)
+    return engine.all_unrecoverable(engine.rows_of(buffer, 1), buffer)
 
 
-def _find_failure(engine: Engine, origin: Position, steps: int, team: Alone, lost: bool) -> Failure:
+def _find_failure(engine: Engine, origin: Position, steps: int, lost: bool) -> Failure:
     """The first of some steps after which the state is lost (lost=True), or at least the energy is not finite. By
     bisection: a lost state stays lost. An energy may become finite again between; then one of the steps is found after
     which it was not, not always the first."""
@@ -322,14 +303,10 @@ def _find_failure(engine: Engine, origin: Position, steps: int, team: Alone, los
     good, bad = 0, steps
     while bad - good > 1:
         middle = (good + bad) // 2
-        if lost:
-            failed = _lost_after(engine, origin, middle, team)
-        else:
-            failed = _first_bad(engine, last_row(middle), team) is not None
+        failed = _lost_after(engine, origin, middle) if lost else _first_bad(engine, last_row(middle)) is not None
         good, bad = (good, middle) if failed else (middle, bad)
     carry, buffer = after(bad)
     row = engine.rows_of(buffer, 1)
     status = engine.status_after(carry, row)
     code = 0 if status is None else int(np.nan_to_num(np.max(status, initial=0)))
-    code = team.agree("status", code, max)
     return Failure(origin.step + bad, code, last_row(good)[..., 0, :], row[..., 0, :])

@@ -2,7 +2,7 @@
 
 reductions.py has what the user states (Mean, Quantiles, Histogram), and tile_reduction.py the compiled program that
 reduces the rows of one tile of members. This module runs that program after every chunk, tile by tile on the device
-that holds the rows, and joins the results of all tiles (and of all processes) on the host, in the order of the tiles.
+that holds the rows, and joins the results of all tiles on the host, in the order of the tiles.
 summary.py turns the joined rows into `run.reduced`.
 
 To the host loop and to the sinks the run of this engine is one trajectory. Each of its rows has the results of all
@@ -12,7 +12,6 @@ every single member there is only the carry, and the save at which it failed (`M
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -28,8 +27,6 @@ from ..engines.tiles import SplitCarry, Tiled, cut_out, placed
 from ..engines.xla import BUFFER_NUMBERS, BUFFER_ROWS
 from ..methods import Carry, State
 from ..numerics.compensated import value
-from ..system.system import Stated
-from .processes import Alone
 from .reductions import Column, Reductions
 from .summary import Summary, describe_reductions, extract_summary, fixed_datasets, whole_numbers
 from .tile_reduction import join_tiles, numbers_of_tile, program_of_tile
@@ -52,7 +49,7 @@ class ReducedBuffer:
 
 @dataclasses.dataclass
 class Tile:
-    """Members start … stop − 1, which are reduced together; they belong to one part of this process."""
+    """Members start … stop − 1, which are reduced together; they belong to one part."""
 
     start: int
     stop: int
@@ -78,16 +75,16 @@ class LastRow(NamedTuple):
 class Reducing(Tiled):
     """`Tiled`, with rows reduced on the devices that hold them."""
 
-    def __init__(self, reductions: Reductions, keep: np.ndarray, save_every: int, team: Alone, *arguments: Any):
+    def __init__(self, reductions: Reductions, keep: np.ndarray, save_every: int, *arguments: Any):
         """keep: the members whose own rows are kept as well. The other arguments are those of `Tiled`."""
         super().__init__(*arguments)
-        self.reductions, self.keep, self.save_every, self.team = reductions, keep, save_every, team
+        self.reductions, self.keep, self.save_every = reductions, keep, save_every
         self.with_functions = any(not isinstance(r.of, Column) for r in reductions.values())
 
     def begin(self, state: State) -> tuple[Any, Observed]:
         """As `Tiled`: the carries (`Marked`), and what is seen of all members. `first_row` reduces the latter."""
         carry, seen = super().begin(state)
-        self.first_energies, self._last = np.asarray(seen["energy"]), None  # of this process's members
+        self.first_energies, self._last = np.asarray(seen["energy"]), None
         self.states = value(state.q), value(state.p)
         self.member_layout = self.layout
         self.tiles = [
@@ -108,7 +105,7 @@ class Reducing(Tiled):
         self.leaf_forms = [LeafForm(path[-1].key, x.shape[1:], x.dtype) for path, x in paths]
         row = self._row([self._on_host(example, 1)], np.zeros((len(self.keep), 1, self.member_layout.width)))
         self.layout = Layout.of(row, members=True)  # the leading axis there is that of rows
-        return Marked(carry, self._in_tiles(np.full(self.stop - self.start, -1, np.int32))), seen
+        return Marked(carry, self._in_tiles(np.full(self.members, -1, np.int32))), seen
 
     def _system_of(self, tile: Tile) -> Any:
         """The system with the params of a tile; None where no reduction is of a function, which alone needs it."""
@@ -122,7 +119,7 @@ class Reducing(Tiled):
 
     def _make_room_to_reduce(self, numbers_per_reduced_row: int) -> None:
         """The number of rows that the buffers hold, for the members and for the reduced tiles. It depends on the
-        ensemble and the kind of engine, not on devices or processes: the program that reduces a tile, and with it the
+        ensemble and the kind of engine, not on devices: the program that reduces a tile, and with it the
         last bits of its results, depend on this number."""
         own_program = getattr(self.parts[0].engine, "program", None) is not None
         numbers = self.make.buffer_numbers if own_program else BUFFER_NUMBERS
@@ -144,11 +141,6 @@ class Reducing(Tiled):
     def described_reductions(self) -> dict[str, Any]:
         """The reductions, as an archive states them."""
         return describe_reductions(self.reductions, self.system, self.states[0].shape[1:], self.spread)
-
-    @property
-    def own_system(self) -> Stated:
-        """With the params of all members: every process returns the results of all."""
-        return self.system
 
     @property
     def archive_entries(self) -> dict[str, Any]:
@@ -185,10 +177,7 @@ class Reducing(Tiled):
     def _in_tiles(self, failed: np.ndarray) -> SplitCarry:
         """The saves at which members failed, tile by tile on the devices."""
         return SplitCarry(
-            [
-                placed(cut_out(failed, t.start - self.start, t.stop - self.start, self.tile), self.parts[t.part].device)
-                for t in self.tiles
-            ]
+            [placed(cut_out(failed, t.start, t.stop, self.tile), self.parts[t.part].device) for t in self.tiles]
         )
 
     def archived_carry(self, carry: Any) -> Any:
@@ -197,10 +186,7 @@ class Reducing(Tiled):
         failed = carry.failed
         if isinstance(failed, SplitCarry):
             failed = np.concatenate(
-                [
-                    np.zeros(0, np.int32),
-                    *(np.asarray(x)[: t.stop - t.start] for t, x in zip(self.tiles, failed.parts, strict=True)),
-                ]
+                [np.asarray(x)[: t.stop - t.start] for t, x in zip(self.tiles, failed.parts, strict=True)]
             )
         return Marked(super().archived_carry(carry.carry), failed)
 
@@ -250,27 +236,26 @@ class Reducing(Tiled):
         return False
 
     def first_of_members(self, buffer: ReducedBuffer) -> list[np.ndarray]:
-        """The first row of each of this process's members, part by part."""
+        """The first row of each member, part by part."""
         return [np.asarray(held.rows[: part.count, 0]) for part, held in zip(self.parts, buffer.buffers, strict=True)]
 
     def rows_of(self, buffer: ReducedBuffer, blocks: int) -> np.ndarray:
-        """The first `blocks` reduced rows of all members, the same on every process."""
+        """The first `blocks` reduced rows of all members."""
         self._last = LastRow(buffer.buffers, blocks - 1)
-        places, sample = [], []
+        kept_rows = np.zeros((len(self.keep), blocks, self.member_layout.width))
         for part, held in zip(self.parts, buffer.buffers, strict=True):
             here = [k for k, m in enumerate(self.keep) if part.start <= m < part.stop]
             if not here:
                 continue
             which, rows = self.keep[here] - part.start, held.rows
             on_gpu = isinstance(rows, jax.Array) and rows.devices().pop().platform != "cpu"
-            places += here
-            sample += list((np.asarray(rows[which]) if on_gpu else np.asarray(rows)[which])[:, :blocks])
-        return self._joined_rows(buffer.reduced, places, sample, blocks)
+            kept_rows[here] = (np.asarray(rows[which]) if on_gpu else np.asarray(rows)[which])[:, :blocks]
+        return self._joined_rows(buffer.reduced, kept_rows, blocks)
 
     def last_row(self, name: str) -> np.ndarray | None:
-        """A quantity of each of this process's members at the last saved point. It is read from the buffer, and so
+        """A quantity of each member at the last saved point. It is read from the buffer, and so
         valid until the next run uses that."""
-        if self._last is None or self.idle:
+        if self._last is None:
             return None
         begin, size, shape = self.member_layout.place(name)
         held = [
@@ -283,41 +268,21 @@ class Reducing(Tiled):
         """The reduced row of the initial states."""
         real = jax.dtypes.canonicalize_dtype(float)
         rows = np.concatenate(
-            [
-                np.asarray(x, real).reshape(self.stop - self.start, int(np.prod(np.shape(x)[1:])))
-                for x in jax.tree.leaves(seen)
-            ],
+            [np.asarray(x, real).reshape(self.members, int(np.prod(np.shape(x)[1:]))) for x in jax.tree.leaves(seen)],
             axis=1,
         )
         reduced, none_failed = [], np.full(self.tile, -1, np.int32)
         for tile in self.tiles:
             full = np.zeros(self.shape)
-            full[:, 0] = cut_out(rows, tile.start - self.start, tile.stop - self.start, self.tile)
+            full[:, 0] = cut_out(rows, tile.start, tile.stop, self.tile)
             reduced.append(self._reduce_tile(tile.leaves, full, none_failed, tile.stop - tile.start, 1, 0)[0])
-        places = [k for k, m in enumerate(self.keep) if self.start <= m < self.stop]
-        packed = self._joined_rows(reduced, places, [rows[self.keep[k] - self.start][None] for k in places], 1)
+        packed = self._joined_rows(reduced, rows[self.keep][:, None], 1)
         return whole_numbers(self.layout.unpack(packed[0]))
 
     # --- joining the reduced tiles ---
-    def _joined_rows(
-        self, reduced: Sequence[Any], places: list[int], sample: Sequence[np.ndarray], blocks: int
-    ) -> np.ndarray:
-        """Packed rows, joined from the reduced tiles of all processes and from the rows of kept members.
-
-        sample: the rows of kept members of this process; places: their positions in `keep`.
-        """
-        if self.team.count == 1:
-            kept_rows = np.zeros((len(self.keep), blocks, self.member_layout.width))
-            for k, rows in zip(places, sample, strict=True):
-                kept_rows[k] = rows
-            return self._packed(self._row([self._on_host(tile, blocks) for tile in reduced], kept_rows), blocks)
-        message = {
-            "tiles": [[_encoded(np.asarray(x)[:blocks]) for x in jax.tree.leaves(tile)] for tile in reduced],
-            "places": places,
-            "sample": [_encoded(x) for x in sample],
-        }
-        join = lambda messages: _encoded(self._joined_messages(messages, blocks))
-        return _decoded(self.team.agree("rows of tiles", message, join), (blocks, self.layout.width), np.float64)
+    def _joined_rows(self, reduced: Sequence[Any], kept_rows: np.ndarray, blocks: int) -> np.ndarray:
+        """Packed rows, joined from the reduced tiles, with the rows of kept members."""
+        return self._packed(self._row([self._on_host(tile, blocks) for tile in reduced], kept_rows), blocks)
 
     def _on_host(self, reduced: Any, blocks: int) -> Any:
         """The first `blocks` rows of a reduced tile, copied to the host. Values that are still to be sorted stay on a
@@ -330,19 +295,6 @@ class Reducing(Tiled):
         ]
         return jax.tree.unflatten(self.structure, copied)
 
-    def _joined_messages(self, messages: Sequence[dict[str, Any]], blocks: int) -> np.ndarray:
-        """On the first process: packed rows, joined from the messages of all processes."""
-        real = jax.dtypes.canonicalize_dtype(float)
-        tiles, kept_rows = [], np.zeros((len(self.keep), blocks, self.member_layout.width))
-        for message in messages:
-            for encoded in message["tiles"]:
-                pairs = zip(encoded, self.leaf_forms, strict=True)
-                leaves = [_decoded(x, (blocks, *form.shape), form.dtype) for x, form in pairs]
-                tiles.append(jax.tree.unflatten(self.structure, leaves))
-            for k, encoded in zip(message["places"], message["sample"], strict=True):
-                kept_rows[k] = _decoded(encoded, kept_rows.shape[1:], real)
-        return self._packed(self._row(tiles, kept_rows), blocks)
-
     def _row(self, tiles: Sequence[Any], kept_rows: np.ndarray) -> dict[str, Any]:
         """Joined rows as a tree of arrays (rows, …); quantities of kept members are (rows, kept, …)."""
         of_members = self.member_layout.unpack(np.moveaxis(kept_rows, 0, 1)) if len(self.keep) else {}
@@ -351,12 +303,3 @@ class Reducing(Tiled):
     def _packed(self, row: dict[str, Any], blocks: int) -> np.ndarray:
         """Rows as one array (rows, width), in the order of `layout`."""
         return np.concatenate([np.asarray(x, np.float64).reshape(blocks, -1) for x in jax.tree.leaves(row)], axis=1)
-
-
-def _encoded(x: np.ndarray) -> str:
-    """The bytes of an array as text, for a message between processes."""
-    return base64.b64encode(np.ascontiguousarray(x).tobytes()).decode()
-
-
-def _decoded(text: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    return np.frombuffer(base64.b64decode(text), dtype).reshape(shape)

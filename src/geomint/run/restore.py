@@ -26,15 +26,13 @@ from ..methods import Carry, protocols
 from ..models import named
 from ..system.system import Stated
 from .inputs import initial_state
-from .loop import ALONE
 from .prepare import prepared
-from .processes import Alone
 from .reducing_engine import Marked, Reducing
 from .reductions import Reductions
 
 
 class Restored(NamedTuple):
-    """An engine and the archived carry; of an ensemble, of the members of this process."""
+    """An engine and the archived carry."""
 
     engine: Engine
     carry: Carry
@@ -96,16 +94,13 @@ def restore_engine(
     method: methods.Method | None = None,
     devices: Any = (None,),
     reductions: Reductions | None = None,
-    team: Alone = ALONE,
 ) -> Restored:
     """The engine of an archived run, and its carry.
 
     reductions: those of a reduced run; None to restore the states of its members without them, for gm.load.
     """
     try:
-        return _restore_engine(
-            contents, system, times or Grid(*contents.meta["grid"]), method, devices, reductions, team
-        )
+        return _restore_engine(contents, system, times or Grid(*contents.meta["grid"]), method, devices, reductions)
     except (GeomintError, MemoryError):
         raise
     except Exception as error:  # the description in a damaged file fits no run
@@ -120,7 +115,6 @@ def _restore_engine(
     method: methods.Method | None,
     devices: Any,
     reductions: Reductions | None,
-    team: Alone,
 ) -> Restored:
     meta, held = contents.meta, contents.fixed
     clock = Clock.of(times.t0, times.dt)
@@ -142,11 +136,10 @@ def _restore_engine(
     if reductions is None:
         engine = Tiled(*arguments)
     else:
-        engine = Reducing(reductions, held["kept"], times.save_every, team, *arguments)
+        engine = Reducing(reductions, held["kept"], times.save_every, *arguments)
     begun, _ = engine.begin(initial_state(q, p, times.t0, contents.seed, meta["compensated"], members))
     template = engine.archived_carry(begun)
-    share = slice(engine.start, engine.stop)
     if "reduce" in meta and reductions is None:
         marked = Marked(template, np.zeros(members, np.int32))
-        return Restored(engine, contents.carry_like(marked, share).carry)
-    return Restored(engine, contents.carry_like(template, share))
+        return Restored(engine, contents.carry_like(marked).carry)
+    return Restored(engine, contents.carry_like(template))

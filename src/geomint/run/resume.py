@@ -22,12 +22,10 @@ from ..io.sinks import Disk
 from ..methods import Carry, protocols
 from ..system.checks import as_path, flag
 from ..system.system import Stated, checked_system
+from .devices import devices_of
 from .drive import archive_meta, drive
-from .loop import ALONE
-from .processes import Alone, devices_and_team, first
 from .reductions import Reduction
 from .restore import check_match, restore_engine, system_of
-from .shared import open_for_team
 from .summary import reductions_of_archive
 from .trajectory import Trajectory
 
@@ -62,7 +60,7 @@ def resume(
     another one that is not before the checkpoint. A method that holds functions, such as EnergyStepping(inside=...),
     must be given again.
 
-    mesh:    for an ensemble, as in gm.ensemble: any devices of any number of processes, whatever the run began with.
+    mesh:    for an ensemble, as in gm.ensemble: any devices, whatever the run began with.
     reduce:  for an ensemble that was reduced by functions: the same reductions again, since an archive can't hold
              functions. Reductions of saved quantities need not be given.
     """
@@ -71,21 +69,17 @@ def resume(
         checked_system(system)
     if method is not None:
         method = methods.as_method(method)
-    devices, team = devices_and_team(mesh)
-    with team:
-        contents = archive.read(path)
-        if mesh is not None and not contents.meta["members"]:
-            raise InputError(f"{path} holds one trajectory; mesh= shares the members of an ensemble.")
-        # All processes have read the archive before one of them writes.
-        if team.agree("archive read", [contents.sequence, contents.step], first) != [contents.sequence, contents.step]:
-            raise ArchiveError(f"{path} is not the same file for all processes.")
-        if reduce is not None and "reduce" not in contents.meta:
-            raise InputError(f"{path} was run without reduce=; a reduction begins with the run.")
-        return _continue_run(contents, t_end, progress, Given(system, method, reduce), devices, team)
+    devices = devices_of(mesh)
+    contents = archive.read(path)
+    if mesh is not None and not contents.meta["members"]:
+        raise InputError(f"{path} holds one trajectory; mesh= shares the members of an ensemble.")
+    if reduce is not None and "reduce" not in contents.meta:
+        raise InputError(f"{path} was run without reduce=; a reduction begins with the run.")
+    return _continue_run(contents, t_end, progress, Given(system, method, reduce), devices)
 
 
 def _continue_run(
-    contents: archive.Contents, t_end: float | None, progress: bool, given: Given, devices: Any, team: Alone
+    contents: archive.Contents, t_end: float | None, progress: bool, given: Given, devices: Any
 ) -> Trajectory:
     path, meta = contents.path, contents.meta
     old = Grid(*meta["grid"])
@@ -94,7 +88,7 @@ def _continue_run(
         raise InputError(
             f"{path} has already reached t = {old.t0 + contents.step * old.dt:g}, beyond t_end = {times.t_end:g}."
         )
-    ready = _set_up(contents, times, given, devices, team)
+    ready = _set_up(contents, times, given, devices)
     if ready.engine.engine_name != meta["engine"]:
         warnings.warn(
             f"{path} was run by the {meta['engine']} engine, which is not available here: {ready.engine.described} "
@@ -102,11 +96,11 @@ def _continue_run(
             stacklevel=3,
         )
     about = {"seed": contents.seed, **{k: meta[k] for k in ("compensated", "members")}}
-    sink = _sink(contents, times, ready, about, team)
-    return drive(ready.engine, ready.carry, times, sink, progress, about, start=contents.step, team=team)
+    sink = _sink(contents, times, ready, about)
+    return drive(ready.engine, ready.carry, times, sink, progress, about, start=contents.step)
 
 
-def _sink(contents: archive.Contents, times: Grid, ready: Ready, about: dict[str, Any], team: Alone) -> Disk:
+def _sink(contents: archive.Contents, times: Grid, ready: Ready, about: dict[str, Any]) -> Disk:
     """The archive, open for writing behind the rows and events that count. The writer stands behind these rows; the
     file of events has to be cut, which ensembles do not have."""
     system, engine, _, events = ready
@@ -119,15 +113,13 @@ def _sink(contents: archive.Contents, times: Grid, ready: Ready, about: dict[str
         return archive.enlarged(contents, {**meta, "engine": contents.meta["engine"]}, times.saves, contents.leaves)
 
     if isinstance(engine, Tiled):
-        plain = engine.rows_per_member
-        writer = open_for_team(team, open_archive, engine.start, engine.stop, engine.members, alike=not plain)
-        return Disk(writer, engine.layout, times, plain, engine.archived_carry)
+        return Disk(open_archive(), engine.layout, times, engine.rows_per_member, engine.archived_carry)
     sink = Disk(open_archive(), engine.layout, times, False)
     sink.truncate(contents.rows, events)
     return sink
 
 
-def _set_up(contents: archive.Contents, times: Grid, given: Given, devices: Any, team: Alone) -> Ready:
+def _set_up(contents: archive.Contents, times: Grid, given: Given, devices: Any) -> Ready:
     """All that a run needs to go on; or an error that says what is missing."""
     path, meta = contents.path, contents.meta
     system, method = given.system, given.method
@@ -150,7 +142,7 @@ def _set_up(contents: archive.Contents, times: Grid, given: Given, devices: Any,
     if "reduce" in meta:
         of_run = system, tuple(meta["q_shape"]), meta["spread"]
         reductions = reductions_of_archive(path, meta["reduce"], contents.fixed, given.reduce, *of_run)
-    engine, carry = restore_engine(contents, system, times, method, devices, reductions, team)
+    engine, carry = restore_engine(contents, system, times, method, devices, reductions)
     events = int(protocols.events(engine.method, carry)) if engine.logs else None
     if events is not None:
         archive.check_events(path, events)
@@ -161,7 +153,7 @@ def obstacle(contents: archive.Contents) -> str | None:
     """Why gm.resume(path), with nothing else given, would refuse to continue a run; None where it would continue it."""
     try:
         archive.check_writable(contents.path)
-        _set_up(contents, Grid(*contents.meta["grid"]), Given(), (None,), ALONE)
+        _set_up(contents, Grid(*contents.meta["grid"]), Given(), (None,))
     except GeomintError as error:
         return str(error)
     return None

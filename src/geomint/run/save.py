@@ -34,11 +34,6 @@ def save(run: Trajectory, path: str | Path) -> Path:
     path = as_path(path, "path")
     if run.system is None or run.checkpoint is None:
         raise InputError("this run can't be saved: it came from an archive without its system; copy the file instead.")
-    if run.share and run.share[:2] != (0, run.share[2]):
-        raise InputError(
-            f"this process has the members {run.share[0]} … {run.share[1] - 1} of {run.share[2]} only; "
-            "gm.ensemble(..., output=...) writes all into one file."
-        )
     meta, columns, carry, fixed = _archive_data(run, run.system, run.checkpoint)
     one_row = jax.tree.map(lambda x: x[0], columns)
     # With room for the whole grid of the run: one that was interrupted goes on to its own end.

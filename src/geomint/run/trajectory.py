@@ -40,7 +40,6 @@ class Trajectory:
     momentum_maps     by the name of the symmetry
     constraint_residual, velocity_residual     g(q) and G M⁻¹p
     events            of event-driven methods
-    member_range      (first, one past the last) of the members of an ensemble that are here
     failed_at         for each member of an ensemble the first saved index that is not good, or −1
     reduced           of an ensemble with reduce=: the results by name, such as `reduced["energy"].mean`. Only the rows
                       of the members in `kept` are here then; `members_left` counts those that had not failed at each
@@ -62,7 +61,6 @@ class Trajectory:
     checkpoint: Checkpoint | None
     records: np.ndarray | None  # single events (n, 3): time, level, kind
     path: Path | None
-    share: tuple[int, int, int] | None  # first member here, one past the last, and the number on all processes
     summary: Summary | None  # of a reduced ensemble
 
     def __init__(
@@ -81,12 +79,11 @@ class Trajectory:
         checkpoint: Checkpoint | None = None,
         records: np.ndarray | None = None,
         path: Path | None = None,
-        share: tuple[int, int, int] | None = None,
         summary: Summary | None = None,
     ):
         self.system, self.method, self.grid, self.t, self.columns = system, method, grid, t, columns
         self.members, self.spread, self.seed, self.compensated, self.engine = members, spread, seed, compensated, engine
-        self.checkpoint, self.records, self.path, self.share, self.summary = checkpoint, records, path, share, summary
+        self.checkpoint, self.records, self.path, self.summary = checkpoint, records, path, summary
 
     # --- what was saved ---
     @property
@@ -257,12 +254,6 @@ class Trajectory:
             return self.summary.failed_at
         bad = np.atleast_2d(~is_good(self.columns, np.ndim(self.energy)))
         return np.where(bad.any(axis=1), bad.argmax(axis=1), -1)
-
-    @property
-    def member_range(self) -> tuple[int, int]:
-        """The members of an ensemble that are here, (first, one past the last): all, unless several processes share an
-        ensemble in memory."""
-        return self.share[:2] if self.share else (0, len(self.q if self.summary is None else self.failed_at))
 
     def __len__(self) -> int:
         return len(self.t)
