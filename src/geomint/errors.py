@@ -23,6 +23,10 @@ class ArchiveError(GeomintError, OSError):
         self.path = path
 
 
+class ArchiveBusy(ArchiveError):
+    """Another process, or another run of this one, writes to a file."""
+
+
 class RunStopped(GeomintError, RuntimeError):
     """A run ended before `t_end`; nothing saved is lost.
 
@@ -55,13 +59,13 @@ class Interrupted(KeyboardInterrupt):
 
 
 class ProcessLost(GeomintError, RuntimeError):
-    """Another process of the job ended before the run did. What was checkpointed is on disk, and gm.resume goes on from
-    there, on any number of processes; `process` is the one that ended, `reason` what is known of it, `path` the archive
-    where there is one."""
+    """The workers of an executor ended before the run did, and the executor can't replace them. What was checkpointed
+    is on disk, and gm.resume goes on from there with any executor; `reason` is what is known of the loss, `path` the
+    output where there is one."""
 
-    def __init__(self, reason: str, kept: str = "", *, process: int, path: Any = None):
+    def __init__(self, reason: str, kept: str = "", *, path: Any = None):
         super().__init__(f"{reason} {kept}".strip())
-        self.reason, self.process, self.path = reason, process, path
+        self.reason, self.path = reason, path
 
 
 class MeasurementError(GeomintError, RuntimeError):

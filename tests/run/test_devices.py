@@ -25,7 +25,7 @@ from helpers.processes import ends, start
 def test_tiles_are_whole_and_every_member_has_one(members, platform):
     tile = tile_size(members, platform)
     assert 1 <= tile <= members
-    assert members / tile <= 256
+    assert members / tile <= 1000
     for devices in (1, 2, 3, 8, 300):
         dealt = shares(members, tile, devices)
         assert [a for a, _ in dealt] == [0, *(b for _, b in dealt[:-1])]

@@ -233,7 +233,7 @@ def test_reductions_of_saved_quantities_are_found_again(tmp_path):
 
 # --- memory ---------------------------------------------------------------------------------------------------------
 MANY = """
-import resource, numpy as np, geomint as gm
+import resource, sys, numpy as np, geomint as gm
 import jax.numpy as jnp
 model = gm.models.fpu()
 q0s, v0s = np.stack([model.q0] * 100_000), model.v0 * np.linspace(0.5, 1.5, 100_000).reshape(-1, *[1] * model.v0.ndim)
@@ -244,10 +244,10 @@ reduce = {
 }
 most = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10  # MiB, at the highest
 grid = dict(method=gm.Verlet(), dt=0.01, t_end=0.1)
-short = lambda: gm.ensemble(model.system, q0s, v0s, reduce=reduce, output=sys.argv[4], **grid)
+short = lambda: gm.ensemble(model.system, q0s, v0s, reduce=reduce, output=sys.argv[1], **grid)
 short()
 before = most()
-run = gm.resume(sys.argv[4], t_end=0.01 * (int(sys.argv[5]) - 1), reduce=reduce)
+run = gm.resume(sys.argv[1], t_end=0.01 * (int(sys.argv[2]) - 1), reduce=reduce)
 print(len(run), most() - before, sum(x.nbytes for r in run.reduced.values() for x in r.results.values()))
 """
 
@@ -255,7 +255,7 @@ print(len(run), most() - before, sum(x.nbytes for r in run.reduced.values() for 
 @pytest.mark.parametrize("saves", [51, pytest.param(401, marks=pytest.mark.slow)])
 def test_memory_is_flat(tmp_path, saves):
     """100,000 members: their rows would be 10 MB a save."""
-    saved, grown, held = map(float, ends(start(MANY, 1, tmp_path / "run.h5", saves), timeout=300)[0].split())
+    saved, grown, held = map(float, ends(start(MANY, tmp_path / "run.h5", saves), timeout=300).split())
     assert saved == saves
     assert grown < 60
     assert held < 500 * saves

@@ -14,7 +14,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -34,17 +34,15 @@ from .xla import BUFFER_NUMBERS, BUFFER_ROWS, Spread, Xla
 FULL_TILE = {"cpu": 256}
 FULL_TILE_ELSEWHERE = 65_536
 LEAST_TILES = 4
-MOST_TILES = 256
+MOST_TILES = {"cpu": 1000}  # a million members can be cut into a thousand shards
+MOST_TILES_ELSEWHERE = 256
 
 
 def tile_size(members: int, platform: str) -> int:
     """Members of a tile: a function of the number of members and of the kind of device only."""
-    full = FULL_TILE.get(platform, FULL_TILE_ELSEWHERE)
-    about = (
-        max(min(members / LEAST_TILES, full), members / MOST_TILES)
-        if platform in FULL_TILE
-        else max(min(members, full), members / MOST_TILES)
-    )
+    full, most = FULL_TILE.get(platform, FULL_TILE_ELSEWHERE), MOST_TILES.get(platform, MOST_TILES_ELSEWHERE)
+    least = LEAST_TILES if platform in FULL_TILE else 1
+    about = max(min(members / least, full), members / most)
     return min(members, 4 * math.ceil(about / 4))
 
 
@@ -64,6 +62,13 @@ def cut_out(tree: PyTree, start: int, stop: int, size: int) -> PyTree:
 
 def placed(tree: PyTree, device: Any) -> PyTree:
     return tree if device is None else jax.device_put(tree, device)
+
+
+class ShardOf(NamedTuple):
+    """The place of some members in a larger ensemble, of which they are whole tiles."""
+
+    first: int  # the number of the first of them
+    whole: int  # members of the larger ensemble
 
 
 class SplitCarry(eqx.Module):
@@ -94,8 +99,12 @@ class Tiled(StateRows):
     the others, compute the initial carry tile by tile, and then take all members of a device as one part."""
 
     def __init__(self, make: type[Xla], method: Method, system: Stated, clock: Clock, spread: Spread, members: int,
-                 devices: Sequence[Any] = (None,), tile: int | None = None):  # fmt: skip
-        """tile: the size of a tile, given when an archive is resumed."""
+                 devices: Sequence[Any] = (None,), tile: int | None = None, shard: ShardOf | None = None):  # fmt: skip
+        """tile: the size of a tile, given when an archive is resumed and for a shard. shard: where these members are a
+        part of a larger ensemble."""
+        self.shard, self.first = shard, shard.first if shard else 0  # first: the number of the first member
+        # The number of rows that a buffer holds is part of the compiled program: that of the whole ensemble.
+        self.whole = shard.whole if shard else members
         self.make, self.method, self.system, self.clock, self.spread, self.members, self.devices = (
             make,
             method,
@@ -135,7 +144,7 @@ class Tiled(StateRows):
             if not reason:
                 return carry, seen
         carry, seen = self._begun(state, plain)
-        self.row_capacity = max(1, min(BUFFER_ROWS, BUFFER_NUMBERS // max(1, self.layout.width * self.members)))
+        self.row_capacity = max(1, min(BUFFER_ROWS, BUFFER_NUMBERS // max(1, self.layout.width * self.whole)))
         for part in self.parts:
             part.engine.row_capacity = self.row_capacity
             part.engine.buffer_shape = (part.size, self.row_capacity, self.layout.width)
@@ -217,6 +226,10 @@ class Tiled(StateRows):
             for t, c, b in zip(self.parts, carry.parts, buffer, strict=True)
         ]
         return SplitCarry([c for c, _ in moved]), [b for _, b in moved]
+
+    def bad_rows(self, rows: np.ndarray) -> np.ndarray:
+        """A shard never stops: the ensemble stops where the members of all shards have failed."""
+        return np.zeros(rows.shape[:-1], bool) if self.shard else super().bad_rows(rows)
 
     def first_rows_known_good(self, buffer: Any) -> bool:
         return all(t.engine.first_rows_known_good(b) for t, b in zip(self.parts, buffer, strict=True))

@@ -22,6 +22,7 @@ FORMAT = 2  # 1 had no checksum
 MOST_PARTS = 20_000  # of the JSON; each becomes a Python object
 DEEPEST_JSON = 8
 LARGEST_INTEGER = 2**62
+MOST_SHARDS = 100_000
 LONGEST_METHOD = 4096  # characters of the expression that makes the method
 CARRY_TYPES = {
     "bool",
@@ -31,6 +32,7 @@ CARRY_TYPES = {
     "float64",
 }
 RESULTS = {"Mean": ("mean", "standard_deviation"), "Quantiles": ("quantiles",), "Histogram": ("counts",)}
+PARTS = {"Mean": ("mean", "squares", "number"), "Quantiles": ("values",), "Histogram": ("counts",)}  # of a tile
 SETTINGS = {"Mean": (), "Quantiles": ("levels",), "Histogram": ("edges",)}
 FIXED_DATASETS = ("seeds", "kept", "start/q", "start/p")  # written once, as are the settings of reductions
 SPREADS = ("one", "states", "states and params")
@@ -144,7 +146,32 @@ REQUIRED: dict[str, Callable[[Any], bool]] = {
     "versions": _table_of(_text),
     "seed": lambda x: x is None or (isinstance(x, int) and not isinstance(x, bool) and abs(x) < 2**64),
 }
+
+
+def _shard(x: Any) -> bool:
+    """[first member, one past the last, members of the whole ensemble]."""
+    return isinstance(x, list) and len(x) == 3 and all(map(_whole, x)) and x[0] < x[1] <= x[2]
+
+
+def _index(x: Any) -> bool:
+    """The entry of an index: where the shards are. The folder is a plain name, so that no path leads elsewhere."""
+    return (
+        isinstance(x, dict)
+        and x.keys() == {"folder", "members", "shard", "rows", "start_checksum"}
+        and _text(x["folder"])
+        and re.fullmatch(r"[^/\\:\0]{1,255}", x["folder"]) is not None
+        and x["folder"] not in (".", "..")
+        and _whole(x["members"], 1)
+        and _whole(x["shard"], 1)
+        and math.ceil(x["members"] / x["shard"]) <= MOST_SHARDS
+        and (x["rows"] is None or _whole(x["rows"]))
+        and _whole(x["start_checksum"])
+    )
+
+
 OPTIONAL: dict[str, Callable[[Any], bool]] = {
+    "shard": _shard,
+    "index": _index,
     "complete_name": _flag,
     "tile": lambda x: _whole(x, 1),
     "fixed": _list_of(_text),
@@ -189,7 +216,7 @@ def check_datasets(meta: dict[str, Any], datasets: Mapping[str, Dataset], slot_b
     expected = itertools.chain(
         _of_run(meta, room, members, slot_bytes),
         _of_rows(meta, datasets, room, members),
-        _of_reductions(meta, room, members),
+        _of_reductions(meta, datasets, room, members),
     )
     for name, kinds, shape in expected:
         held = datasets.get(name)
@@ -232,12 +259,14 @@ def _of_rows(meta: dict[str, Any], datasets: Mapping[str, Dataset], room: int, m
         yield "energy", "f", (room, *rows)
     others = datasets.keys() - {"t", "checkpoint", "rows_saved", "members_left", *meta.get("fixed", [])}
     yield from (
-        (name, "iuf", (room, ...) if reduced and name.startswith("reduced/") else (room, *rows, ...))
+        (name, "iuf", (room, ...) if reduced and name.startswith(("reduced/", "tiles/")) else (room, *rows, ...))
         for name in sorted(others)
     )
 
 
-def _of_reductions(meta: dict[str, Any], room: int, members: tuple[int, ...]) -> Expected:
+def _of_reductions(
+    meta: dict[str, Any], datasets: Mapping[str, Dataset], room: int, members: tuple[int, ...]
+) -> Expected:
     if "reduce" not in meta:
         return
     if meta["carry"][-1] != ["int32", list(members)]:
@@ -245,6 +274,17 @@ def _of_reductions(meta: dict[str, Any], room: int, members: tuple[int, ...]) ->
     fixed = meta.get("fixed", [])
     yield _written_once("kept", fixed), "i", (...,)
     yield from ((_written_once(f"start/{name}", fixed), "f", (*members, *meta["q_shape"])) for name in ("q", "p"))
+    if "shard" in meta:  # results of single tiles, which the reader of all shards joins
+        tiles = datasets["members_left"].shape[1:2] if "members_left" in datasets else ()
+        yield "members_left", "i", (room, *tiles)
+        for name, about in meta["reduce"].items():
+            yield from (
+                (f"tiles/{name}/{part}", "if", (room, *tiles, ...)) for part in (*PARTS[about["kind"]], "members")
+            )
+            yield from (
+                (_written_once(f"reduced/{name}/{setting}", fixed), "f", (...,)) for setting in SETTINGS[about["kind"]]
+            )
+        return
     yield "members_left", "i", (room,)
     for name, about in meta["reduce"].items():
         results = [f"reduced/{name}/{result}" for result in (*RESULTS[about["kind"]], "members")]

@@ -4,9 +4,10 @@ h5py writes archives, but this module reads them. The HDF5 library is a large C 
 itself: a damaged or crafted file can crash it, make it allocate any amount of memory, or make it hand out bytes of the
 file as pointers (object references, variable-length strings). geomint writes a small part of the format
 (`libver="earliest"`), and this reader knows that part only: groups with symbol tables, contiguous datasets of numbers,
-and one attribute of text. Everything else (other types, chunks, filters, external files, soft and external links,
-shared messages) is refused. It checks every address against the size of the file, visits every table once, and reads no
-more than the tables.
+one attribute of text, and, in the index of a sharded run only, virtual datasets, of which it reads the names and
+nothing else. Everything else (other types, chunks, filters, external files, soft and external links, shared messages)
+is refused. It checks every address against the size of the file, visits every table once, and reads no more than the
+tables.
 
 The format: https://support.hdfgroup.org/documentation/hdf5/latest/_f_m_t11.html
 """
@@ -37,6 +38,7 @@ DATASPACE, DATATYPE, LAYOUT, ATTRIBUTE, CONTINUATION, SYMBOL_TABLE = 0x01, 0x03,
 IGNORED = {0x00, 0x04, 0x05, 0x0E, 0x12}  # empty, old fill value, fill value, old time, time of change
 REFUSED = {0x02: "links", 0x06: "a link", 0x07: "external storage", 0x0B: "filters", 0x15: "attributes in a heap"}
 SHARED = 0x02  # flag of a message that stands elsewhere
+VIRTUAL = (4, 3)  # version and class of the layout of a virtual dataset
 
 VARIABLE_TEXT = (b"\x19\x01\x01\x00\x10\x00\x00\x00", b"\x19\x01\x00\x00\x10\x00\x00\x00")  # UTF-8, ASCII
 
@@ -86,6 +88,7 @@ class TableReader:
         self.seen: set[int] = set()  # addresses of tables
         self.spans: list[tuple[int, int]] = []  # the bytes of all tables
         self.datasets: dict[str, Dataset] = {}
+        self.virtual: set[str] = set()  # names of virtual datasets
         self.objects = 0
 
     def bytes_at(self, address: int, size: int) -> bytes:
@@ -161,7 +164,10 @@ class TableReader:
             for child, where in self.members(tree, heap):
                 self.object(f"{name}/{child}" if name else child, where, depth + 1)
         elif by_kind.keys() == {DATASPACE, DATATYPE, LAYOUT} and name:
-            self.datasets[name] = self.dataset(name, by_kind)
+            if _unpacked("BB", by_kind[LAYOUT]) == VIRTUAL:
+                self.virtual.add(name)
+            else:
+                self.datasets[name] = self.dataset(name, by_kind)
         else:
             raise Foreign(f"{name or 'the root'} is neither a group nor a dataset as geomint writes them")
         return attributes
@@ -312,8 +318,9 @@ def _unpacked(form: str, data: bytes) -> Any:
         raise Damaged("a message in the header of an object is too short") from None
 
 
-def read_tables(path: Path) -> tuple[dict[str, str], dict[str, Dataset]]:
-    """The text attributes of an HDF5 file and its datasets, by name."""
+def read_tables(path: Path, virtual: bool = False) -> tuple[dict[str, str], dict[str, Dataset]]:
+    """The text attributes of an HDF5 file and its datasets, by name. virtual: the file may have virtual datasets, which
+    are left out."""
     file = open_file(path)
     try:
         reader = TableReader(file)
@@ -321,4 +328,6 @@ def read_tables(path: Path) -> tuple[dict[str, str], dict[str, Dataset]]:
         reader.check_no_overlap()
     finally:
         os.close(file)
+    if reader.virtual and not virtual:
+        raise Foreign(f"{min(reader.virtual)} is not stored in one piece")
     return attributes, reader.datasets

@@ -89,11 +89,11 @@ def archive_tables(path: Path) -> Tables:
         return tables_of(*open_tables(path))
 
 
-def open_tables(path: Path) -> tuple[dict[str, Any], dict[str, Dataset]]:
-    """The JSON of a file and its datasets, before any check of what they say."""
+def open_tables(path: Path, virtual: bool = False) -> tuple[dict[str, Any], dict[str, Dataset]]:
+    """The JSON of a file and its datasets, before any check of what they say. virtual: as in `read_tables`."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise Damaged("a folder or a device")
-    attributes, datasets = read_tables(path)
+    attributes, datasets = read_tables(path, virtual)
     if "geomint" not in attributes:
         raise Foreign("it has no attribute 'geomint'")
     meta = parsed(attributes["geomint"])

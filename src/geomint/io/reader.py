@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import struct
 import zlib
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -12,11 +13,23 @@ from typing import Any, BinaryIO, NamedTuple
 import jax
 import numpy as np
 
-from ..errors import ArchiveError
+from ..errors import ArchiveBusy, ArchiveError
 from ..methods import Carry
 from .archive_checks import check_datasets, check_entries, checksum
+from .files import open_file, read_at
 from .hdf5_tables import Damaged, Dataset
-from .layout import SLOT_CRC, SLOT_HEAD, Column, Slots, describe_carry, nested, open_tables, reading, tables_of
+from .layout import (
+    SLOT_CRC,
+    SLOT_HEAD,
+    Column,
+    Slots,
+    archive_tables,
+    describe_carry,
+    nested,
+    open_tables,
+    reading,
+    tables_of,
+)
 from .writer import Writer, create
 
 COPIED_ROWS = 4096  # rows that `enlarged` copies at a time
@@ -61,7 +74,7 @@ class Contents:
         try:
             now, here = read(self.path), os.path.samestat(os.fstat(writer.file), self.path.stat())
             if not here or (now.sequence, now.step, now.room) != (self.sequence, self.step, self.room):
-                raise ArchiveError(f"{self.path} was written by another process while this one opened it; try again.")
+                raise ArchiveBusy(f"{self.path} was written by another process while this one opened it; try again.")
             writer.lock()  # again: where the lock belongs to the process, `read` has released it by closing the file
         except BaseException:
             writer.close()
@@ -86,6 +99,22 @@ class Slot(NamedTuple):
     step: int
     rows: int
     carry: bytes
+
+
+def reached(path: Path) -> int:
+    """The step of the newest checkpoint of an archive that another process may be writing, for a progress bar; 0 where
+    there is none. Neither the carry nor its checksum is read."""
+    try:
+        tables = archive_tables(path)
+        file = open_file(path)
+        try:
+            heads = [read_at(file, SLOT_HEAD.size, tables.slots.offset + k * tables.slots.size) for k in range(2)]
+        finally:
+            os.close(file)
+        found = [SLOT_HEAD.unpack(head) for head in heads]
+    except (ArchiveError, OSError, struct.error):
+        return 0
+    return min(max(found)[1], tables.meta["grid"][2])  # the first entry is the number of the checkpoint
 
 
 def read(path: str | Path) -> Contents:

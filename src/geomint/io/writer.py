@@ -14,7 +14,7 @@ import h5py
 import jax
 import numpy as np
 
-from ..errors import ArchiveError
+from ..errors import ArchiveBusy, ArchiveError
 from ..methods import Carry
 from . import locks
 from .archive_checks import FORMAT, LONGEST_METHOD, checksum, parsed
@@ -64,7 +64,7 @@ class Writer:
         except OSError:
             self.close()
             busy = "is being written by another process, or by another run of this one; wait for it or stop it."
-            raise ArchiveError(f"{self.path} {busy}", self.path) from None
+            raise ArchiveBusy(f"{self.path} {busy}", self.path) from None
 
     def writing(self) -> contextlib.AbstractContextManager[None]:
         """Report disk errors while rows or a checkpoint are written. The previous checkpoint stays intact."""
@@ -149,7 +149,7 @@ def check_writable(path: Path) -> None:
         file = open_file(path, write=True)
     try:
         if locks.is_locked(file):
-            raise ArchiveError(f"{path} is being written by another process, or by another run of this one.", path)
+            raise ArchiveBusy(f"{path} is being written by another process, or by another run of this one.", path)
     finally:
         os.close(file)
 

@@ -13,18 +13,26 @@ from ..io.fingerprint import fingerprint
 from ..io.sinks import Disk
 from ..methods import Carry, protocols
 from ..system.system import Stated
+from .archived import trajectory
 from .energy_scale import Extremes
 from .failures import interrupted, run_stopped
 from .instability import warn_of_instability
-from .load import trajectory
 from .loop import Outcome, Position, Sink, run_to_end
 from .trajectory import Checkpoint, Trajectory
 
 
 def archive_meta(
-    system: Stated, engine: Engine, times: Grid, about: dict[str, Any], q_shape: tuple[int, ...]
+    system: Stated,
+    engine: Engine,
+    times: Grid,
+    about: dict[str, Any],
+    q_shape: tuple[int, ...],
+    of_system: str | None = None,
 ) -> dict[str, Any]:
-    """The JSON of an archive: all that is needed to set the run up again, but its functions."""
+    """The JSON of an archive: all that is needed to set the run up again, but its functions.
+
+    of_system: the fingerprint of the system, where it is known.
+    """
     solver = protocols.linear_solver(engine.method)
     return {
         **about,
@@ -34,7 +42,7 @@ def archive_meta(
         "grid": [times.t0, times.dt, times.steps, times.save_every],
         "engine": engine.engine_name,
         "origin": system.origin,
-        "fingerprint": fingerprint(system, q_shape, engine.spread),
+        "fingerprint": of_system or fingerprint(system, q_shape, engine.spread),
         "q_shape": list(q_shape),
         "spread": engine.spread,
         **engine.archive_entries,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -24,6 +24,7 @@ from ..system.lagrangian import derive
 from ..system.system import Stated, System, checked_params
 from .devices import devices_of
 from .drive import archive_meta, drive
+from .executors import checked_executor
 from .inputs import (
     as_array,
     check_energy,
@@ -38,6 +39,7 @@ from .inputs import (
 from .prepare import checked_method, checked_settings, prepared, sampled
 from .reducing_engine import Reducing
 from .reductions import Reduction, checked
+from .sharded import Plan, Start, run_sharded
 from .trajectory import Trajectory
 
 
@@ -59,6 +61,8 @@ def ensemble(
     compensated: bool = False,
     seed: Any = 0,
     mesh: Any = None,
+    executor: Any = None,
+    shard: int | None = None,
     reduce: Mapping[str, Reduction] | None = None,
     keep: Iterable[int] | None = None,
 ) -> Trajectory:
@@ -79,6 +83,11 @@ def ensemble(
     progress, output: as for `simulate`; steps are counted once for all members, and one file has them all.
     mesh:    the devices of this process that share the members: a jax.sharding.Mesh, or "all" for all of them. None:
              the default device. No number of the result depends on the mesh.
+    executor: distributes the members over processes and machines: any object with the `submit` of concurrent.futures,
+             such as a dask.distributed.Client, an MPIPoolExecutor or a ProcessPoolExecutor. The ensemble is cut into
+             shards of `shard` members (rounded to whole tiles; None: by cost), each a task with an archive of its own
+             in a folder beside `output`, which becomes an index of them. No number depends on the executor, the
+             workers, the shards, or on workers that are lost.
     A member that fails keeps its good points and is named by `run.failed_at`; the run stops only when all have failed.
     """
     if is_traced(system, q0s, v0s, p0s, params):
@@ -86,25 +95,23 @@ def ensemble(
             "ensemble can't run inside jax.grad, jax.jit or jax.vmap; there, use jax.vmap over gm.simulate."
         )
     path, progress, compensated = checked_settings(output, progress, compensated)
-    devices, times = devices_of(mesh), grid(dt, t_end, t0, save_every)
+    executor, devices, times = checked_executor(executor), devices_of(mesh), grid(dt, t_end, t0, save_every)
+    if executor is None and shard is not None:
+        raise InputError("shard= is for ensemble(..., executor=...), which cuts the members into shards.")
+    if executor is not None and mesh is not None:
+        raise InputError("give mesh= or executor=, not both: each worker of an executor uses its own device.")
     start = _checked_start(system, q0s, v0s, p0s, params, method, times)
     about = {"seed": _seeds(seed, len(start.q)), "compensated": compensated, "members": True}
+    if executor is not None:
+        reductions = None if reduce is None and keep is None else checked({} if reduce is None else reduce)
+        kept = _kept(keep, len(start.q))
+        plan = Plan(times, about, engine, reductions, kept, shard)
+        return run_sharded(start, plan, executor, path, progress)
     runner = _engine(start, choose(engine, members=True), times, reduce, keep, devices)
     return _run(runner, start, times, about, path, progress)
 
 
-class _Start(NamedTuple):
-    """What the user stated, checked."""
-
-    method: Method  # after it has found the structure of the system
-    system: Stated
-    spread: str  # "states", or "states and params" where params differ between members
-    q: Any
-    p: Any
-    velocity_guess: Any  # velocities near those of p, where the user gave them
-
-
-def _engine(start: _Start, make: type[Xla], times: Grid, reduce: Any, keep: Any, devices: Sequence[Any]) -> Tiled:
+def _engine(start: Start, make: type[Xla], times: Grid, reduce: Any, keep: Any, devices: Sequence[Any]) -> Tiled:
     members, clock = len(start.q), Clock.of(times.t0, times.dt)
     arguments = make, start.method, start.system, clock, start.spread, members, devices
     if reduce is None and keep is None:
@@ -114,7 +121,7 @@ def _engine(start: _Start, make: type[Xla], times: Grid, reduce: Any, keep: Any,
 
 
 def _run(
-    engine: Tiled, start: _Start, times: Grid, about: dict[str, Any], path: Path | None, progress: bool
+    engine: Tiled, start: Start, times: Grid, about: dict[str, Any], path: Path | None, progress: bool
 ) -> Trajectory:
     """Run the engine into memory or into an archive."""
     system, members, seed = start.system, len(start.q), about["seed"]
@@ -161,7 +168,7 @@ def _kept(keep: Iterable[int] | None, members: int) -> np.ndarray:
     return kept.astype(np.int64) % members
 
 
-def _checked_start(system: Stated, q0s: Any, v0s: Any, p0s: Any, params: PyTree, method: Method, times: Grid) -> _Start:
+def _checked_start(system: Stated, q0s: Any, v0s: Any, p0s: Any, params: PyTree, method: Method, times: Grid) -> Start:
     """Check what the user stated, and let the method find the structure of the system."""
     method = checked_method(system, method)
     q0s = as_array(q0s, "q0s")
@@ -180,7 +187,7 @@ def _checked_start(system: Stated, q0s: Any, v0s: Any, p0s: Any, params: PyTree,
     protocols.check_start(method, one, q, p, members=True)
     if isinstance(one, System) and one.overrides:
         check_overrides(one, q[0])
-    return _Start(method, system, spread, q, p, stated_velocity(system, "v0s", v0s))
+    return Start(method, system, spread, q, p, stated_velocity(system, "v0s", v0s))
 
 
 def _spread(system: Stated, params: PyTree, q0s: Any, members: int) -> tuple[Any, str]:

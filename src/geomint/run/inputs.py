@@ -74,11 +74,18 @@ def check_seed(seed: Any) -> int:
 
 
 def initial_state(
-    q: Any, p: Any, t0: float, seed: Any, compensated: bool, members: int | None = None, velocity_guess: Any = None
+    q: Any,
+    p: Any,
+    t0: float,
+    seed: Any,
+    compensated: bool,
+    members: int | None = None,
+    velocity_guess: Any = None,
+    first: int = 0,
 ) -> State:
     """The state that a method's init receives, with a velocity near that of p where one is known. The key of a run is
     that of its seed. Members of an ensemble with one seed fold their number into it; those with a seed each have the
-    key of a run with that seed."""
+    key of a run with that seed. first: the number of the first member."""
     wrap = (lambda x: Compensated(x, np.zeros(x.shape, x.dtype))) if compensated else (lambda x: x)
     if members is None:
         return State(wrap(q), wrap(p), np.asarray(t0), _key(int(seed)), velocity_guess=velocity_guess)
@@ -88,7 +95,7 @@ def initial_state(
         fold = lambda i: jax.random.key_data(
             jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(_key(int(seed)))), i)
         )
-        keys = jax.vmap(fold)(np.arange(members))
+        keys = jax.vmap(fold)(np.arange(first, first + members))
     return State(wrap(q), wrap(p), np.full(members, t0), keys, velocity_guess=velocity_guess)
 
 
@@ -156,13 +163,13 @@ def check_overrides(system: System, q: Array) -> None:
 def check_energy(system: Stated, seen: dict[str, Any], start: int = 0, own_params: bool = False) -> None:
     """Check that the energy at the start is finite.
 
-    start: the number of the first member in `seen`; own_params: members have their own params.
+    start: the number of the first member of `system` and `seen`; own_params: members have their own params.
     """
     finite = np.isfinite(seen["energy"])
     if not np.all(finite):
         first = int(np.argmin(finite))  # of the members
         q, p = (np.asarray(seen[name])[first] if np.ndim(finite) else np.asarray(seen[name]) for name in ("q", "p"))
-        check_filled(system.member(start + first) if own_params else system, q, p)
+        check_filled(system.member(first) if own_params else system, q, p)
         whose = f" of member {start + first}" if np.ndim(finite) else ""
         parts = [name for name in ("potential", "fast") if getattr(system, name, None) is not None]
         what = "lagrangian(q0, v0) is not finite, or ∂²L/∂v² is singular there. Check the Lagrangian"

@@ -72,21 +72,21 @@ def warn_of_instability(run: Trajectory, extremes: Extremes) -> None:
     """Warn once where the energy error of a run exceeds the scale of its energy."""
     if not _watched.get() or _is_random(run):
         return
-    if run.summary is not None:
+    if isinstance(extremes.engine, Reducing):
         _warn_of_reduced(run, extremes.engine)
     elif "energy" in run.columns:
         _warn_of_members(run, extremes)
 
 
 def _warn_of_members(run: Trajectory, extremes: Extremes) -> None:
-    saved = SavedPoints(run)
+    saved, number = SavedPoints(run), getattr(extremes.engine, "first", 0)  # number: that of the first member
     start = np.atleast_1d(saved.conserved(slice(None), 0))
     found = excess(run, extremes.largest(start))
     if found is None:
         return
     for k, member in enumerate(found.members[:READ]):
         count = len(found.members) - k
-        whose = f" of {count} of {len(start)} members, first of member {member}," if run.members else ""
+        whose = f" of {count} of {len(start)} members, first of member {number + member}," if run.members else ""
         suspect = Suspect(saved, int(member), whose, float(found.scale[k]), float(found.largest[k]))
         if _warned(run, suspect, _starts(saved, found, int(member))):
             return
@@ -125,14 +125,13 @@ def _suspects(engine: Reducing) -> np.ndarray:
     return suspects[(error > trusted(allowed, error))[suspects]]
 
 
-def _warn_of_reduced(run: Trajectory, engine: Any) -> None:
+def _warn_of_reduced(run: Trajectory, engine: Reducing) -> None:
     """A suspect of a reduced ensemble is run again by itself, to see its energy at all saved points."""
-    summary = run.summary
-    if summary is None or engine.method.traits.event_driven:
+    if engine.method.traits.event_driven:
         return
     suspects = _suspects(engine)
     for k, member in enumerate(suspects[:READ]):
-        q, p = (np.asarray(x[member]) for x in summary.start)
+        q, p = (np.asarray(x[member]) for x in engine.states)
         system = engine.system.member(int(member)) if engine.spread == "states and params" else engine.system
         start = Start(system, q, p)
         try:
@@ -140,7 +139,7 @@ def _warn_of_reduced(run: Trajectory, engine: Any) -> None:
         except GeomintError:  # it stops: run.failed_at has members that fail
             continue
         found = excess(alone)
-        whose = f" of {len(suspects) - k} of {engine.members} members, first of member {member},"
+        whose = f" of {len(suspects) - k} of {engine.members} members, first of member {engine.first + member},"
         if found is not None:
             suspect = Suspect(SavedPoints(alone), 0, whose, float(found.scale[0]), float(found.largest[0]))
             if _warned(run, suspect, [start]):

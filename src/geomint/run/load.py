@@ -1,104 +1,40 @@
-"""load: a run from its archive, as a Trajectory whose arrays are memory maps."""
-
-# Archived makes some attributes of Trajectory when they are first used.
-# pyright: reportIncompatibleVariableOverride=false
+"""load: a run from its archive, or from the index of its shards, as a Trajectory whose arrays are read when used."""
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
-from typing import Any
 
-import jax
-import numpy as np
-
-from ..engines.grid import Grid
+from ..errors import ArchiveError
 from ..io import archive
-from ..methods import protocols
+from ..io.index import read_index
 from ..system.checks import as_path
 from ..system.system import Stated, checked_system
-from .restore import check_match, method_of, restore_engine, system_of
-from .summary import extract_summary
-from .trajectory import Checkpoint, Trajectory
+from .archived import Archived
+from .restore import check_match
+from .sharded_run import ShardedRun
+from .trajectory import Trajectory
 
 
 def load(path: str | Path, system: Stated | None = None) -> Trajectory:
-    """A run from its archive, finished or not. Arrays are memory maps: nothing is read before it is used.
+    """A run from its archive, finished or not. Arrays are memory maps: nothing is read before it is used. Of a run in
+    shards (ensemble(..., executor=...)), a shard is opened when its members are read; run.save(path) writes all of it
+    into one archive.
 
     A run of gm.models knows its system; give `system` for others where velocities or plots of them are wanted.
     """
     path = as_path(path, "path")
     if system is not None:
         checked_system(system)
+    index = read_index(path)
+    if index is not None:
+        if system is not None:
+            check_match(index, system)
+        return ShardedRun(index, system)
     contents = archive.read(path)
+    if "shard" in contents.meta and "reduce" in contents.meta:
+        raise ArchiveError(
+            f"{path} has one shard of a reduced run; load the index of the run, beside the folder {path.parent}.", path
+        )
     if system is not None:
         check_match(contents, system)
     return Archived(contents, system)
-
-
-class Archived(Trajectory):
-    """A run on disk. Loading it only maps the file. Its system (of gm.models), its checkpoint and its events are made
-    when they are first used, since the expression of a model in a file may take any time and memory."""
-
-    def __init__(self, contents: archive.Contents, system: Stated | None):
-        self.__dict__.update(trajectory(contents, system).__dict__)
-        self._contents = contents
-        for name in ("checkpoint", "records") if system is not None else ("system", "checkpoint", "records"):
-            del self.__dict__[name]  # so that the properties below are used
-
-    @functools.cached_property
-    def system(self) -> Stated | None:
-        return system_of(self._contents)
-
-    @functools.cached_property
-    def checkpoint(self) -> Checkpoint | None:
-        contents = self._contents
-        if not contents.leaves or self.system is None or not contents.meta.get("complete_name", True):
-            return None
-        return Checkpoint(restore_engine(contents, self.system).carry, contents.step)
-
-    @property
-    def solver(self) -> str | None:
-        """The linear solver that was used, where the method needed one and the archive names it."""
-        return self._contents.meta.get("solver")
-
-    @functools.cached_property
-    def records(self) -> np.ndarray | None:
-        return records_of(self._contents, self.checkpoint)
-
-
-def trajectory(contents: archive.Contents, system: Any = None, checkpoint: Checkpoint | None = None) -> Trajectory:
-    """The Trajectory of an archive."""
-    meta = contents.meta
-    columns = contents.arrays()
-    t = columns.pop("t")
-    summary = None
-    if "reduce" in meta:
-        failed_at = contents.leaves[-1] if contents.leaves else ()
-        summary = extract_summary(columns, failed_at, meta["reduce"], contents.fixed)
-    if meta["members"]:
-        columns = jax.tree.map(lambda x: np.moveaxis(x, 0, 1), columns)
-    return Trajectory(
-        system,
-        method_of(contents),
-        Grid(*meta["grid"]),
-        t,
-        columns,
-        members=meta["members"],
-        spread=meta["spread"],
-        seed=contents.seed,
-        compensated=meta["compensated"],
-        engine=meta["engine"],
-        checkpoint=checkpoint,
-        records=records_of(contents, checkpoint),
-        path=contents.path,
-        summary=summary,
-    )
-
-
-def records_of(contents: archive.Contents, checkpoint: Checkpoint | None) -> np.ndarray | None:
-    """The single events of a run, where its method and the checkpoint say how many there are."""
-    method = method_of(contents)
-    if checkpoint is None or not method.traits.event_driven or contents.meta["spread"] != "one":
-        return None
-    return archive.read_events(contents.path, int(protocols.events(method, checkpoint.carry)))

@@ -133,7 +133,7 @@ class HostLoop:
 
     def _next_chunk(self) -> Chunk:
         budget = max(1, min(self.most_for_events, self.most_after_rescue, int(self.pace * CHUNK_SECONDS)))
-        return _chunk(self.grid, self.now.step, self.engine.row_capacity, budget)
+        return Chunk(*_chunk(self.grid, self.now.step, self.engine.row_capacity, budget))
 
     def _take(self, chunk: Chunk) -> Failure | None:
         """Run a chunk. A Failure where the run can't go on; None where its rows were kept, where its failing step was
@@ -258,13 +258,13 @@ class Rescue:
             warnings.warn(f"{slower.method.name}, {when}: {reason}", stacklevel=2)
 
 
-def _chunk(grid: Grid, n: int, rows: int, budget: int) -> Chunk:
-    """The next chunk: whole blocks up to the budget, or a part of one that is longer than it."""
+def _chunk(grid: Grid, n: int, rows: int, budget: int) -> tuple[int, int]:
+    """(steps, blocks) of the next chunk: whole blocks up to the budget, or a part of one that is longer than it."""
     to_save = grid.save_every - n % grid.save_every
     if to_save < grid.save_every or budget < grid.save_every:
-        return Chunk(min(to_save, budget), 1)
+        return min(to_save, budget), 1
     left = (grid.steps - n) // grid.save_every
-    return Chunk(grid.save_every, min(rows, budget // grid.save_every, left))
+    return grid.save_every, min(rows, budget // grid.save_every, left)
 
 
 def _first_bad(engine: Engine, rows: np.ndarray) -> int | None:

@@ -103,7 +103,8 @@ class Reducing(Tiled):
         example, _ = self._reduce_tile(jax.tree.leaves((self.reductions, some)), zeros, none_failed, self.tile, 1, 0)
         paths, self.structure = jax.tree_util.tree_flatten_with_path(example)
         self.leaf_forms = [LeafForm(path[-1].key, x.shape[1:], x.dtype) for path, x in paths]
-        row = self._row([self._on_host(example, 1)], np.zeros((len(self.keep), 1, self.member_layout.width)))
+        examples = [self._on_host(example, 1)] * (len(self.tiles) if self.shard else 1)
+        row = self._row(examples, np.zeros((len(self.keep), 1, self.member_layout.width)))
         self.layout = Layout.of(row, members=True)  # the leading axis there is that of rows
         return Marked(carry, self._in_tiles(np.full(self.members, -1, np.int32))), seen
 
@@ -123,8 +124,8 @@ class Reducing(Tiled):
         last bits of its results, depend on this number."""
         own_program = getattr(self.parts[0].engine, "program", None) is not None
         numbers = self.make.buffer_numbers if own_program else BUFFER_NUMBERS
-        width, tiles = self.member_layout.width, -(-self.members // self.tile)
-        per_row = max(1, width * self.members, numbers_per_reduced_row * tiles)
+        width, tiles = self.member_layout.width, -(-self.whole // self.tile)
+        per_row = max(1, width * self.whole, numbers_per_reduced_row * tiles)
         self.row_capacity = max(1, min(BUFFER_ROWS, numbers // per_row))
         self.shape = (self.tile, self.row_capacity, width)
         for part in () if own_program else self.parts:
@@ -163,6 +164,8 @@ class Reducing(Tiled):
 
     def bad_rows(self, rows: np.ndarray) -> np.ndarray:
         """Rows at which all members have failed: the program that reduces a tile has counted the others."""
+        if self.shard:
+            return np.zeros(len(rows), bool)
         return np.asarray(self.layout.unpack(rows)["members_left"] == 0)
 
     def all_unrecoverable(self, rows: np.ndarray, buffer: ReducedBuffer) -> bool:
@@ -277,7 +280,8 @@ class Reducing(Tiled):
             full[:, 0] = cut_out(rows, tile.start, tile.stop, self.tile)
             reduced.append(self._reduce_tile(tile.leaves, full, none_failed, tile.stop - tile.start, 1, 0)[0])
         packed = self._joined_rows(reduced, rows[self.keep][:, None], 1)
-        return whole_numbers(self.layout.unpack(packed[0]))
+        row = self.layout.unpack(packed[0])
+        return self._typed_tiles(row) if self.shard else whole_numbers(row)
 
     # --- joining the reduced tiles ---
     def _joined_rows(self, reduced: Sequence[Any], kept_rows: np.ndarray, blocks: int) -> np.ndarray:
@@ -298,7 +302,21 @@ class Reducing(Tiled):
     def _row(self, tiles: Sequence[Any], kept_rows: np.ndarray) -> dict[str, Any]:
         """Joined rows as a tree of arrays (rows, …); quantities of kept members are (rows, kept, …)."""
         of_members = self.member_layout.unpack(np.moveaxis(kept_rows, 0, 1)) if len(self.keep) else {}
-        return {**of_members, **join_tiles(self.reductions, tiles)}
+        if self.shard is None:
+            return {**of_members, **join_tiles(self.reductions, tiles)}
+        # Sums depend on their order: the tiles of all shards are joined by the reader (sharded_run.py), in their order.
+        stacked = jax.tree.map(lambda *xs: np.stack([np.asarray(x) for x in xs], axis=1), *tiles)
+        return {**of_members, "tiles": stacked["reduced"], "members_left": stacked["members_left"]}
+
+    def _typed_tiles(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The row of a shard with the types of its results: a packed row has floating-point numbers only."""
+        types = jax.tree.unflatten(self.structure, [form.dtype for form in self.leaf_forms])
+        cast = lambda x, dtype: np.asarray(x).astype(dtype)
+        return {
+            **row,
+            "tiles": jax.tree.map(cast, row["tiles"], types["reduced"]),
+            "members_left": cast(row["members_left"], types["members_left"]),
+        }
 
     def _packed(self, row: dict[str, Any], blocks: int) -> np.ndarray:
         """Rows as one array (rows, width), in the order of `layout`."""

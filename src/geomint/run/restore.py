@@ -9,6 +9,7 @@ archived arrays are put into.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -22,6 +23,7 @@ from ..engines.tiles import Engine, Tiled
 from ..errors import ArchiveError, GeomintError
 from ..io import archive
 from ..io.fingerprint import fingerprint
+from ..io.index import Index
 from ..methods import Carry, protocols
 from ..models import named
 from ..system.system import Stated
@@ -38,7 +40,7 @@ class Restored(NamedTuple):
     carry: Carry
 
 
-def method_of(contents: archive.Contents) -> methods.Method:
+def method_of(contents: archive.Contents | Index) -> methods.Method:
     """The method, made again from its expression in the archive."""
     try:
         return methods.named(contents.meta["method"])
@@ -47,7 +49,7 @@ def method_of(contents: archive.Contents) -> methods.Method:
         raise ArchiveError(f"{contents.path}: {what}.", contents.path) from None
 
 
-def system_of(contents: archive.Contents) -> Stated | None:
+def system_of(contents: archive.Contents | Index) -> Stated | None:
     """The system of a run of gm.models, made again from its expression; None where that gives another system."""
     if contents.meta["origin"] is None:
         return None
@@ -59,7 +61,7 @@ def system_of(contents: archive.Contents) -> Stated | None:
         return None
 
 
-def check_match(contents: archive.Contents, system: Stated) -> None:
+def check_match(contents: archive.Contents | Index, system: Stated) -> None:
     """Check by its fingerprint that the system given is the one that was run."""
     meta = contents.meta
     if _fingerprint_here(system, meta) == meta["fingerprint"]:
@@ -143,3 +145,11 @@ def _restore_engine(
         marked = Marked(template, np.zeros(members, np.int32))
         return Restored(engine, contents.carry_like(marked).carry)
     return Restored(engine, contents.carry_like(template))
+
+
+def reopened(contents: archive.Contents, times: Grid, meta: Callable[[], dict[str, Any]]) -> archive.Writer:
+    """The archive open for writing: as it is, or as a larger copy, described by meta(), for a later end."""
+    if times.saves <= contents.room:
+        return contents.writer()
+    # The engine named in the file says what form its carry has, even where another engine continues the run.
+    return archive.enlarged(contents, {**meta(), "engine": contents.meta["engine"]}, times.saves, contents.leaves)

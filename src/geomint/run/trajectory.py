@@ -185,16 +185,18 @@ class Trajectory:
 
     def _at_every_point(self, system: Stated, function: Any, other: Any) -> Any:
         """function(mech, q, x) of the saved q and of another saved array, with each member's own params."""
-        q_shape = self.q.shape[2:] if self.members else self.q.shape[1:]
+        in_jax = isinstance(self.q, jax.Array)
+        saved, other = (self.q, other) if in_jax else (np.asarray(self.q), np.asarray(other))
+        q_shape = saved.shape[2:] if self.members else saved.shape[1:]
         over_time = lambda stated, q, x: jax.vmap(lambda a, b: function(derive(stated, q_shape), a, b))(q, x)
         if self.spread == "states and params":
             params = system.params if self.summary is None else jax.tree.map(lambda x: x[self.kept], system.params)
-            y = jax.vmap(lambda k, q, x: over_time(system.with_params(k), q, x))(params, self.q, other)
+            y = jax.vmap(lambda k, q, x: over_time(system.with_params(k), q, x))(params, saved, other)
         elif self.members:
-            y = jax.vmap(lambda q, x: over_time(system, q, x))(self.q, other)
+            y = jax.vmap(lambda q, x: over_time(system, q, x))(saved, other)
         else:
-            y = over_time(system, self.q, other)
-        return y if isinstance(self.q, jax.Array) else np.asarray(y)
+            y = over_time(system, saved, other)
+        return y if in_jax else np.asarray(y)
 
     @property
     def energy_error(self) -> Values:

@@ -12,7 +12,6 @@ import ctypes
 import dataclasses
 import functools
 import itertools
-import os
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -21,6 +20,7 @@ import numpy as np
 
 from ...methods import Carry
 from ...numerics import disk_cache
+from ...numerics.cores import cores
 from ..block import Buffer, Log
 from ..scalar.program import CACHED_LOOPS, Loop, LoopArguments, Packed, StepProgram
 from ..scalar.program_key import Unhashable
@@ -197,12 +197,12 @@ def _callable(program: StepProgram, engine: Any, lanes: int) -> CompiledLoop:
 
 @functools.cache
 def _workers() -> concurrent.futures.ThreadPoolExecutor:
-    return concurrent.futures.ThreadPoolExecutor(os.cpu_count(), "geomint")
+    return concurrent.futures.ThreadPoolExecutor(cores(), "geomint")
 
 
 def _on_all_cores(work: Callable[[int, int], int], groups: int) -> int:
     """The sum of work(begin, end) over parts of the groups. On return, and on Ctrl-C, no part is still running."""
-    ends = np.unique(np.linspace(0, groups, 4 * (os.cpu_count() or 1) + 1).astype(int)).tolist()
+    ends = np.unique(np.linspace(0, groups, 4 * cores() + 1).astype(int)).tolist()
     parts: list[concurrent.futures.Future[int]] = []
     try:
         for begin, end in itertools.pairwise(ends):

@@ -1,0 +1,263 @@
+"""The index of a sharded run: one HDF5 file that stands for the archives of all shards in a folder beside it.
+
+    run.h5                the index
+    run.shards/00000.h5   an archive of the first members, with its own checkpoints; 00001.h5 of the next ones, …
+
+The index has the initial states of all members, so that shards that have not begun can be started by gm.resume, and the
+attribute `geomint`: JSON like that of an archive, with the entry `index` (the folder, the number of members, members of
+a shard, rows once the run is complete). It is written when the run begins and again when the run ends, then with
+virtual datasets over the shards, for h5py and xarray. geomint does not use these: it opens every shard as an archive,
+with all checks of archives. The folder is a plain name beside the index and the names of shards follow from their
+numbers, so that no path in a file leads elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import h5py
+import numpy as np
+
+from ..errors import ArchiveError
+from . import archive_checks
+from .files import writing
+from .hdf5_tables import LONGEST_TEXT, Damaged, Dataset
+from .layout import open_tables, reading, versions
+from .reader import Contents, read
+
+STOP = "stop"  # a file of this name in the folder asks the tasks to stop at their next checkpoint
+
+
+class ShardPlace(NamedTuple):
+    """One shard: its number, its members start … stop − 1, and its archive."""
+
+    number: int
+    start: int
+    stop: int
+    path: Path
+
+
+@dataclasses.dataclass
+class Index:
+    """An index as it was read."""
+
+    path: Path
+    meta: dict[str, Any]
+    datasets: dict[str, Dataset]
+    small: dict[str, np.ndarray]  # of a reduced ensemble: the members that are kept, the settings of reductions
+
+    @property
+    def members(self) -> int:
+        return self.meta["index"]["members"]
+
+    @property
+    def kept(self) -> np.ndarray | None:
+        """The members whose rows are kept; None where those of all are."""
+        return self.small.get("kept")
+
+    @property
+    def rows(self) -> int | None:
+        """The rows that count; None while the run is not complete."""
+        return self.meta["index"]["rows"]
+
+    @property
+    def folder(self) -> Path:
+        return self.path.parent / self.meta["index"]["folder"]
+
+    @property
+    def shards(self) -> list[ShardPlace]:
+        return places(self.folder, self.members, self.meta["index"]["shard"])
+
+    def start(self, name: str, begin: int = 0, end: int | None = None) -> np.ndarray:
+        """q, p or velocity of some members at the start, or their seeds; a copy."""
+        end = self.members if end is None else end
+        held = self.datasets[name if name == "seeds" else f"start/{name}"]
+        if not held.nbytes:
+            return np.zeros((end - begin, *held.shape[1:]), held.dtype)
+        with reading(self.path):
+            return np.array(np.memmap(self.path, held.dtype, "r", held.offset, held.shape)[begin:end])
+
+    def seed(self, begin: int = 0, end: int | None = None) -> Any:
+        """One number, or one for each of these members."""
+        return self.start("seeds", begin, end) if self.meta["seed"] is None else self.meta["seed"]
+
+    def check_start(self) -> None:
+        """Check that the initial states were not changed."""
+        found = {name: self.start(name.removeprefix("start/")) for name in self.datasets if name not in self.small}
+        if _start_checksum(found) != self.meta["index"]["start_checksum"]:
+            raise ArchiveError(f"{self.path}: the initial states of the members were changed.", self.path)
+
+
+def places(folder: Path, members: int, size: int) -> list[ShardPlace]:
+    """The shards of an ensemble: `size` members each, the last one the rest."""
+    return [
+        ShardPlace(k, a, min(a + size, members), folder / f"{k:05d}.h5") for k, a in enumerate(range(0, members, size))
+    ]
+
+
+def _is_small(name: str) -> bool:
+    """Whether a dataset is read whenever an index is opened; the initial states of all members are not."""
+    return name != "seeds" and not name.startswith("start/")
+
+
+def _start_checksum(fixed: dict[str, np.ndarray]) -> int:
+    total = 0
+    for name, x in sorted(fixed.items()):
+        if not _is_small(name):
+            total = zlib.crc32(np.ascontiguousarray(x).tobytes(), total)
+    return total
+
+
+def folder_of(path: Path) -> Path:
+    """The folder of the shards of an index that does not exist yet."""
+    return path.with_name(f"{path.stem}.shards")
+
+
+def create_index(path: Path, meta: dict[str, Any], shard: int, fixed: dict[str, np.ndarray]) -> Index:
+    """Make the folder of the shards, and the index without rows.
+
+    meta: the JSON of an archive; fixed: start/q, start/p, and as far as there are any start/velocity, seeds, kept and
+    the settings of reductions.
+    """
+    folder = folder_of(path)
+    for taken in (path, folder):
+        if taken.exists():
+            raise ArchiveError(
+                f"{taken} exists. Choose another output, remove it, or continue it with gm.resume({str(path)!r}, ...).",
+                taken,
+            )
+    if not path.parent.is_dir():
+        raise ArchiveError(f"{path}: the folder {path.parent} does not exist.", path)
+    about = {
+        "folder": folder.name,
+        "members": len(fixed["start/q"]),
+        "shard": shard,
+        "rows": None,
+        "start_checksum": _start_checksum(fixed),
+    }
+    meta = {**meta, "format": archive_checks.FORMAT, "versions": versions(), "carry": [], "index": about}
+    with writing(path):
+        folder.mkdir()
+        _write(path, meta, fixed, {})
+    return _required(path)
+
+
+def rewrite_index(index: Index, meta: dict[str, Any], rows: int | None, shown: dict[str, Any] | None = None) -> Index:
+    """Replace the index: with another grid, or with rows once the run is complete.
+
+    shown: what other programs see: h5py.VirtualLayout of columns over the shards, or arrays.
+    """
+    large = {name: index.start(name.removeprefix("start/")) for name in index.datasets if name not in index.small}
+    fixed = {**large, **index.small}
+    with writing(index.path):
+        _write(index.path, {**meta, "index": {**index.meta["index"], "rows": rows}}, fixed, shown or {})
+    return _required(index.path)
+
+
+def _write(path: Path, meta: dict[str, Any], fixed: dict[str, Any], shown: dict[str, Any]) -> None:
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    meta = {**meta, "fixed": sorted(fixed)}
+    meta.pop("checksum", None)
+    try:
+        with h5py.File(part, "w", libver="earliest") as file:
+            made = {}
+            for name, x in fixed.items():
+                held = file.create_dataset(name, data=x)
+                made[name] = Dataset(name, held.dtype, held.shape, held.id.get_offset() or 0)
+            for name, x in shown.items():
+                if isinstance(x, h5py.VirtualLayout):
+                    file.create_virtual_dataset(name, x)
+                else:
+                    file.create_dataset(name, data=x)
+            covered = {name: np.ascontiguousarray(x).tobytes() for name, x in fixed.items() if _is_small(name)}
+            total = archive_checks.checksum(meta, made, covered)
+            text = json.dumps({**meta, "checksum": total})
+            if len(text) > LONGEST_TEXT:
+                raise OSError("the description of its method or of its model is too long")
+            file.attrs["geomint"] = text
+        part.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+def read_index(path: Path) -> Index | None:
+    """An index, after all checks; None where the file is an ordinary archive."""
+    with reading(path):
+        meta, datasets = open_tables(path, virtual=True)
+        if "index" not in meta:
+            return None
+        archive_checks.check_entries(meta)
+        fixed = {name: datasets[name] for name in meta.get("fixed", []) if name in datasets}
+        _check_fixed(meta, fixed)
+        covered, small = {}, {}
+        with path.open("rb") as file:
+            for name in filter(_is_small, fixed):
+                file.seek(fixed[name].offset)
+                covered[name] = file.read(fixed[name].nbytes)
+                small[name] = np.frombuffer(covered[name], fixed[name].dtype).reshape(fixed[name].shape)
+        kept = small.get("kept", ())
+        if len(kept) and not (np.min(kept) >= 0 and np.max(kept) < meta["index"]["members"]):
+            raise Damaged("it keeps members whose numbers are out of range")
+        if meta.get("checksum") != archive_checks.checksum(meta, fixed, covered):
+            raise Damaged("its description or its tables were changed after it was made")
+        return Index(path, meta, fixed, small)
+
+
+def _check_fixed(meta: dict[str, Any], fixed: dict[str, Dataset]) -> None:
+    """The initial states have the shapes that follow from the JSON."""
+    if not meta["members"] or not meta.get("tile") or meta["index"]["shard"] % meta["tile"]:
+        raise Damaged("its shards are not whole tiles of an ensemble")
+    members = (meta["index"]["members"],)
+    states = {f"start/{name}": ("f", (*members, *meta["q_shape"])) for name in ("q", "p", "velocity")}
+    expected = {**states, "seeds": ("iu", members)}
+    needed = {"start/q", "start/p"} | ({"seeds"} if meta["seed"] is None else set())
+    settings = archive_checks.SETTINGS
+    small = {f"reduced/{name}/{x}" for name, about in meta.get("reduce", {}).items() for x in settings[about["kind"]]}
+    small |= {"kept"} if "reduce" in meta else set()
+    if not needed | small <= fixed.keys() <= expected.keys() | small or fixed.keys() != set(meta.get("fixed", [])):
+        raise Damaged("it lacks initial states, seeds or kept members, or has others")
+    for name, held in fixed.items():
+        kinds, shape = expected.get(name, ("i" if name == "kept" else "f", held.shape[:1]))
+        if held.dtype.kind not in kinds or held.shape != shape:
+            raise Damaged(f"{name} is {held.dtype} {held.shape}, where {shape} is expected")
+
+
+def _required(path: Path) -> Index:
+    index = read_index(path)
+    if index is None:
+        raise ArchiveError(f"{path} was replaced by another file.", path)
+    return index
+
+
+@contextlib.contextmanager
+def _of_shard(index: Index, place: ShardPlace) -> Iterator[None]:
+    """Name the shard in errors."""
+    try:
+        yield
+    except ArchiveError as error:
+        raise ArchiveError(
+            f"{index.path}: shard {place.number} (members {place.start} … {place.stop - 1}): {error}", place.path
+        ) from None
+
+
+def open_shard(index: Index, place: ShardPlace) -> Contents:
+    """The archive of a shard, after a check that it belongs to this index."""
+    with _of_shard(index, place):
+        held = read(place.path)
+        meta, about = held.meta, index.meta
+        same = all(meta.get(name) == about.get(name) for name in ("method", "fingerprint", "spread", "tile", "q_shape"))
+        if (
+            not same
+            or meta.get("shard") != [place.start, place.stop, index.members]
+            or (meta.get("reduce") != about.get("reduce"))
+        ):
+            raise ArchiveError(f"{place.path} belongs to another run.", place.path)
+        return held
