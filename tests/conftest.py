@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import helpers.program_cache  # before JAX  # isort: skip # noqa: F401
+import gc
+import itertools
 from pathlib import Path
 
 import jax
@@ -11,27 +13,34 @@ import pytest
 import geomint as gm
 from geomint.engines.llvm import engine as native
 from geomint.engines.pallas import engine as kernel
+from helpers.zoo import Problem
 
 MAPS = Path("/proc/self/maps")
-MANY = 25_000  # Linux gives a process 65,530 memory maps; beyond, LLVM crashes without a message
+MANY = 35_000  # Linux gives a process 65,530 memory maps; beyond, LLVM crashes without a message
+BETWEEN_LOOKS = 25  # tests; reading 10,000 maps takes 30 ms, which after every test was 3 % of the time of all
+_tests_done = itertools.count(1)
+# Tracing makes millions of objects that live as long as JAX's caches, and a collection visits all of them.
+gc.set_threshold(100_000, 20, 50)
 
 
 @pytest.fixture(autouse=True)
 def forget_old_programs():
     """A thousand tests compile more programs than one process has memory maps for: forget them from time to time."""
     yield
-    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MANY:
+    if next(_tests_done) % BETWEEN_LOOKS == 0 and MAPS.exists() and MAPS.read_bytes().count(b"\n") > MANY:
         jax.clear_caches()
         for programs in (native._program, native._probably_faster_than_xla, kernel._program):
             programs.cache_clear()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """For `--dist loadgroup`: the tests of one method run in one worker, which keeps its compiled programs; all others
-    are grouped by file."""
+    """For `--dist loadgroup`: tests that share compiled programs run in one worker. Those on a problem of the zoo share
+    its reference solutions, those of a method its programs; all others are grouped by file."""
     if not config.pluginmanager.hasplugin("xdist"):
         return
     for item in items:
-        method = item.callspec.params.get("method") if hasattr(item, "callspec") else None
+        params = item.callspec.params if hasattr(item, "callspec") else {}
+        method, problem = params.get("method"), params.get("problem")
         group = method.name if isinstance(method, gm.methods.Method) else item.path.stem
+        group = problem.name if isinstance(problem, Problem) else group
         item.add_marker(pytest.mark.xdist_group(group))

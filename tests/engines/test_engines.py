@@ -25,6 +25,7 @@ from geomint.methods import protocols
 from geomint.methods.base import Method, Traits
 from geomint.run import loop
 from geomint.run.inputs import initial_state
+from geomint.run.instability import unwatched
 from helpers.runs import ENGINE_METHODS, close, many, members, run, same
 from helpers.zoo import fitting
 
@@ -192,7 +193,8 @@ def test_members_that_fail_do_not_disturb_the_others():
     go = lambda engine: gm.ensemble(
         model.system, q, v, method=gm.Rattle(), dt=0.02, t_end=2.0, save_every=10, engine=engine
     )
-    expected, got = go("xla"), go("native")
+    with unwatched():  # the search for a step that works would take longer than the runs
+        expected, got = go("xla"), go("native")
     assert expected.failed_at[1] >= 0
     assert got.failed_at.tolist() == expected.failed_at.tolist()
     np.testing.assert_allclose(got.q[[0, 2]], expected.q[[0, 2]], rtol=1e-10, atol=1e-10)

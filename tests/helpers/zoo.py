@@ -213,16 +213,19 @@ def fitting(method: gm.methods.Method) -> list[Problem]:
     return [problem for problem in PROBLEMS if fits(problem)]
 
 
+REGISTERED = gm.methods.all()  # made once: a hundred calls would make six thousand methods
+
+
 @functools.cache
 def first_of_its_class(method: gm.methods.Method) -> bool:
-    return next(m.name for m in gm.methods.all() if type(m) is type(method)) == method.name
+    return next(m.name for m in REGISTERED if type(m) is type(method)) == method.name
 
 
 @functools.cache
 def chosen(method: gm.methods.Method) -> list[Problem]:
     """The problems of the quick tests, by turns: two of each kind, free and constrained, for the first variant of a
     class, one for its others. The slow tests take all."""
-    turn = [m.name for m in gm.methods.all()].index(method.name)
+    turn = [m.name for m in REGISTERED].index(method.name)
     kinds = [[p for p in fitting(method) if (p.system.constraint is None) is free] for free in (True, False)]
     each = 2 if first_of_its_class(method) else 1
     return list(

@@ -221,11 +221,10 @@ def test_order_from_a_start_on_the_second_branch():
     assert errors[0] / errors[1] == pytest.approx(16, rel=0.1)
 
 
-@pytest.mark.parametrize("kind", [gm.Rattle, functools.partial(gm.SymmetricMultistep, 4)])
-def test_one_member_starts_in_a_singular_position(kind):
+def test_one_member_starts_in_a_singular_position():
     """The solver of an ensemble covers every member, not only those that are looked at first."""
     (q1, v1), (q0, v0) = cranked(1.0), cranked(0.0)
-    method, covering = kind(), kind(solver="least-squares")  # one program for both references
+    method, covering = gm.Rattle(), gm.Rattle(solver="least-squares")  # one program for both references
     both = [run((parallelogram(), q, v), covering, 40, 2.0, engine="xla") for q, v in ((q1, v1), (q0, v0))]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -251,10 +250,14 @@ def test_multipliers_and_derivatives_with_redundant_constraints(method, gradient
         seen = run((system, q0, v0 + t * along), method, 20, 0.4, gradient=gradient)
         return seen.q[-1, 1, 0], (seen.q, seen.multipliers)
 
-    moved = [jax.jit(jax.value_and_grad(functools.partial(end, x), has_aux=True))(0.0) for x in redundant_pendulum()]
-    ((_, (q, plain)), slope), ((_, (q_redundant, redundant)), slope_redundant) = jax.tree.map(np.asarray, moved)
+    independent, dependent = redundant_pendulum()
+    found = jax.jit(jax.value_and_grad(functools.partial(end, dependent), has_aux=True))(0.0)
+    (_, (q_redundant, redundant)), slope_redundant = jax.tree.map(np.asarray, found)
+    q, plain = end(independent, 0.0)[1]
     np.testing.assert_allclose(q, q_redundant, atol=1e-13)
-    assert slope_redundant == pytest.approx(slope, rel=1e-11)
+    # Richardson's extrapolation of central differences of the system without the redundant constraint.
+    central = lambda h: (end(independent, h)[0] - end(independent, -h)[0]) / (2 * h)
+    assert slope_redundant == pytest.approx((4 * central(5e-4) - central(1e-3)) / 3, rel=1e-9)
     # The same force, G of the redundant system being (a, b, 2a + b); and the smallest multipliers that give it.
     np.testing.assert_allclose(redundant[:, :2] + redundant[:, 2:] * [2, 1], plain, atol=1e-11)
     np.testing.assert_allclose(redundant @ [2, 1, -1], 0, atol=1e-11)

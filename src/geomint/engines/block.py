@@ -174,11 +174,13 @@ class Layout:
 
     treedef: Any
     shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[Any, ...]  # of the quantities; rows are of one type
 
     @classmethod
     def of(cls, seen: Observed, members: bool = False) -> Layout:
         leaves, treedef = jax.tree.flatten(seen)
-        return cls(treedef, tuple(tuple(x.shape[1:] if members else x.shape) for x in leaves))
+        shapes = tuple(tuple(x.shape[1:] if members else x.shape) for x in leaves)
+        return cls(treedef, shapes, tuple(np.dtype(x.dtype) for x in leaves))
 
     @property
     def width(self) -> int:
@@ -198,3 +200,8 @@ class Layout:
             for e, s in zip(ends, self.shapes, strict=True)
         ]
         return jax.tree.unflatten(self.treedef, parts)
+
+    def unpack_typed(self, rows: np.ndarray) -> Observed:
+        """As `unpack`, copied, and each quantity in the type that it had before it was packed."""
+        types = jax.tree.unflatten(self.treedef, self.dtypes)
+        return jax.tree.map(lambda x, dtype: np.array(x, dtype), self.unpack(rows), types)

@@ -134,34 +134,44 @@ class Tiled(StateRows):
 
     def begin(self, state: State) -> tuple[SplitCarry, Observed]:
         """The carries of the parts, and what is saved of all members."""
+        carry = self.start(state)
+        return carry, self.observed(carry)
+
+    def observed(self, carry: SplitCarry) -> Observed:
+        """What is saved of all members at the start."""
+        each = zip(self.parts, carry.parts, Tiled.buffer(self), strict=True)
+        return self._joined(self.parts, [t.engine.observed(c, buffer)[0] for t, c, buffer in each])
+
+    def start(self, state: State) -> SplitCarry:
+        """The carries of the parts. It sets the layout of rows and the shape of the buffers."""
         state, plain, reason = jax.tree.map(np.asarray, state), self.method, ""
         if issubclass(self.make, ScalarEngine):
-            carry, seen = self._begun(state, protocols.for_scalar_code(plain, many=True))
+            carry = self._started(state, protocols.for_scalar_code(plain, many=True))
             joined = self.archived_carry(carry)
             self.parts = [self._part(a, b, b - a, d, self.method) for a, b, d in self.on_devices if b > a]
             carry = self.split_carry(joined)
             reason = self._programs(carry)
             if not reason:
-                return carry, seen
-        carry, seen = self._begun(state, plain)
+                return carry
+        carry = self._started(state, plain)
         self.row_capacity = max(1, min(BUFFER_ROWS, BUFFER_NUMBERS // max(1, self.layout.width * self.whole)))
         for part in self.parts:
             part.engine.row_capacity = self.row_capacity
             part.engine.buffer_shape = (part.size, self.row_capacity, self.layout.width)
             if isinstance(part.engine, ScalarEngine):
                 part.engine.reason = reason
-        return carry, seen
+        return carry
 
-    def _begun(self, state: State, method: Method) -> tuple[SplitCarry, Observed]:
+    def _started(self, state: State, method: Method) -> SplitCarry:
         """Tile by tile, by the reference engine."""
         tiles = [
             self._part(a, min(a + self.tile, stop), self.tile, device, method)
             for start, stop, device in self.on_devices
             for a in range(start, stop, self.tile)
         ]
-        begun = [Xla.begin(t.engine, placed(cut_out(state, t.start, t.stop, t.size), t.device)) for t in tiles]
+        started = [Xla.start(t.engine, placed(cut_out(state, t.start, t.stop, t.size), t.device)) for t in tiles]
         self.parts, self.method, self.layout = tiles, method, tiles[0].engine.layout
-        return SplitCarry([carry for carry, _ in begun]), self._joined(tiles, [seen for _, seen in begun])
+        return SplitCarry(started)
 
     def _programs(self, carry: SplitCarry) -> str:
         """Compile a program for all members of each device; the reason where that fails, otherwise ""."""

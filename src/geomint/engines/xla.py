@@ -16,9 +16,11 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from ..methods import Carry, Method, State
+from ..numerics.compensated import value
 from ..numerics.compilation import jit
+from ..system.lagrangian import derive
 from ..system.system import Stated
-from .block import Buffer, Clock, Layout, Log, Observed, advance, begin
+from .block import Buffer, Clock, Layout, Log, Observed, advance, observe
 from .rows import StateRows
 
 # What differs between the members of an ensemble: "states", or "states and params"; "one" is a single trajectory.
@@ -35,8 +37,15 @@ def spread_over(function: Any, spread: Spread, system: Stated, *arguments: Any) 
 
 
 @functools.partial(jit, static_argnums=0)
-def _begin(spread: Spread, method: Method, system: Stated, state: State, clock: Clock) -> tuple[Carry, Observed]:
-    return spread_over(lambda s, x: begin(method, s, x, clock), spread, system, state)
+def _init(spread: Spread, method: Method, system: Stated, state: State, clock: Clock) -> Carry:
+    start = lambda s, x: method.init(derive(s, value(x.q).shape), x, clock.dt)
+    return spread_over(start, spread, system, state)
+
+
+@functools.partial(jax.jit, static_argnums=0)  # traced for the shapes, never compiled
+def _observed(spread: Spread, method: Method, system: Stated, q: Array, carry: Carry, clock: Clock) -> Observed:
+    look = lambda s, x, c: observe(method, derive(s, x.shape), c, clock.t0)
+    return spread_over(look, spread, system, q, carry)
 
 
 @functools.partial(jit, static_argnums=0, donate_argnums=8)
@@ -74,9 +83,24 @@ class Xla(StateRows):
     log_rows: int = LOG_ROWS
 
     def begin(self, state: State) -> tuple[Carry, Observed]:
-        carry, seen = _begin(self.spread, self.method, self.system, state, self.clock)
-        self.set_buffer_shape(Layout.of(seen, members=self.spread != "one"), jax.tree.leaves(seen)[0].shape[:1])
+        """The carry at the start, and what is saved there."""
+        carry = self.start(state)
+        seen, buffer = self.observed(carry, self.buffer())
+        self.recycle_buffer(buffer)
         return carry, seen
+
+    def start(self, state: State) -> Carry:
+        """The carry at the start. It sets the layout of rows and the shape of the buffer."""
+        carry = _init(self.spread, self.method, self.system, state, self.clock)
+        q = value(state.q)
+        seen = _observed.eval_shape(self.spread, self.method, self.system, q, carry, self.clock)
+        self.set_buffer_shape(Layout.of(seen, members=self.spread != "one"), q.shape[:1])
+        return carry
+
+    def observed(self, carry: Carry, buffer: Buffer) -> tuple[Observed, Buffer]:
+        """What is saved at the start: the row after a block of no steps, by the program that computes all others."""
+        _, buffer = self.advance(carry, 0, 0, 1, buffer)
+        return self.layout.unpack_typed(self.rows_of(buffer, 1)[..., 0, :]), buffer
 
     def set_buffer_shape(self, layout: Layout, members: tuple[int, ...]) -> None:
         """Set the shape of the buffer for rows of that layout."""

@@ -83,8 +83,7 @@ class Reducing(Tiled):
 
     def begin(self, state: State) -> tuple[Any, Observed]:
         """As `Tiled`: the carries (`Marked`), and what is seen of all members. `first_row` reduces the latter."""
-        carry, seen = super().begin(state)
-        self.first_energies, self._last = np.asarray(seen["energy"]), None
+        carry, self._last = super().start(state), None
         self.states = value(state.q), value(state.p)
         self.member_layout = self.layout
         self.tiles = [
@@ -99,6 +98,8 @@ class Reducing(Tiled):
         some = self._system_of(Tile(0, min(self.tile, self.members)))  # the structure is that of all tiles
         self.program = program_of_tile(self.spread, self.member_layout, jax.tree.structure((self.reductions, some)))
         self._make_room_to_reduce(numbers_of_tile(self.spread, self.member_layout, self.reductions, some, self.tile))
+        seen = super().observed(carry)
+        self.first_energies = np.asarray(seen["energy"])
         zeros, none_failed = np.zeros(self.shape), np.full(self.tile, -1, np.int32)
         example, _ = self._reduce_tile(jax.tree.leaves((self.reductions, some)), zeros, none_failed, self.tile, 1, 0)
         paths, self.structure = jax.tree_util.tree_flatten_with_path(example)

@@ -8,7 +8,7 @@ import dataclasses
 from typing import Any, ClassVar
 
 from ...methods import Carry, State, protocols
-from ..block import Buffer, Observed
+from ..block import Buffer
 from ..xla import Xla
 from .values import NotCovered
 
@@ -25,13 +25,13 @@ class ScalarEngine(Xla):
     reason: str = ""
     program: Any = None
 
-    def begin(self, state: State) -> tuple[Carry, Observed]:
+    def start(self, state: State) -> Carry:
         plain, self.method = self.method, protocols.for_scalar_code(self.method, self.spread != "one")
-        carry, seen = super().begin(state)
+        carry = super().start(state)
         if self.attempt(carry):
-            return carry, seen
+            return carry
         self.method = plain
-        return super().begin(state)
+        return super().start(state)
 
     def attempt(self, carry: Carry) -> bool:
         """Compile the program for this carry, which is of the method's form for scalar code; False, and the reason in
