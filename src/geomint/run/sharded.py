@@ -28,12 +28,14 @@ from ..errors import ArchiveError, GeomintError, Interrupted, ProcessLost, RunSt
 from ..io.index import STOP, Index, create_index, rewrite_index
 from ..io.layout import flat
 from ..io.reader import reached
+from ..io.sharded_arrays import OpenShards
 from ..io.sinks import check_memory
 from ..methods import Method
 from ..system.checks import whole
 from ..system.system import Stated
 from .drive import archive_meta
 from .executors import InThisProcess, TaskFailed, Tasks, run_tasks, worker_count
+from .failures import kept_in, run_stopped
 from .loop import Failure, run_to_end
 from .reductions import Reductions
 from .sharded_run import ShardedRun, bad_rows
@@ -81,8 +83,8 @@ def run_sharded(start: Start, plan: Plan, executor: Any, path: Path | None, prog
         try:
             return in_memory(run_index(index, job, executor, progress))
         except RunStopped as stopped:
-            stopped.run = in_memory(stopped.run)
-            raise
+            run, of = in_memory(stopped.run), stopped
+            raise RunStopped(of.reason, kept_in(run), run=run, step=of.step, time=of.time, q=of.q, p=of.p) from None
         except (ProcessLost, Interrupted) as error:
             reason = f"{error.reason} The run had no output=; with one it could be resumed."
             raise type(error)(reason) from None
@@ -274,8 +276,6 @@ def _rows_before_failure(index: Index) -> int | None:
     """The number of good rows, where at some saved point all members of all shards have failed: there the ensemble
     stops. None where at every saved point some member is well, usually one of the first shard."""
     saves = Grid(*index.meta["grid"]).saves
-    from ..io.sharded_arrays import OpenShards
-
     shards, all_bad = OpenShards(index), np.ones(saves, bool)
     for k in range(len(shards.places)):
         held = shards[k]
@@ -303,8 +303,6 @@ class _NoSink:
 def _run_stopped(run: ShardedRun, job: Job) -> RunStopped:
     """The error of an ensemble of which all members have failed. The archives have no carry from before the failure, so
     that the step is found by running some of the shards that failed last again, up to the failure."""
-    from .failures import run_stopped
-
     last, failures = len(run.t) - 1, []
     until = Grid(job.times.t0, job.times.dt, (last + 1) * job.times.save_every, job.times.save_every)
     some = [place for place in run.shards.places if _any_good(run, place.number, last)]
