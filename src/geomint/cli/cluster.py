@@ -48,7 +48,8 @@ def executor_of(workers: int | None, scheduler: str | None) -> Iterator[Any]:
             yield client
         return
     threads = max(1, available_cores() // (workers or 1))
-    cluster = LocalCluster(n_workers=workers, threads_per_worker=threads, dashboard_address=None)
+    no_dashboard: Any = None  # it would need a port and further packages; --scheduler has that of its cluster
+    cluster = LocalCluster(n_workers=workers, threads_per_worker=threads, dashboard_address=no_dashboard)
     with cluster, Client(cluster) as client:
         yield client
 

@@ -25,7 +25,7 @@ from ..engines import Clock, choose
 from ..engines.grid import Grid
 from ..engines.tiles import Tiled
 from ..errors import ArchiveError, GeomintError, Interrupted, ProcessLost, RunStopped
-from ..io.index import STOP, Index, create_index, rewrite_index
+from ..io.index import STOP, Index, ShardPlace, create_index, open_shard, rewrite_index
 from ..io.layout import flat
 from ..io.reader import reached
 from ..io.sharded_arrays import OpenShards
@@ -135,7 +135,7 @@ class _Shards:
         sent = _without_params(job) if self.own_params else job
         shared = sent if executor is None else pickled(sent, executor)
         self.params = jax.tree.map(np.asarray, job.system.params) if self.own_params else None
-        self.steps = [reached(place.path) if place.path.exists() else 0 for place in self.places]
+        self.steps = [self._reached(place) for place in self.places]
         self.told: list[tuple[type[Warning], str]] = []
         self.tasks = Tasks(self.executor, run_shard, shared)
         from tqdm.auto import tqdm
@@ -148,6 +148,11 @@ class _Shards:
             disable=not progress,
             desc=f"{job.method.name}, {len(self.places)} shards",
         )
+
+    def _reached(self, place: ShardPlace) -> int:
+        """The step of a shard; one that is complete, and gets no task, is checked."""
+        step = reached(place.path)
+        return step if step < self.job.times.steps else open_shard(self.index, place).step
 
     def _done(self) -> int:
         return sum((p.stop - p.start) * n for p, n in zip(self.places, self.steps, strict=True))

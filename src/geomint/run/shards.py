@@ -233,8 +233,7 @@ class _Part(NamedTuple):
         checkpoint = Checkpoint(engine.method_carry(carry), end.step)
         protocols.warn_after_run(engine.method, checkpoint.carry)
         if job.reductions is None:
-            run = trajectory(archive.read(self.disk.writer.path), engine.system, checkpoint)
-            run.method = engine.method
+            run = trajectory(archive.read(self.disk.writer.path), engine.system, checkpoint, engine.method)
         else:
             run = Trajectory(
                 engine.system, engine.method, job.times, job.times.times(), {}, spread=engine.spread,
