@@ -201,12 +201,14 @@ class _Shards:
             raise
 
     def _stop(self) -> None:
+        """Tasks that run write a checkpoint and end; those that wait end at once. They are cancelled only after that: a
+        task of Dask that is cancelled goes on unseen."""
         stop = self.index.folder / STOP
         with contextlib.suppress(OSError):
             stop.touch()
-        self.tasks.cancel()
         if self.tasks.wait(STOP_SECONDS):
             stop.unlink(missing_ok=True)
+        self.tasks.cancel()
 
     def _of_task(self, failed: TaskFailed) -> BaseException:
         place, error = self.places[failed.number], failed.error

@@ -78,18 +78,22 @@ class Table:
                     raise ArchiveError(f"{path.parent} is not empty, and has no {RESULTS} of a sweep.", path.parent)
                 path.write_text(json.dumps(about) + "\n")
             return
-        first, *lines = path.read_text().splitlines() or [""]
+        text = path.read_text()
+        first, *lines = text.splitlines() or [""]
         if _parsed(first) != about:
             raise ArchiveError(
                 f"{path.parent} has another sweep: its values, its settings or its system differ. Choose another "
                 "output, or make the same call as before.",
                 path.parent,
             )
+        if not text.endswith("\n"):  # the client was killed while it wrote a line
+            with writing(path), path.open("a") as file:
+                file.write("\n")
         count = np.prod([len(x) for x in self.values.values()])
         for line in lines:
             held = _parsed(line)
             if held is None or held.keys() != set(Point._fields) or not 0 <= held["number"] < count:
-                continue  # a line that was cut when the client was killed: its point runs again
+                continue  # its point runs again
             arrays = {name: None if held[name] is None else np.asarray(held[name], float) for name in ("q", "p")}
             numbers = {
                 name: float("nan") if held[name] is None else held[name] for name in ("energy_error", "end_time")
