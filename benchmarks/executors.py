@@ -35,14 +35,14 @@ def most_memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
 
 
-def throughput(folder: Path, steps: int = 10_000) -> None:
+def throughput(folder: Path, steps: int = 300_000) -> None:
     """10,000 FPU members on one worker and on two, of one thread each, in turn; after a first run that compiles."""
     from dask.distributed import Client
 
     model = gm.models.fpu()
     grid = {"method": gm.Verlet(), "dt": 0.005, "save_every": steps // 10}
     seconds: dict[int, list[float]] = {1: [], 2: []}
-    for repetition in range(3):
+    for repetition in range(2):
         for workers in (1, 2):
             with cluster(workers) as local, Client(local) as client:
                 go = lambda n, name: gm.ensemble(
