@@ -54,7 +54,7 @@ from .methods import (
     ZhangSkeel,
 )  # fmt: skip
 from .numerics import compilation as _compilation
-from .run import Histogram, Mean, Quantiles, Trajectory, ensemble, load, resume, simulate
+from .run import Histogram, Mean, Quantiles, Trajectory, ensemble, load, resume, simulate, sweep
 from .system.constraints import Constraint, Distances, OnSphere, Orthogonal
 from .system.lagrangian import LagrangianSystem
 from .system.mechanics import Mechanics
@@ -126,6 +126,7 @@ __all__ = [
     "simulate",
     "split_quadratic",
     "stability_diagram",
+    "sweep",
     "watch_oscillations",
 ]
 

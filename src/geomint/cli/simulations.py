@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from ..errors import Interrupted, RunStopped
+from ..errors import InputError, Interrupted, RunStopped
+from .cluster import Scheduler, Workers, executor_of, is_in_shards
 from .output import print_facts
 
 if TYPE_CHECKING:
@@ -68,9 +69,12 @@ def run(
     spread: Spread = 1e-3,
     seed: Seed = 0,
     progress: Progress = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
 ) -> None:
     """Simulate MODEL, or an ensemble of it, and print how well its invariants are conserved."""
     from .. import methods, models
+    from ..engines.grid import whole_saves
     from ..plots.figures import checked_path
     from ..system.lagrangian import LagrangianSystem
 
@@ -80,20 +84,23 @@ def run(
     if plot or plot_file:
         picture = checked_path(plot_file or (output.with_suffix(".png") if output else f"{stated.name}.png"))
     dt = stated.dt if dt is None else dt
-    t_end = _whole_saves(stated.t_end, dt, save_every) if t_end is None else t_end
+    t_end = whole_saves(stated.t_end, dt, save_every) if t_end is None else t_end
     settings: dict[str, Any] = {"method": chosen, "dt": dt, "t_end": t_end, "save_every": save_every, "output": output}
     settings |= {"progress": _progress(progress), "compensated": compensated, "seed": seed}
     began = time.perf_counter()
     try:
-        done = _simulated(stated, members, spread, settings)
+        if members is None and (workers or scheduler):
+            raise InputError("--workers and --scheduler distribute an ensemble: give --members as well.")
+        with executor_of(workers, scheduler) as executor:
+            done = _simulated(stated, members, spread, settings, executor)
     except (RunStopped, Interrupted) as early:
-        if early.run is not None:
+        if early.run is not None and len(early.run):
             _print_summary(early.run, time.perf_counter() - began, picture)
         raise
     _print_summary(done, time.perf_counter() - began, picture)
 
 
-def _simulated(model: Model, members: int | None, spread: float, settings: dict[str, Any]) -> Trajectory:
+def _simulated(model: Model, members: int | None, spread: float, settings: dict[str, Any], executor: Any) -> Trajectory:
     """One run, or an ensemble whose velocities are perturbed by the share `spread`."""
     from ..manifold.projection import perturbed
     from ..run import ensemble, simulate
@@ -101,21 +108,12 @@ def _simulated(model: Model, members: int | None, spread: float, settings: dict[
     if members is None:
         return simulate(model.system, model.q0, model.v0, **settings)
     starts = perturbed(model.system, model.q0, model.v0, members, spread, settings["seed"])
-    return ensemble(model.system, *starts, mesh="all", **settings)
+    mesh = "all" if executor is None else None
+    return ensemble(model.system, *starts, mesh=mesh, executor=executor, **settings)
 
 
 def _progress(wanted: bool | None) -> bool:
     return sys.stderr.isatty() if wanted is None else wanted
-
-
-def _whole_saves(t_end: float, dt: float, save_every: int) -> float:
-    """The model's default t_end, moved to a whole number of saves. Bad input is returned as it is and refused later."""
-    if not (dt > 0 and save_every >= 1 and t_end / dt < 2**53):
-        return t_end
-    saves = round(t_end / (dt * save_every))
-    if saves:
-        return saves * save_every * dt
-    return max(1, round(t_end / dt)) * dt  # a single save would lie far beyond the model's t_end
 
 
 def _print_summary(done: Trajectory, seconds: float, picture: Path | None) -> None:
@@ -155,14 +153,20 @@ def resume(
     file: Annotated[Path, typer.Argument(help="An archive that `run -o` or gm.simulate(output=...) wrote.")],
     t_end: Annotated[float | None, typer.Option(help="The last time.", show_default="that of the run")] = None,
     progress: Progress = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
 ) -> None:
-    """Continue an archived run of a model from its last checkpoint, bit for bit as if it had never stopped."""
+    """Continue an archived run of a model from its last checkpoint, bit for bit as if it had never stopped. An ensemble
+    in shards goes on with any number of workers."""
     from ..io import archive
     from ..run import resume as continued
 
     began = time.perf_counter()
-    mesh = "all" if archive.read(file).meta["members"] else None
-    done = continued(file, t_end=t_end, progress=_progress(progress), mesh=mesh)
+    mesh = "all" if not is_in_shards(file) and archive.read(file).meta["members"] else None
+    with executor_of(workers, scheduler) as executor:
+        done = continued(
+            file, t_end=t_end, progress=_progress(progress), mesh=mesh if executor is None else None, executor=executor
+        )
     _print_summary(done, time.perf_counter() - began, None)
 
 
@@ -170,7 +174,11 @@ def info(file: Annotated[Path, typer.Argument(help="An archive.")]) -> None:
     """What an archive holds, and how far its run got."""
     from ..engines.grid import Grid
     from ..io import archive
+    from ..io.index import read_index
 
+    index = read_index(file)
+    if index is not None:
+        return print_facts(str(file), _facts_of_index(index))
     held = archive.read(file)
     meta, grid = held.meta, Grid(*held.meta["grid"])
     reached = grid.t0 + held.step * grid.dt
@@ -196,11 +204,37 @@ def info(file: Annotated[Path, typer.Argument(help="An archive.")]) -> None:
     print_facts(str(file), facts)
 
 
+def _facts_of_index(index: Any) -> dict[str, Any]:
+    """What the index of a run in shards says, and how far the shards are."""
+    from ..engines.grid import Grid
+    from ..io.reader import reached
+
+    meta, grid, places = index.meta, Grid(*index.meta["grid"]), index.shards
+    steps = [reached(place.path) for place in places]
+    complete, begun = sum(n >= grid.steps for n in steps), sum(place.path.exists() for place in places)
+    share = sum((place.stop - place.start) * n for place, n in zip(places, steps, strict=True)) / index.members
+    return {
+        "origin": meta["origin"] or "a system stated in Python (resume it with gm.resume(file, system=...))",
+        "method": meta["method"],
+        "grid": f"dt = {grid.dt:g}, t = {grid.t0:g} … {grid.t_end:g}, saved every {grid.save_every} steps",
+        "ensemble": f"{index.members} members, differing in their {meta['spread']}",
+        "shards": f"{len(places)} in {index.folder}, {places[0].stop} members each",
+        "progress": f"{complete} complete, {begun - complete} begun, {len(places) - begun} not begun; "
+        f"{100 * share / max(1, grid.steps):.1f} % of all steps",
+        "state": "complete" if index.rows is not None else _how_to_continue(index),
+        "reduced": ", ".join(meta.get("reduce", {})) or "no",
+        "engine": meta["engine"],
+        "versions": ", ".join(f"{name} {v}" for name, v in meta["versions"].items()),
+        "fingerprint": meta["fingerprint"],
+        "size": f"{sum(p.path.stat().st_size for p in places if p.path.exists()) / 2**20:.2f} MiB",
+    }
+
+
 def _how_to_continue(held: Any) -> str:
     """What `geomint resume` would do with an unfinished run; found by setting the run up as `resume` does."""
     from ..run.resume import obstacle
 
-    if not held.sequence:
+    if getattr(held, "sequence", 1) == 0:
         return "no checkpoint: it can't be continued"
     refused = obstacle(held)
     if refused is None:

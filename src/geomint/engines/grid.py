@@ -82,6 +82,17 @@ def grid(dt: Any, t_end: Any, t0: Any = 0.0, save_every: Any = 1, only_t_end: bo
     return Grid(t0, dt, steps, save_every)
 
 
+def whole_saves(t_end: float, dt: float, save_every: int) -> float:
+    """The default t_end of a model, moved to a whole number of saves. Bad input is returned as it is and refused
+    later."""
+    if not (dt > 0 and save_every >= 1 and t_end / dt < 2**53):
+        return t_end
+    saves = round(t_end / (dt * save_every))
+    if saves:
+        return saves * save_every * dt
+    return max(1, round(t_end / dt)) * dt  # a single save would lie far beyond the model's t_end
+
+
 def _digits(x: float, dt: float) -> str:
     """x with as many digits as it takes to be a whole number of steps when it is read again."""
     return next((text for n in (12, 15) if abs(float(text := f"{x:.{n}g}") - x) < 1e-9 * dt), repr(x))

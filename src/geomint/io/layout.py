@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 import platform
 import stat
@@ -117,6 +118,7 @@ def describe_carry(carry: Carry) -> list[list[Any]]:
     return [[str(np.asarray(x).dtype), list(np.shape(x))] for x in jax.tree.leaves(carry)]
 
 
+@functools.cache
 def versions() -> dict[str, str]:
     """Versions of the packages that may change the bits of a run."""
     return {name: version(name) for name in ("jax", "jaxlib", "numpy", "h5py")} | {"python": platform.python_version()}

@@ -1,4 +1,4 @@
-"""Runs: gm.simulate, gm.ensemble, gm.load, gm.resume, and the Trajectory that they return.
+"""Runs: gm.simulate, gm.ensemble, gm.sweep, gm.load, gm.resume, and the Trajectory that they return.
 
 Start reading with simulate.py, then drive.py and loop.py, the host loop. In the order of a run:
 
@@ -13,6 +13,10 @@ energy_scale          whether the energy error is too large; instability: the wa
 trajectory, events    what a run returns
 load, save, resume    archives as runs and runs as archives; restore: setting an archived run up again
 devices               the devices that share an ensemble
+executors, workers    tasks on an executor, and what a task does first in a worker
+sharded, shards       ensemble(executor=...): the client's part, and the task; sharded_run: the result
+sweep, sweep_table    gm.sweep, and its table
+archived              the Trajectory of an archive
 
 It may import errors, numerics, system, manifold, methods, engines, io and models, but neither analysis, papers nor cli.
 plots is imported by the methods of a Trajectory that need it, when they are called.
@@ -23,6 +27,7 @@ from .load import load
 from .reductions import Histogram, Mean, Quantiles
 from .resume import resume
 from .simulate import simulate
+from .sweep import sweep
 from .trajectory import Trajectory
 
-__all__ = ["Histogram", "Mean", "Quantiles", "Trajectory", "ensemble", "load", "resume", "simulate"]
+__all__ = ["Histogram", "Mean", "Quantiles", "Trajectory", "ensemble", "load", "resume", "simulate", "sweep"]

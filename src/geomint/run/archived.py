@@ -13,7 +13,7 @@ import numpy as np
 
 from ..engines.grid import Grid
 from ..io import archive
-from ..methods import protocols
+from ..methods import Method, protocols
 from ..system.system import Stated
 from .restore import method_of, restore_engine, system_of
 from .summary import extract_summary
@@ -48,12 +48,17 @@ class Archived(Trajectory):
 
     @functools.cached_property
     def records(self) -> np.ndarray | None:
-        return records_of(self._contents, self.checkpoint)
+        return records_of(self._contents, self.checkpoint, self.method)
 
 
-def trajectory(contents: archive.Contents, system: Any = None, checkpoint: Checkpoint | None = None) -> Trajectory:
-    """The Trajectory of an archive."""
-    meta = contents.meta
+def trajectory(
+    contents: archive.Contents,
+    system: Any = None,
+    checkpoint: Checkpoint | None = None,
+    method: Method | None = None,
+) -> Trajectory:
+    """The Trajectory of an archive. method: that of the run, where it is known; it may not be registered."""
+    meta, method = contents.meta, method or method_of(contents)
     columns = contents.arrays()
     t = columns.pop("t")
     summary = None
@@ -64,7 +69,7 @@ def trajectory(contents: archive.Contents, system: Any = None, checkpoint: Check
         columns = jax.tree.map(lambda x: np.moveaxis(x, 0, 1), columns)
     return Trajectory(
         system,
-        method_of(contents),
+        method,
         Grid(*meta["grid"]),
         t,
         columns,
@@ -74,15 +79,14 @@ def trajectory(contents: archive.Contents, system: Any = None, checkpoint: Check
         compensated=meta["compensated"],
         engine=meta["engine"],
         checkpoint=checkpoint,
-        records=records_of(contents, checkpoint),
+        records=records_of(contents, checkpoint, method),
         path=contents.path,
         summary=summary,
     )
 
 
-def records_of(contents: archive.Contents, checkpoint: Checkpoint | None) -> np.ndarray | None:
+def records_of(contents: archive.Contents, checkpoint: Checkpoint | None, method: Method) -> np.ndarray | None:
     """The single events of a run, where its method and the checkpoint say how many there are."""
-    method = method_of(contents)
     if checkpoint is None or not method.traits.event_driven or contents.meta["spread"] != "one":
         return None
     return archive.read_events(contents.path, int(protocols.events(method, checkpoint.carry)))

@@ -115,8 +115,9 @@ def _collect(engine: Engine, times: Grid, sink: Any, end: Position, about: dict[
         sink.writer.checkpoint(end.carry, end.step, force=True)
         sink.writer.close()
         held = archive.read(sink.writer.path)
-        run = trajectory(held, engine.system, Checkpoint(engine.method_carry(end.carry), end.step))
-        run.method, run.engine = engine.method, engine.described  # with what was found out before the run
+        checkpoint = Checkpoint(engine.method_carry(end.carry), end.step)
+        run = trajectory(held, engine.system, checkpoint, engine.method)
+        run.engine = engine.described
         return run
     columns, summary = engine.results(sink.columns, end.carry)
     return Trajectory(

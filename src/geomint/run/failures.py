@@ -43,16 +43,21 @@ def run_stopped(engine: Engine, times: Grid, run: Trajectory, failure: Failure) 
         message = f"{name} stopped {when}: {what}{more} (dt = {times.dt:g})."
     else:
         message = f"{name} turned non-finite {when}. {_why_not_finite(engine, times, good, bad)}"
-    kept = f"The run up to t = {float(run.t[-1]):g} ({len(run)} saved points) is kept in the exception's .run"
     return RunStopped(
         message,
-        kept + (f" and in {run.path}." if run.path else "."),
+        kept_in(run),
         run=run,
         step=failure.step,
         time=times.t0 + failure.step * times.dt,
         q=good.get("q"),
         p=good.get("p"),
     )
+
+
+def kept_in(run: Trajectory) -> str:
+    """Where the saved points of a run that stopped are."""
+    kept = f"The run up to t = {float(run.t[-1]):g} ({len(run)} saved points) is kept in the exception's .run"
+    return kept + (f" and in {run.path}." if run.path else ".")
 
 
 def _why_not_finite(engine: Engine, times: Grid, good: dict[str, Any], bad: dict[str, Any]) -> str:

@@ -92,11 +92,15 @@ def initial_state(
     if np.ndim(seed):
         keys = np.stack([_key(int(s)) for s in seed])
     else:
-        fold = lambda i: jax.random.key_data(
-            jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(_key(int(seed)))), i)
-        )
-        keys = jax.vmap(fold)(np.arange(first, first + members))
+        keys = _folded(_key(int(seed)), np.arange(first, first + members))
     return State(wrap(q), wrap(p), np.full(members, t0), keys, velocity_guess=velocity_guess)
+
+
+@jit
+def _folded(key: Array, members: Array) -> Array:
+    """The keys of members, which fold their numbers into one key."""
+    fold = lambda i: jax.random.key_data(jax.random.fold_in(jax.random.wrap_key_data(key), i))
+    return jax.vmap(fold)(members)
 
 
 def stated_velocity(system: Stated, name: str, v0: Any) -> Any:

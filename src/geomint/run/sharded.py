@@ -25,15 +25,17 @@ from ..engines import Clock, choose
 from ..engines.grid import Grid
 from ..engines.tiles import Tiled
 from ..errors import ArchiveError, GeomintError, Interrupted, ProcessLost, RunStopped
-from ..io.index import STOP, Index, create_index, rewrite_index
+from ..io.index import STOP, Index, ShardPlace, create_index, open_shard, rewrite_index
 from ..io.layout import flat
 from ..io.reader import reached
+from ..io.sharded_arrays import OpenShards
 from ..io.sinks import check_memory
 from ..methods import Method
 from ..system.checks import whole
 from ..system.system import Stated
 from .drive import archive_meta
 from .executors import InThisProcess, TaskFailed, Tasks, run_tasks, worker_count
+from .failures import kept_in, run_stopped
 from .loop import Failure, run_to_end
 from .reductions import Reductions
 from .sharded_run import ShardedRun, bad_rows
@@ -81,8 +83,8 @@ def run_sharded(start: Start, plan: Plan, executor: Any, path: Path | None, prog
         try:
             return in_memory(run_index(index, job, executor, progress))
         except RunStopped as stopped:
-            stopped.run = in_memory(stopped.run)
-            raise
+            run, of = in_memory(stopped.run), stopped
+            raise RunStopped(of.reason, kept_in(run), run=run, step=of.step, time=of.time, q=of.q, p=of.p) from None
         except (ProcessLost, Interrupted) as error:
             reason = f"{error.reason} The run had no output=; with one it could be resumed."
             raise type(error)(reason) from None
@@ -133,7 +135,7 @@ class _Shards:
         sent = _without_params(job) if self.own_params else job
         shared = sent if executor is None else pickled(sent, executor)
         self.params = jax.tree.map(np.asarray, job.system.params) if self.own_params else None
-        self.steps = [reached(place.path) if place.path.exists() else 0 for place in self.places]
+        self.steps = [self._reached(place) for place in self.places]
         self.told: list[tuple[type[Warning], str]] = []
         self.tasks = Tasks(self.executor, run_shard, shared)
         from tqdm.auto import tqdm
@@ -146,6 +148,11 @@ class _Shards:
             disable=not progress,
             desc=f"{job.method.name}, {len(self.places)} shards",
         )
+
+    def _reached(self, place: ShardPlace) -> int:
+        """The step of a shard; one that is complete, and gets no task, is checked."""
+        step = reached(place.path)
+        return step if step < self.job.times.steps else open_shard(self.index, place).step
 
     def _done(self) -> int:
         return sum((p.stop - p.start) * n for p, n in zip(self.places, self.steps, strict=True))
@@ -194,12 +201,14 @@ class _Shards:
             raise
 
     def _stop(self) -> None:
+        """Tasks that run write a checkpoint and end; those that wait end at once. They are cancelled only after that: a
+        task of Dask that is cancelled goes on unseen."""
         stop = self.index.folder / STOP
         with contextlib.suppress(OSError):
             stop.touch()
-        self.tasks.cancel()
         if self.tasks.wait(STOP_SECONDS):
             stop.unlink(missing_ok=True)
+        self.tasks.cancel()
 
     def _of_task(self, failed: TaskFailed) -> BaseException:
         place, error = self.places[failed.number], failed.error
@@ -274,8 +283,6 @@ def _rows_before_failure(index: Index) -> int | None:
     """The number of good rows, where at some saved point all members of all shards have failed: there the ensemble
     stops. None where at every saved point some member is well, usually one of the first shard."""
     saves = Grid(*index.meta["grid"]).saves
-    from ..io.sharded_arrays import OpenShards
-
     shards, all_bad = OpenShards(index), np.ones(saves, bool)
     for k in range(len(shards.places)):
         held = shards[k]
@@ -303,8 +310,6 @@ class _NoSink:
 def _run_stopped(run: ShardedRun, job: Job) -> RunStopped:
     """The error of an ensemble of which all members have failed. The archives have no carry from before the failure, so
     that the step is found by running some of the shards that failed last again, up to the failure."""
-    from .failures import run_stopped
-
     last, failures = len(run.t) - 1, []
     until = Grid(job.times.t0, job.times.dt, (last + 1) * job.times.save_every, job.times.save_every)
     some = [place for place in run.shards.places if _any_good(run, place.number, last)]

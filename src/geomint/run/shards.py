@@ -128,8 +128,9 @@ def _run(job: Job, number: int, params: Any) -> int:
 
 def _attempt(job: Job, index: Index, place: ShardPlace, params: Any) -> int:
     held = _held(index, place)
-    if held is not None and held.step >= job.times.steps:
-        return held.step
+    reached = 0 if held is None else held.step
+    if reached >= job.times.steps or (index.folder / STOP).exists():
+        return reached
     part = _Part.begun(job, index, place, params, held)
     try:
         return part.run(job, index.folder / STOP)
@@ -233,8 +234,7 @@ class _Part(NamedTuple):
         checkpoint = Checkpoint(engine.method_carry(carry), end.step)
         protocols.warn_after_run(engine.method, checkpoint.carry)
         if job.reductions is None:
-            run = trajectory(archive.read(self.disk.writer.path), engine.system, checkpoint)
-            run.method = engine.method
+            run = trajectory(archive.read(self.disk.writer.path), engine.system, checkpoint, engine.method)
         else:
             run = Trajectory(
                 engine.system, engine.method, job.times, job.times.times(), {}, spread=engine.spread,

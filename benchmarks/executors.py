@@ -1,0 +1,114 @@
+"""Ensembles on executors: throughput of two workers against one, overhead of a shard, a million members in shards.
+
+python -m benchmarks.executors throughput | overhead | million
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import geomint as gm
+
+MEMBERS = 10_000
+
+
+def starts(model: Any, members: int) -> tuple[np.ndarray, np.ndarray]:
+    factors = np.linspace(0.5, 1.5, members).reshape(-1, *[1] * model.v0.ndim)
+    return np.broadcast_to(model.q0, (members, *model.q0.shape)), model.v0 * factors
+
+
+def cluster(workers: int) -> Any:
+    from dask.distributed import LocalCluster
+
+    return LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
+
+
+def most_memory() -> float:
+    """MiB, at the highest."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+
+
+def throughput(folder: Path, steps: int = 300_000) -> None:
+    """10,000 FPU members on one worker and on two, of one thread each, in turn; after a first run that compiles."""
+    from dask.distributed import Client
+
+    model = gm.models.fpu()
+    grid = {"method": gm.Verlet(), "dt": 0.005, "save_every": steps // 10}
+    seconds: dict[int, list[float]] = {1: [], 2: []}
+    for repetition in range(2):
+        for workers in (1, 2):
+            with cluster(workers) as local, Client(local) as client:
+                go = lambda n, name: gm.ensemble(
+                    model.system,
+                    *starts(model, MEMBERS),
+                    t_end=0.005 * n,
+                    executor=client,
+                    output=folder / name,
+                    **grid,
+                )
+                go(steps // 10, f"warm{workers}{repetition}.h5")
+                began = time.perf_counter()
+                go(steps, f"run{workers}{repetition}.h5")
+                seconds[workers].append(time.perf_counter() - began)
+    best = {workers: min(x) for workers, x in seconds.items()}
+    print(f"one worker {best[1]:.2f} s, two {best[2]:.2f} s, ratio {best[1] / best[2]:.2f}  (all: {seconds})")
+
+
+def overhead(folder: Path) -> None:
+    """Shards of one tile with ten steps each, on one worker; all but the first."""
+    from dask.distributed import Client
+
+    model = gm.models.fpu()
+    with cluster(1) as local, Client(local) as client:
+        for engine in ("xla", "native"):
+            _time_shards(client, model, folder, engine)
+
+
+def _time_shards(client: Any, model: Any, folder: Path, engine: str) -> None:
+    grid = {"method": gm.Verlet(), "dt": 0.005, "t_end": 0.05, "save_every": 10, "engine": engine}
+    go = lambda name: gm.ensemble(
+        model.system, *starts(model, MEMBERS), executor=client, output=folder / f"{engine}{name}.h5", shard=256, **grid
+    )
+    go("first")
+    used = lambda: next(iter(client.run(time.process_time).values()))
+    began, cpu = time.perf_counter(), used()
+    count = len(go("second").shards.places)
+    total, cpu = time.perf_counter() - began, used() - cpu
+    print(
+        f"{engine}: {count} shards in {total:.2f} s, {1000 * total / count:.1f} ms a shard, of which the worker used "
+        f"{1000 * cpu / count:.1f} ms of processor time"
+    )
+
+
+def million(folder: Path, members: int = 1_000_000) -> None:
+    """A million members of the Hénon-Heiles system in a thousand shards: memory of the client, and time to load."""
+    from dask.distributed import Client
+
+    model = gm.models.henon_heiles()
+    with cluster(2) as local, Client(local) as client:
+        q0s, v0s = starts(model, members)
+        before, began = most_memory(), time.perf_counter()
+        run = gm.ensemble(
+            model.system, q0s, v0s, method=gm.Verlet(), dt=0.01, t_end=1.0, save_every=20, executor=client,
+            output=folder / "million.h5", shard=1000,
+        )  # fmt: skip
+        seconds = time.perf_counter() - began
+        print(f"{len(run.shards.places)} shards in {seconds:.0f} s; memory {before:.0f} → {most_memory():.0f} MiB")
+    began = time.perf_counter()
+    loaded = gm.load(folder / "million.h5")
+    shape = loaded.q.shape
+    print(f"gm.load {1000 * (time.perf_counter() - began):.0f} ms, q {shape}")
+    assert np.array_equal(loaded.q[123_456], run.q[123_456])
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name:
+        for what in sys.argv[1:] or ("throughput", "overhead", "million"):
+            {"throughput": throughput, "overhead": overhead, "million": million}[what](Path(name))
