@@ -21,8 +21,9 @@ from ..methods.splitting import KickDrift, MultiStage
 from ..methods.splitting_tables import three_stage
 from ..numerics.compilation import jit
 from ..system.checks import as_array, choice, number, positive
+from ..system.mass import check_mass
 from ..system.mechanics import Mechanics
-from ..system.system import System, check_mass, checked_system
+from ..system.system import System, checked_system
 
 DENSE = 1000  # coordinates up to which a Hessian is diagonalised
 

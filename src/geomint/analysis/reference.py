@@ -22,7 +22,8 @@ from ..numerics.linalg.discovery import start_key
 from ..run import simulate
 from ..run.instability import unwatched
 from ..system.lagrangian import derive
-from ..system.system import Stated, System, mass_is_matrix
+from ..system.mass import mass_is_matrix
+from ..system.system import Stated, System
 
 EVALUATIONS = 400_000  # of the force, for an independent reference: about ten seconds
 

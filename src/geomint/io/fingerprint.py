@@ -110,14 +110,16 @@ def fingerprint(system: Stated, q_shape: tuple[int, ...], spread: str = "one") -
     overrides = getattr(traced, "overrides", {})
 
     def stated(q: Any, leaves: list) -> Any:
-        mech = derive(traced, q_shape)
+        mech = derive(traced, q_shape, 3.0)
         kinds = (
             (mech.potential(q), mech.fast_potential(q))
             if isinstance(mech, Mechanics)
-            else (mech.lagrangian(q, 2 * q), mech.outer_force(q, 2 * q, 3.0))
+            else (mech.lagrangian(q, 2 * q), mech.outer_force(q, 2 * q))
         )
+        if isinstance(mech, Mechanics) and mech.driven:
+            kinds = (*kinds, mech.outer_force(q, 2 * q), mech.drag(q))
         # Methods use these in place of derivatives of the energy.
-        by_hand = [traced.call(f, q) for f in overrides.values()]
+        by_hand = [traced.call(f, q, t=mech.time) for f in overrides.values()]
         return *kinds, mech.constraint(q), mech.momentum_maps(q, q), mech.watched(q, q), by_hand
 
     closed = jax.make_jaxpr(stated)(q, leaves)

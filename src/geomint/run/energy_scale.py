@@ -27,7 +27,8 @@ from ..engines.tiles import Engine
 from ..engines.xla import spread_over
 from ..numerics.compilation import jit
 from ..system.lagrangian import derive
-from ..system.system import Stated, System, mass_is_matrix
+from ..system.mass import mass_is_matrix
+from ..system.system import Stated, System
 from .trajectory import Trajectory
 
 SAMPLE = 257  # saved points that are compared first
