@@ -144,6 +144,8 @@ class Composition(FindsStructure, CanFail, HasScalarForm, Rescuable, WarnsOfStep
             base.tangent,
             needs=base.needs,
             lagrangian=base.lagrangian,
+            takes=base.takes,
+            conformal=base.conformal,
             forces=forces,
         )
 

@@ -17,7 +17,7 @@ from ..manifold import ConstraintSolver, Placed
 from ..numerics.compensated import value
 from ..system.mechanics import Mechanics
 from . import driven
-from .base import Carry, State, Traits, register
+from .base import ALL, Carry, State, Traits, register
 from .constrained import NOT_SOLVED, Constrained
 from .driven import with_work
 from .protocols import HasHistory
@@ -59,7 +59,7 @@ class Shake(Constrained, HasHistory):
     def traits(self) -> Traits:
         return Traits(
             2, symplectic=True, symmetric=True, reversible=True, energy="bounded", momentum_maps="all",
-            constrained=True, free=False, tangent=False, steps=2, needs=("constraint",), forces=1,
+            constrained=True, free=False, tangent=False, steps=2, needs=("constraint",), takes=ALL, forces=1,
         )  # fmt: skip
 
     def _half(self, mech: Mechanics, q: Any, p: Any, kick: Array, h: Array, guess: Array) -> _Half:

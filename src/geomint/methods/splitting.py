@@ -19,11 +19,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..errors import InputError
 from ..numerics.compensated import value
 from ..system.checks import one_of, vector
 from ..system.mechanics import Mechanics
+from ..system.system import Stated
 from . import driven
-from .base import Carry, Method, State, Traits, register, setting
+from .base import ALL, Carry, Method, State, Traits, register, setting
 from .driven import DrivenCarry
 from .protocols import HasScalarForm
 from .splitting_tables import TABLES, Stages, palindrome
@@ -154,6 +156,8 @@ def _traits(stages: Stages, order: int) -> Traits:
         reversible=symmetric,
         energy="bounded",
         momentum_maps="all",
+        takes=ALL,
+        conformal=True,
         forces=_forces(stages),
     )
 
@@ -206,6 +210,19 @@ class Splitting(KickDrift):
     """
 
     scheme: str = setting(one_of(*TABLES), "two-stage")
+
+    def check(self, system: Stated) -> None:
+        super().check(system)
+        table = TABLES[self.scheme]
+        # forest-ruth is a composition of Verlet steps, which are symmetric.
+        of_v = system.takes("force", "v") and table.order > 2 and self.scheme != "forest-ruth"
+        excluded = getattr(system, "damping", None) is not None and table.nystrom and table.stages != table.stages[::-1]
+        if system.constraint is None and (of_v or excluded):
+            what = "forces that depend on v" if of_v else "damping"
+            raise InputError(
+                f"{self.name} has order {table.order} for forces of q and t only, and this system has {what}; use "
+                f"Composition(Verlet(), order={table.order})."
+            )
 
     @property
     def stages(self) -> Stages:

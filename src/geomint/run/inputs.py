@@ -186,7 +186,8 @@ def check_on_manifold(system: Stated, q: Any, p: Any, spread: str, t0: float = 0
     """Check that the initial data satisfy the constraint.
 
     Each g_i is compared with its size at one radius of curvature from the manifold, or with Σ_j |G_ij||q_j| where that
-    is smaller, and (G v + ∂g/∂t)_i with Σ_j |G_ij| max |v|: neither the unit of length nor a factor on a constraint matters.
+    is smaller, and (G v + ∂g/∂t)_i with Σ_j |G_ij| max |v|: neither the unit of length nor a factor on a constraint
+    matters.
     """
     if system.constraint is None:
         return

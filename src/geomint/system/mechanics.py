@@ -96,6 +96,10 @@ class Derived(eqx.Module):
             raise InputError(f"force(q, v, t) must return an array of the shape of q, {q.shape}, not {force.shape}.")
         return force.astype(q.dtype)
 
+    def nonconservative_force(self, q: Position, v: Array) -> Array:
+        """All that does work besides the potential: f(q, v, t), and of a System − D v."""
+        return self.outer_force(q, v)
+
     # --- constraints ------------------------------------------------------------------------------------------------
     def constraint(self, q: Position) -> Array:
         """g(q), always a vector."""
@@ -240,11 +244,14 @@ class Mechanics(Derived):
             return jnp.zeros_like(v)
         return (damping @ v.ravel()).reshape(v.shape) if mass_is_matrix(damping.shape, v.shape) else damping * v
 
+    def nonconservative_force(self, q: Position, v: Array) -> Array:
+        """f(q, v, t) − D v."""
+        force = self.outer_force(q, v)
+        return force if self.system.damping is None else force - self.drag(v)
+
     def total_force(self, q: Position, v: Array) -> Array:
         """−∇U(q) + f(q, v, t) − D v."""
-        force = self.force(q)
-        force = force if self.system.force is None else force + self.outer_force(q, v)
-        return force if self.system.damping is None else force - self.drag(v)
+        return self.force(q) + self.nonconservative_force(q, v)
 
     def damping_flow(self, shape: tuple[int, ...]) -> DampingFlow | None:
         """The exact flow of ṗ = N − D M⁻¹p for q of that shape; None without damping."""

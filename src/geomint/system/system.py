@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
@@ -100,10 +99,14 @@ class Stated(eqx.Module):
         names = [name for name in FUNCTIONS if self.takes(name, "t")]
         if not names:
             return self
-        held = copy.copy(self)
-        for name in names:
-            object.__setattr__(held, name, AtTime(getattr(self, name), jnp.asarray(t, float)))
-        return held
+        return self._replaced(**{name: AtTime(getattr(self, name), jnp.asarray(t, float)) for name in names})
+
+    def _replaced(self, **fields: Any) -> Self:
+        """A copy with other fields, which are not checked again."""
+        other = copy.copy(self)
+        for name, x in fields.items():
+            object.__setattr__(other, name, x)
+        return other
 
     def with_params(self, params: PyTree) -> Self:
         """The same system with other parameters."""
@@ -115,7 +118,7 @@ class Stated(eqx.Module):
 
     def with_origin(self, origin: str | None) -> Self:
         """The same system, remembering the expression that made it."""
-        return dataclasses.replace(self, origin=origin)
+        return self._replaced(origin=origin)
 
 
 class System(Stated):
@@ -152,7 +155,7 @@ class System(Stated):
     overrides: dict[str, Any]
     force: Any
     damping: Array | None
-    uniform_damping: bool = eqx.field(static=True)  # whether D = γM is known
+    uniform_damping: bool = eqx.field(static=True, init=False)  # whether D = γM is known
 
     def __init__(
         self,
@@ -185,6 +188,11 @@ class System(Stated):
         given = sorted((name, f) for name, f in overrides.items() if f is not None)
         self.overrides = {name: as_function(f"overrides[{name!r}]", f) for name, f in given}
         self.origin = checked_origin(origin)
+
+    @property
+    def damping_rate(self) -> Array:
+        """γ of a damping D = γM."""
+        return jnp.ravel(self.damping)[0] / jnp.ravel(self.mass)[0]
 
 
 def checked_system(system: Any, kind: type | tuple[type, ...] = (), name: str = "system", callee: str = "") -> Any:
