@@ -94,7 +94,8 @@ def of_function(function: Any, system: Stated, q_shape: tuple[int, ...], spread:
     """sha256 of a function of (q, p), or (q, p, params), as a program."""
     hasher, stated = _Hasher(), system.member(0) if spread == "states and params" else system
     q = jax.ShapeDtypeStruct(q_shape, jax.numpy.asarray(0.0).dtype)
-    closed = jax.make_jaxpr(lambda q, p, params: stated.with_params(params).call(function, q, p))(q, q, stated.params)
+    called = lambda q, p, params: stated.with_params(params).call(function, q, p, name="reduce")
+    closed = jax.make_jaxpr(called)(q, q, stated.params)
     hasher.program(closed.jaxpr, closed.consts)
     return hasher.hash.hexdigest()
 

@@ -60,8 +60,8 @@ class Function(eqx.Module):
 
     function: Callable = eqx.field(static=True)
 
-    def __call__(self, *arguments: Any) -> Any:
-        return self.function(*arguments)
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        return self.function(*arguments, **keywords)
 
     @property
     def curvature(self) -> Callable | None:
@@ -112,7 +112,8 @@ def call_function(name: str, function: Any, given: Mapping[str, Any], params: An
     except FAILURES as error:
         if isinstance(error, GeomintError) and not isinstance(function, Function):
             raise  # a constraint of geomint names itself
-        raise InputError(_explained(name, given, error)) from error
+        used = {key: x for key, x in given.items() if key in plan.arguments - {"t"}}
+        raise InputError(_explained(name, used, error)) from error
 
 
 def _bare(function: Any) -> Any:
@@ -201,5 +202,5 @@ def _explained(name: str, given: Mapping[str, Any], error: Exception) -> str:
             f"{name} uses numpy, math, float() or `if` on its arguments; write it with jax.numpy "
             f"(jnp.sin for np.sin, jnp.where for if). JAX says: {first}"
         )
-    shapes = ", ".join(f"{role} of shape {np.shape(x)}" for role, x in given.items() if x is not None and role != "t")
+    shapes = ", ".join(f"{role} of shape {np.shape(x)}" for role, x in given.items())
     return f"{name} raised {type(error).__name__} for {shapes}: {first}"
