@@ -214,6 +214,8 @@ class Variational(FindsStructure, CanFail, DependsOnStepLength):
 
         guess = along(r.ahead, carry.controls)[1:] - q
         scale = jnp.max(jnp.abs(guess)) + 1e-4 * jnp.max(jnp.abs(q))
+        if carry.impulse is not None:  # q and its change may both vanish, as at a start from rest
+            scale = scale + dt**2 * jnp.max(jnp.abs(mech.acceleration(q, guess[-1] / dt)))
         whole = lambda rest, impulse: jnp.concatenate([rest.ravel(), impulse])
         velocity_guess = carry.velocity_guess
         start = guess if carry.impulse is None else whole(guess, dt * carry.impulse)

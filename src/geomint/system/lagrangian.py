@@ -113,9 +113,9 @@ class LagrangianMechanics(Derived):
         v = self.velocity_at(q, p, guess)
         return jnp.sum(p * v) - self.lagrangian(q, v)
 
-    def acceleration(self, q: Position, v: Array, t: Array | float = 0.0) -> Array:
-        """q̈ of the equation of motion, constrained or not."""
-        return self.at(t)._accelerated(value(q), v)[0]
+    def acceleration(self, q: Position, v: Array, t: Array | float | None = None) -> Array:
+        """q̈ of the equation of motion, constrained or not; at another time where one is given."""
+        return (self if t is None else self.at(t))._accelerated(value(q), v)[0]
 
     def multipliers(self, q: Position, v: Array) -> Array:
         """λ of the exact motion."""

@@ -348,9 +348,10 @@ class Mechanics(Derived):
         right = self.constraint_rate(q, self.velocity(self.total_force(q, v))) + self.constraint_curvature(q, v)
         return jnp.linalg.solve(jacobian @ columns, right)
 
-    def acceleration(self, q: Position, v: Array, t: Array | float = 0.0) -> Array:
-        """q̈ = M⁻¹(F − Gᵀλ), the underlying ordinary differential equation, constrained or not."""
-        mech = self.at(t)
+    def acceleration(self, q: Position, v: Array, t: Array | float | None = None) -> Array:
+        """q̈ = M⁻¹(F − Gᵀλ), the underlying ordinary differential equation, constrained or not; at another time where
+        one is given."""
+        mech = self if t is None else self.at(t)
         force = mech.total_force(q, v)
         if self.system.constraint is None:
             return self.velocity(force)
