@@ -270,7 +270,7 @@ def test_memory_is_flat(tmp_path, saves):
         ({"reduce": {"e": "energy"}}, r"gm\.Mean\(\.\.\.\), gm\.Quantiles"),
         ({"reduce": gm.Mean("energy")}, "must be a mapping"),
         ({"reduce": {"a/b": gm.Mean("energy")}}, "without '/'"),
-        ({"reduce": {"e": gm.Mean(lambda q, p: q)}}, "params, which every function takes as its last argument"),
+        ({"reduce": {"e": gm.Mean(lambda q, p, s, k: q)}}, "s and k are none of these"),
         ({"reduce": {"e": gm.Mean(lambda q, p, k: (q, p))}}, "a number or an array"),
         ({"keep": [MEMBERS]}, "0 to 40"),
         ({"keep": [0.5]}, "by their numbers"),

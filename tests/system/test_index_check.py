@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import geomint as gm
-from geomint.system.system import check_mass
+from geomint.system.mass import check_mass
 
 Q = np.array([[1.0, 0.5], [2.0, 0.25], [3.0, 0.125]])
 PAIR = np.array([0, 5])

@@ -14,7 +14,7 @@ from ..run import Trajectory
 from ..run.inputs import phase
 from ..run.instability import Start, tried_steps
 from ..system.checks import positive, whole
-from ..system.system import Stated, checked_system
+from ..system.system import Stated, System, checked_system
 from . import measure
 from .measure import Point
 
@@ -104,10 +104,11 @@ def certify(
 
     order               exponent of the error against an independent reference, from dt down, extrapolated to h → 0; a
                         method that converges to another motion, or to none, is not as claimed
-    symplecticity       defect of the derivative of one large step (on the constraint manifold's tangent bundle)
+    symplecticity       defect of the derivative of one large step (on the constraint manifold's tangent bundle); with a
+                        damping D = γM instead "conformal symplecticity", the defect of JᵀΩJ = exp(−γh)Ω
     symmetry            Φ(−h) after Φ(h);  reversibility: the same by flipping the momenta
     energy drift        per unit time over `steps` steps; "holds" means that it is smaller than the oscillation
-    energy balance      of systems with forces, instead: the order in dt of the error of energy − work
+    energy balance      of driven systems, instead: the order in dt of the error of energy − work
     momentum maps       of the stated symmetries, over the same run; constraint residuals likewise
 
     A property that a method does not claim may still hold on a system, for example with a quadratic potential. A dt for
@@ -120,24 +121,22 @@ def certify(
     method = as_method(method)
     dt, steps = positive(dt, "dt", "certify"), whole(steps, "steps", "certify", least=1, most=10**9)
     method.check(system)
-    traits, forced = method.traits, getattr(system, "force", None) is not None
-    if forced:  # non-conservative forces break all of these properties
-        traits = dataclasses.replace(
-            traits, symplectic=False, symmetric=False, reversible=False, energy=None, momentum_maps=None
-        )
+    traits, forced = method.traits_for(system), system.driven
     start = Point(*phase(system, q0, v0, p0))
     if not forced and measure.is_equilibrium(system, start):
         what = "q0 is an equilibrium and the start is at rest: nothing moves, so nothing can be measured"
         raise MeasurementError(f"{what}. Start elsewhere, or with a velocity.")
     long = _long_run(method, system, start, dt, steps)
     # A few steps away from the start: initial data are often too symmetric to show anything.
-    at = Point(*(np.asarray(x) for x in measure.flow(method, system, start, dt, 3)))
+    at = start
+    if not system.takes("constraint", "t"):  # otherwise the point would be on the constraint of another time
+        at = Point(*(np.asarray(x) for x in measure.flow(method, system, start, dt, 3)))
     large = measure.large_step(method, system, at, dt)
     rows = []
     if not traits.event_driven:  # event-driven methods have no step
         first = large / 4 if traits.steps > 2 else large  # a multistep method is measured over four times as many steps
         rows += _order(method, system, start, first, traits)
-    rows.append(_exact("symplecticity", measure.symplecticity(method, system, at, large), traits.symplectic))
+    rows.append(_symplecticity(method, system, at, large))
     rows.append(_exact("symmetry", measure.symmetry(method, system, at, large), traits.symmetric))
     rows.append(_exact("reversibility", measure.reversibility(method, system, at, large), traits.reversible))
     rows += _balance(method, system, start, dt) if forced else _energy(long, traits)
@@ -148,6 +147,15 @@ def certify(
         rows.append(_exact("constraint g(q)", long.constraint, traits.constrained))
         rows.append(_exact("constraint G v", long.tangency, traits.tangent))
     return Certificate(method.name, system.origin or "a system", dt, large, tuple(rows))
+
+
+def _symplecticity(method: Method, system: Stated, at: Point, large: float) -> Row:
+    """Conformal symplecticity where the damping is D = γM and no other force acts."""
+    traits = method.traits_for(system)
+    if isinstance(system, System) and system.uniform_damping and system.force is None:
+        defect = measure.symplecticity(method, system, at, large, float(system.damping_rate))
+        return _exact("conformal symplecticity", defect, traits.conformal)
+    return _exact("symplecticity", measure.symplecticity(method, system, at, large), traits.symplectic)
 
 
 def _long_run(method: Method, system: Stated, start: Point, dt: float, steps: int) -> measure.LongRun:

@@ -77,7 +77,7 @@ def order(
             break
         steps.append(h)
         errors.append(pair)
-    power = 2 if method.traits.symmetric and getattr(system, "force", None) is None else 1
+    power = 2 if method.traits.symmetric and not system.driven else 1
     found = [fitted_slope(np.array(steps), [e[i] for e in errors], floors[i], power) for i in range(2)]
     slopes, uncertainties = zip(*found, strict=True)
     sizes = tuple((_size(q), _size(p)) for q, p in errors)

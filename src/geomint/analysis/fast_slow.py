@@ -20,9 +20,11 @@ from ..methods.oscillatory import is_quadratic
 from ..methods.splitting import KickDrift, MultiStage
 from ..methods.splitting_tables import three_stage
 from ..numerics.compilation import jit
+from ..system.calls import call_function
 from ..system.checks import as_array, choice, number, positive
+from ..system.mass import check_mass
 from ..system.mechanics import Mechanics
-from ..system.system import System, check_mass, checked_system
+from ..system.system import System, checked_system
 
 DENSE = 1000  # coordinates up to which a Hessian is diagonalised
 
@@ -33,10 +35,10 @@ class Quadratic:
     def __init__(self, matrix: np.ndarray, centre: np.ndarray, sign: float = 1.0, plus: Any = None):
         self.matrix, self.centre, self.sign, self.plus = matrix, centre, sign, plus
 
-    def __call__(self, q: Array, *params: Any) -> Array:
+    def __call__(self, q: Array, params: Any = None) -> Array:
         x = (q - self.centre).ravel()
         energy = self.sign * 0.5 * jnp.sum(x * (self.matrix @ x))
-        return energy if self.plus is None else energy + self.plus(q, *params)
+        return energy if self.plus is None else energy + self.plus(q, params)
 
 
 def _checked(name: str, system: Any, q0: Any, most: int | None = DENSE) -> np.ndarray:
@@ -45,6 +47,8 @@ def _checked(name: str, system: Any, q0: Any, most: int | None = DENSE) -> np.nd
     if not q.size:
         raise InputError(f"{name}(q0=...): q0 has shape {q.shape}, and no coordinate in it.")
     check_mass(system, q.shape)
+    if system.takes("potential", "t") or system.takes("fast", "t"):
+        raise InputError(f"{name}(system=...): the potential must not depend on t.")
     energy = float(Mechanics(system, q.shape).potential(jnp.asarray(q)))
     if not np.isfinite(energy):
         raise InputError(f"{name}(q0=...): the potential at q0 is {energy}.")
@@ -99,9 +103,8 @@ def split_quadratic(system: System, q0: Any, ratio: float = 3.0) -> System:
     weighted = mass @ modes[:, fast]
     stiffness = (weighted * squares[fast]) @ weighted.T
     stiffness = np.where(np.abs(stiffness) > 1e-13 * np.abs(stiffness).max(), stiffness, 0.0)
-    whole = lambda x, *params: sum(
-        (system.call(f, x) if not params else f(x, *params)) for f in (system.potential, system.fast) if f is not None
-    )
+    parts = {name: getattr(system, name) for name in ("potential", "fast") if getattr(system, name) is not None}
+    whole = lambda x, params: sum(call_function(name, f, {"q": x}, params) for name, f in parts.items())
     centre = np.asarray(rest)
     return System(
         Quadratic(stiffness, centre, -1.0, whole),
@@ -111,6 +114,8 @@ def split_quadratic(system: System, q0: Any, ratio: float = 3.0) -> System:
         symmetries=system.symmetries,
         params=system.params,
         watch=dict(system.watch),
+        force=system.force,
+        damping=system.damping,
     )
 
 

@@ -66,9 +66,11 @@ class _Stepper:
             initial_state(np.asarray(at.q), np.asarray(at.p), 0.0, 0, compensated=True)
         )
         self.at = Point(np.asarray(seen["q"]), np.asarray(seen["p"]))
+        self.taken = 0  # steps, where the time counts
 
     def step(self, n: int) -> _Stepper:
-        self.carry, kept = self.runner.advance(self.carry, 0, n, 1, self.runner.buffer())
+        self.carry, kept = self.runner.advance(self.carry, self.taken, n, 1, self.runner.buffer())
+        self.taken += n if self.runner.system.depends_on_time else 0
         end = self.runner.layout.unpack(np.asarray(kept.rows)[0])
         self.at = Point(end["q"], end["p"])
         return self
@@ -76,7 +78,8 @@ class _Stepper:
     def turn(self) -> _Stepper:
         """Prepare the carry for steps of the opposite sign."""
         method, system, clock = self.runner.method, self.runner.system, self.runner.clock
-        turned = Xla(method, system, Clock(clock.t0, -clock.dt))
+        turned = Xla(method, system, Clock(clock.t0 + self.taken * clock.dt, -clock.dt))
+        self.taken = 0
         turned.layout, turned.row_capacity = self.runner.layout, self.runner.row_capacity
         turned.buffer_shape = self.runner.buffer_shape
         if isinstance(method, protocols.HasHistory | protocols.DependsOnStepLength):
@@ -103,7 +106,7 @@ def step_jacobian(method: Method, system: Stated, q: Array, p: Array, dt: Array,
             end = method.between(mech, march(method, mech, begun, Clock(0.0, dt), 0, steps)[0], steps * dt)
         else:
             end = method.output(
-                mech,
+                mech.after(steps * dt),
                 method.step(mech, begun, dt) if steps == 1 else march(method, mech, begun, Clock(0.0, dt), 0, steps)[0],
             )
         return jnp.concatenate([end.q.ravel(), end.p.ravel()])
@@ -113,12 +116,12 @@ def step_jacobian(method: Method, system: Stated, q: Array, p: Array, dt: Array,
 
 @jit
 def _conditions(system: Stated, q: Array, p: Array) -> Array:
-    """The derivative of g(q) and G(q)M⁻¹p by (q, p), (2m, 2n)."""
+    """The derivative of g(q) and G(q)M⁻¹p + ∂g/∂t by (q, p), (2m, 2n)."""
     mech, n = derive(system, q.shape), q.size
 
     def hidden(x: Array) -> Array:
         q_, p_ = x[:n].reshape(q.shape), x[n:].reshape(q.shape)
-        return jnp.concatenate([mech.constraint(q_), mech.constraint_rate(q_, mech.velocity_at(q_, p_))])
+        return jnp.concatenate([mech.constraint(q_), mech.velocity_constraint(q_, mech.velocity_at(q_, p_))])
 
     return jax.jacrev(hidden)(jnp.concatenate([q.ravel(), p.ravel()]))
 
@@ -132,8 +135,9 @@ def _tangent(system: Stated, at: Point) -> np.ndarray:
     return rows[rank:].T
 
 
-def symplecticity(method: Method, system: Stated, at: Point, dt: float) -> float:
-    """max |JᵀΩJ − Ω| on the tangent space, relative to max |J|², with J the derivative of one step.
+def symplecticity(method: Method, system: Stated, at: Point, dt: float, rate: float = 0.0) -> float:
+    """max |JᵀΩJ − exp(−rate·dt)Ω| on the tangent space, relative to max |J|², with J the derivative of one step.
+    With the rate γ of a damping D = γM this is the defect of conformal symplecticity.
 
     For a multistep method with k steps J is that of 2k steps, after which its history holds no starting values.
     """
@@ -144,10 +148,9 @@ def symplecticity(method: Method, system: Stated, at: Point, dt: float) -> float
     )
     omega = np.block([[np.zeros((n, n)), np.eye(n)], [-np.eye(n), np.zeros((n, n))]])
     basis = _tangent(system, at)
-    moved = jacobian @ basis
-    return float(
-        np.max(np.abs(moved.T @ omega @ moved - basis.T @ omega @ basis)) / max(1.0, np.max(np.abs(moved)) ** 2)
-    )
+    moved, shrunk = jacobian @ basis, np.exp(-rate * dt * steps)
+    defect = moved.T @ omega @ moved - shrunk * (basis.T @ omega @ basis)
+    return float(np.max(np.abs(defect)) / max(1.0, np.max(np.abs(moved)) ** 2))
 
 
 def symmetry(method: Method, system: Stated, at: Point, dt: float, n: int = 4) -> float:
@@ -176,6 +179,10 @@ def large_step(method: Method, system: Stated, at: Point, dt: float) -> float:
     violations of structure below round-off."""
     for factor in (8, 4, 2):
         there = flow(method, system, at, factor * dt, 4)
+        if system.takes("constraint", "t"):  # momenta may not be reversed
+            if np.all(np.isfinite([*np.ravel(there.q), *np.ravel(there.p)])):
+                return factor * dt
+            continue
         back = flow(method, system, Point(there.q, -there.p), factor * dt, 4)
         sizes = [
             np.max(np.abs(x)) / max(1e-300, np.max(np.abs(y))) for x, y in zip((*there, *back), (*at, *at), strict=True)
@@ -237,20 +244,22 @@ class Balance(NamedTuple):
 
 @jit
 def _power(system: Stated, q: Array, p: Array, t: Array) -> Array:
-    """f·v at saved points."""
+    """f·v − v·D v + ∂H/∂t + λᵀ∂g/∂t at saved points."""
 
     def at(q: Array, p: Array, t: Array) -> Array:
-        mech = derive(system, q.shape)
+        mech = derive(system, q.shape, t)
         v = mech.velocity_at(q, p)
-        return jnp.sum(mech.outer_force(q, v, t) * v)
+        power = jnp.sum(mech.nonconservative_force(q, v) * v) + mech.energy_time_rate(q, v)
+        return power + jnp.sum(mech.multipliers(q, v) * mech.constraint_time_rate(q)) if mech.moving else power
 
     return jax.vmap(at)(q, p, t)
 
 
 @unwatched()
 def balance(method: Method, system: Stated, at: Point, dt: float, steps: int = 400) -> Balance:
-    """The energy less the work of the stated force along the computed motion, W = ∫ f·v dt. The integral is that of a
-    spline of degree 7 through the values at all steps, independent of what the method counts as work."""
+    """The energy less the work of drive and forces along the computed motion, W = ∫ f·v + ∂H/∂t + … dt. The
+    integral is that of a spline of degree 7 through the values at all steps, independent of what the method counts as
+    work."""
     errors, exchanged = [], 0.0
     for k in (1, 2, 4):
         run = simulate(system, at.q, p0=at.p, method=method, dt=dt / k, t_end=steps * dt, compensated=True)

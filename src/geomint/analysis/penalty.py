@@ -21,6 +21,7 @@ from jaxtyping import Array
 
 from ..errors import InputError
 from ..run import Trajectory
+from ..system.calls import call_function
 from ..system.checks import instance, positive
 from ..system.system import System, checked_system
 
@@ -32,9 +33,9 @@ class Penalty(eqx.Module):
     omega: Array
     before: Any
 
-    def __call__(self, *arguments: Any) -> Array:
-        stiff = 0.5 * self.omega**2 * jnp.sum(self.constraint(*arguments) ** 2)
-        return stiff if self.before is None else stiff + self.before(*arguments)
+    def __call__(self, q: Array, params: Any = None) -> Array:
+        stiff = 0.5 * self.omega**2 * jnp.sum(call_function("constraint", self.constraint, {"q": q}, params) ** 2)
+        return stiff if self.before is None else stiff + call_function("fast", self.before, {"q": q}, params)
 
 
 class PenaltyGradient(eqx.Module):
@@ -44,9 +45,9 @@ class PenaltyGradient(eqx.Module):
     omega: Array
     before: Any
 
-    def __call__(self, q: Array, *params: Any) -> Array:
+    def __call__(self, q: Array, params: Any = None) -> Array:
         stiff = Penalty(self.constraint, self.omega, None)
-        return jax.grad(stiff)(q, *params) + self.before(q, *params)
+        return jax.grad(stiff)(q, params) + call_function("overrides", self.before, {"q": q}, params)
 
 
 def penalize(system: System, omega: float) -> System:
@@ -54,6 +55,8 @@ def penalize(system: System, omega: float) -> System:
     checked_system(system, System, callee="penalize")
     if system.constraint is None:
         raise InputError("penalize(system=...): the system has no constraint to turn into springs.")
+    if system.takes("constraint", "t") or system.takes("fast", "t"):
+        raise InputError("penalize(system=...): constraint and fast must not depend on t; state fast=W(q, t) yourself.")
     frequency = jnp.asarray(positive(omega, "omega", "penalize"), float)
     overrides = {name: f for name, f in system.overrides.items() if name != "fast_gradient"}
     if system.fast is not None and "fast_gradient" in system.overrides:
@@ -78,7 +81,7 @@ def recover_multipliers(run: Trajectory, window: float) -> np.ndarray:
         raise InputError("recover_multipliers(run=...): the run is an ensemble; run each member with gm.simulate.")
     q = jnp.asarray(run.columns.get("q_filtered", run.q))
     penalty = system.fast
-    constraint = lambda x: jnp.atleast_1d(system.call(penalty.constraint, x))
+    constraint = lambda x: jnp.atleast_1d(system.call(penalty.constraint, x, name="constraint"))
     raw = np.asarray(penalty.omega) ** 2 * np.asarray(jax.vmap(constraint)(q))
     spacing = run.grid.dt * run.grid.save_every
     half = round(min(window / spacing / 2, len(raw)))

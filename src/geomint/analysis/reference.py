@@ -22,7 +22,8 @@ from ..numerics.linalg.discovery import start_key
 from ..run import simulate
 from ..run.instability import unwatched
 from ..system.lagrangian import derive
-from ..system.system import Stated, System, mass_is_matrix
+from ..system.mass import mass_is_matrix
+from ..system.system import Stated, System
 
 EVALUATIONS = 400_000  # of the force, for an independent reference: about ten seconds
 
@@ -51,16 +52,17 @@ def _velocity(system: Stated, q: Array, p: Array) -> Array:
 
 
 @jit
-def _momenta(system: Stated, q: Array, v: Array) -> Array:
+def _momenta(system: Stated, q: Array, v: Array, t: Array) -> Array:
     """At many points."""
-    return jax.vmap(derive(system, q.shape[1:]).momentum_at)(q, v)
+    return jax.vmap(lambda x, y, s: derive(system, q.shape[1:], s).momentum_at(x, y))(q, v, t)
 
 
 @jit
-def _constrained_parts(system: System, q: Array, v: Array) -> tuple[Array, Array, Array]:
-    """M⁻¹f, G and g''(v, v)."""
-    mech = derive(system, q.shape)
-    return mech.velocity(mech.force(q)).ravel(), mech.constraint_jacobian(q), mech.constraint_curvature(q, v)
+def _constrained_parts(system: System, q: Array, v: Array, t: Array) -> tuple[Array, Array, Array]:
+    """M⁻¹F, G and g''(v, v)."""
+    mech = derive(system, q.shape, t)
+    force = mech.total_force(q, v) if mech.driven else mech.force(q)
+    return mech.velocity(force).ravel(), mech.constraint_jacobian(q), mech.constraint_curvature(q, v)
 
 
 class Acceleration:
@@ -86,7 +88,7 @@ class Acceleration:
         q, v = q.reshape(self.shape), v.reshape(self.shape)
         if not self.constrained:
             return np.ravel(_field(self.system, q, v, t))
-        free, jacobian, curvature = (np.asarray(x) for x in _constrained_parts(self.system, q, v))
+        free, jacobian, curvature = (np.asarray(x) for x in _constrained_parts(self.system, q, v, t))
         rows = jacobian @ self.root if self.scale is None else jacobian * self.scale
         if not (np.all(np.isfinite(rows)) and np.all(np.isfinite(free)) and np.all(np.isfinite(curvature))):
             return np.full(q.size, np.nan)
@@ -107,7 +109,7 @@ def is_equilibrium(system: Stated, at: Point) -> bool:
     here, beside = (acceleration(x, still, 0.0) for x in (q, q * (1 + 4 * eps * signs)))
     rounding = np.max(np.abs(beside - here))
     if acceleration.constrained:  # the part of the force normal to the constraint cancels
-        rounding += eps * np.max(np.abs(_constrained_parts(system, q, 0 * q)[0]))
+        rounding += eps * np.max(np.abs(_constrained_parts(system, q, 0 * q, 0.0)[0]))
     return bool(np.max(np.abs(here)) <= 16 * rounding)
 
 
@@ -139,7 +141,7 @@ def independent_reference(system: Stated, at: Point, times: np.ndarray) -> Point
     if len(y) < len(times) or not np.all(np.isfinite(y)):
         raise MeasurementError(f"the exact motion was not found up to t = {times[-1]:g} (a singularity?){_SHORTER}")
     q, v = y[:, :size].reshape(-1, *shape), y[:, size:].reshape(-1, *shape)
-    return Point(q, np.asarray(_momenta(system, q, v)))
+    return Point(q, np.asarray(_momenta(system, q, v, times)))
 
 
 def reference(system: Stated, at: Point, times: np.ndarray, dt: float, engine: str = "auto") -> tuple[Point, float]:

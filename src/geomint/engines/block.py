@@ -44,6 +44,7 @@ class Clock(eqx.Module):
 
 def observe(method: Method, mech: Any, carry: Carry, t: Array) -> Observed:
     """All that is kept of the state at time t: (q, p), the method's extras, and the watched quantities."""
+    mech = mech.at(t)
     state = method.between(mech, carry, t) if isinstance(method, EventDriven) else method.output(mech, carry)
     for name in state.extras:
         if name in OWN_COLUMNS or not name.isidentifier():
@@ -60,7 +61,7 @@ def observe(method: Method, mech: Any, carry: Carry, t: Array) -> Observed:
         seen["watched"] = mech.watched(q, p)
     if mech.system.constraint is not None:
         seen["constraint_residual"] = mech.constraint(q)
-        seen["velocity_residual"] = mech.constraint_rate(q, mech.velocity_at(q, p, *guess))
+        seen["velocity_residual"] = mech.velocity_constraint(q, mech.velocity_at(q, p, *guess))
     status = protocols.status(method, carry)
     if status is not None:
         seen["status"] = status
@@ -98,7 +99,9 @@ def march(
     """`steps` steps from step `first` on; an event-driven method steps until it has passed the time of step
     first + steps."""
     if not isinstance(method, EventDriven):
-        return jax.lax.fori_loop(0, steps, lambda _, c: method.step(mech, c, clock.dt), carry), log
+        # Only systems that depend on the time need it: otherwise it would add operations to a step.
+        now = (lambda i: mech) if mech.time is None else (lambda i: mech.at(clock.time(first + i)))
+        return jax.lax.fori_loop(0, steps, lambda i, c: method.step(now(i), c, clock.dt), carry), log
     until = clock.time(first + steps)
     if log is None:
         return jax.lax.while_loop(
@@ -123,7 +126,7 @@ def _pack(seen: Observed, dtype: Any) -> Array:
 
 def begin(method: Method, system: Stated, state: State, clock: Clock) -> tuple[Carry, Observed]:
     """The carry at the start, and what is saved there."""
-    mech = derive(system, value(state.q).shape)
+    mech = derive(system, value(state.q).shape, clock.t0)
     carry = method.init(mech, state, clock.dt)
     return carry, observe(method, mech, carry, clock.t0)
 

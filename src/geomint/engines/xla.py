@@ -38,13 +38,13 @@ def spread_over(function: Any, spread: Spread, system: Stated, *arguments: Any) 
 
 @functools.partial(jit, static_argnums=0)
 def _init(spread: Spread, method: Method, system: Stated, state: State, clock: Clock) -> Carry:
-    start = lambda s, x: method.init(derive(s, value(x.q).shape), x, clock.dt)
+    start = lambda s, x: method.init(derive(s, value(x.q).shape, clock.t0), x, clock.dt)
     return spread_over(start, spread, system, state)
 
 
 @functools.partial(jax.jit, static_argnums=0)  # traced for the shapes, never compiled
 def _observed(spread: Spread, method: Method, system: Stated, q: Array, carry: Carry, clock: Clock) -> Observed:
-    look = lambda s, x, c: observe(method, derive(s, x.shape), c, clock.t0)
+    look = lambda s, x, c: observe(method, derive(s, x.shape, clock.t0), c, clock.t0)
     return spread_over(look, spread, system, q, carry)
 
 

@@ -94,7 +94,8 @@ def of_function(function: Any, system: Stated, q_shape: tuple[int, ...], spread:
     """sha256 of a function of (q, p), or (q, p, params), as a program."""
     hasher, stated = _Hasher(), system.member(0) if spread == "states and params" else system
     q = jax.ShapeDtypeStruct(q_shape, jax.numpy.asarray(0.0).dtype)
-    closed = jax.make_jaxpr(lambda q, p, params: stated.with_params(params).call(function, q, p))(q, q, stated.params)
+    called = lambda q, p, params: stated.with_params(params).call(function, q, p, name="reduce")
+    closed = jax.make_jaxpr(called)(q, q, stated.params)
     hasher.program(closed.jaxpr, closed.consts)
     return hasher.hash.hexdigest()
 
@@ -110,14 +111,16 @@ def fingerprint(system: Stated, q_shape: tuple[int, ...], spread: str = "one") -
     overrides = getattr(traced, "overrides", {})
 
     def stated(q: Any, leaves: list) -> Any:
-        mech = derive(traced, q_shape)
+        mech = derive(traced, q_shape, 3.0)
         kinds = (
             (mech.potential(q), mech.fast_potential(q))
             if isinstance(mech, Mechanics)
-            else (mech.lagrangian(q, 2 * q), mech.outer_force(q, 2 * q, 3.0))
+            else (mech.lagrangian(q, 2 * q), mech.outer_force(q, 2 * q))
         )
+        if isinstance(mech, Mechanics) and mech.driven:
+            kinds = (*kinds, mech.outer_force(q, 2 * q), mech.drag(q))
         # Methods use these in place of derivatives of the energy.
-        by_hand = [traced.call(f, q) for f in overrides.values()]
+        by_hand = [traced.call(f, q, t=mech.time) for f in overrides.values()]
         return *kinds, mech.constraint(q), mech.momentum_maps(q, q), mech.watched(q, q), by_hand
 
     closed = jax.make_jaxpr(stated)(q, leaves)

@@ -18,8 +18,9 @@ from ..numerics.compilation import jit
 from ..numerics.linalg import Plan
 from ..numerics.linalg.rank import span
 from ..numerics.linalg.structure import DENSE_LIMIT
+from ..system.mass import mass_is_matrix
 from ..system.mechanics import Mechanics
-from ..system.system import System, mass_is_matrix
+from ..system.system import System
 from .gram import gram_product, unit_diagonal
 from .normal_space import gradients
 

@@ -66,7 +66,7 @@ class Iteration:
 
     def matrix(self, there: Array, dtype: Any) -> Any:
         """K, factored; the iteration corrects itself, so that few digits do."""
-        constraint = self.equation.mech.constraint
+        constraint = self.equation.target.constraint
         return self.plan.factor(
             lambda x: jax.jvp(constraint, (there,), (self.equation.displacement_of(x),))[1], dtype, rough=True
         )
@@ -91,14 +91,14 @@ class Iteration:
         guessed_shift = mech.displacement(guess, equation.h)
         guessed = equation.free - guessed_shift
         factored, measure = self.matrix(guessed, guess.dtype), self.sizes(equation.q)
-        g, rate = jax.jvp(mech.constraint, (guessed,), (guessed_shift,))
+        g, rate = jax.jvp(equation.target.constraint, (guessed,), (guessed_shift,))
         x = factored.solve(g + rate)
         there = equation.at(x)
         moved = there - guessed
         carried, no = guessed.size > SMALL, jnp.zeros((), bool)
 
         def chord(s: _Chord) -> _Chord:
-            g = mech.constraint(s.position[0] if carried else equation.at(s.x))
+            g = equation.target.constraint(s.position[0] if carried else equation.at(s.x))
             change = factored.solve(g)
             size = measure.unit * self.squared(change, g)
             done = self.last(size, s.size, measure)
@@ -119,12 +119,12 @@ class Iteration:
             again = s.count == MATRICES // 2  # a guess that led nowhere is given up for none at all
             x = jnp.where(again, 0.0, s.x)
             there = equation.at(x)
-            g = equation.mech.constraint(there)
+            g = equation.target.constraint(there)
             change = self.matrix(there, x.dtype).solve(g)
             measure = self.sizes(equation.q, there)
             size = measure.unit * self.squared(change, g)
             first = (s.count == 0) | again
-            zero = jnp.all(jnp.abs(g) <= OWN_ROUNDING * eps * rounding_scale(equation.mech, there))
+            zero = jnp.all(jnp.abs(g) <= OWN_ROUNDING * eps * rounding_scale(equation.target, there))
             done = zero | (size <= measure.rounding) | (~first & self.last(size, s.size, measure))
             stalled = (4 * size >= s.size) & (size <= 1e6 * measure.rounding)  # as small as rounding lets it become
             return _Renewed(jnp.where(zero, x, x + change), size, done | (stalled & ~first), s.count + 1)

@@ -3,7 +3,7 @@
     g(Q) = 0,   Q = q + h M⁻¹(p − w),   w = G(q)ᵀμ,
 
 for the impulse μ of the constraint, and its root as a function that JAX differentiates by the implicit function
-theorem.
+theorem. A moving constraint is that of the time after the drift, g(Q, t + h) = 0, with G(q, t)ᵀ at its start.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class PositionEquation:
 
     def __init__(self, mech: Any, q: Array, p: Array, h: Array):
         self.mech, self.q, self.p, self.h = mech, q, p, h
+        self.target = mech.after(h)  # whose constraint Q satisfies
         self.one_mass: bool = mech.one_mass
         self.transposed: Callable[[Array], Array] = mech.constraint_pull(q)
         self.displacement_of = self.transposed if self.one_mass else lambda x: mech.velocity(self.transposed(x))
@@ -91,7 +92,7 @@ def differentiable_root(
             x = x + factored.solve(right - apply(x))
         return -x
 
-    residual = lambda x: equation.mech.constraint(equation.at(x))
+    residual = lambda x: equation.target.constraint(equation.at(x))
     x, (converged, rounds, more) = jax.lax.custom_root(residual, jnp.zeros(m, dtype), iterate, tangent, has_aux=True)
     normal_impulse = equation.normal_impulse(x) + jax.lax.stop_gradient(more) if may_add else equation.normal_impulse(x)
     return Placed(x * (1 / equation.x_per_impulse), normal_impulse, converged > 0, rounds)

@@ -14,8 +14,9 @@ from ..numerics.compilation import jit
 from ..numerics.linalg.structure import DENSE_LIMIT
 from ..numerics.memory import available_memory
 from ..system.checks import as_array, number, whole
+from ..system.mass import check_mass
 from ..system.mechanics import Mechanics
-from ..system.system import System, check_mass, checked_system
+from ..system.system import System, checked_system
 from .discovery import find_solver
 from .scales import residuals, scales, seeds, vanishing
 from .solver import ConstraintSolver
@@ -37,9 +38,9 @@ def _correction(solver: ConstraintSolver, system: System, q: Array, groups: Arra
 
 
 @jit
-def _tangent(solver: ConstraintSolver, system: System, q: Array, v: Array) -> Array:
-    mech = Mechanics(system, q.shape)
-    normal = solver.gram_solve(mech, q, mech.constraint_rate(q, v))
+def _tangent(solver: ConstraintSolver, system: System, q: Array, v: Array, t0: Any = 0.0) -> Array:
+    mech = Mechanics(system, q.shape, t0)
+    normal = solver.gram_solve(mech, q, mech.velocity_constraint(q, v))
     return v - mech.velocity(mech.constraint_force(q, normal))
 
 
@@ -58,9 +59,9 @@ def _no_gradient(system: System, q: np.ndarray) -> str | None:
     return f"{what}; move q0 (do points coincide there?)"
 
 
-def project(system: Any, q0: Any, v0: Any = None) -> tuple[np.ndarray, np.ndarray]:
+def project(system: Any, q0: Any, v0: Any = None, *, t0: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
     """(q, v) near (q0, v0) with g(q) = 0 and G(q) v = 0: Newton steps along M⁻¹Gᵀ, then one projection of the
-    velocity."""
+    velocity. A constraint that moves is that of the time t0, with G(q) v + ∂g/∂t = 0."""
     checked_system(system, System, callee="project")
     if system.constraint is None:
         raise InputError("project(system=...): the system has no constraint.")
@@ -71,6 +72,8 @@ def project(system: Any, q0: Any, v0: Any = None) -> tuple[np.ndarray, np.ndarra
     if v.shape != q.shape:
         raise InputError(f"v0 has shape {v.shape}, but q0 has shape {q.shape}; they must be the same.")
     check_mass(system, q.shape)
+    t0 = number(t0, "t0", "project")
+    stated, system = system, system.at_time(t0)
     solver, start = find_solver("newton", 1.0, [(system, q)]), q
     groups = seeds(solver.plan.n, solver.plan)
     for _ in range(50):
@@ -85,7 +88,7 @@ def project(system: Any, q0: Any, v0: Any = None) -> tuple[np.ndarray, np.ndarra
         raise InputError(
             f"project found no point with g(q) = 0 near q0: |g| = {residual:.3g} after 50 Newton steps. {why}."
         )
-    return q, np.asarray(_tangent(solver, system, q, v))
+    return q, np.asarray(_tangent(solver, stated, q, v, t0))
 
 
 def perturbed(system: Any, q0: Any, v0: Any, members: int, spread: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -50,7 +50,7 @@ def in_normal_space(
         coordinates = normal.coordinates(mech, jnp.where(again, 0.0, s.normal_impulse))
         normal_impulse = normal.momentum(coordinates, shape)
         there = equation.position_for(normal_impulse)
-        g, rows = mech.constraint(there), gradients(mech, there)
+        g, rows = equation.target.constraint(there), gradients(equation.target, there)
         velocities = jax.vmap(lambda x: mech.velocity(x.reshape(shape)).ravel())
         lengths = length(jnp.sum(rows * velocities(rows), axis=1))
         scale = jnp.where(lengths > 0, 1 / jnp.where(lengths > 0, lengths, 1.0), 0.0)

@@ -10,8 +10,8 @@ from jaxtyping import Array
 
 from ..numerics.linalg import newton
 from ..system.constraints import UPPER, WEIGHTS, Orthogonal
+from ..system.mass import mass_is_matrix
 from ..system.mechanics import Mechanics
-from ..system.system import mass_is_matrix
 from .position import Placed
 from .solver import ConstraintSolver
 

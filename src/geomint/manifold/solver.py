@@ -1,7 +1,7 @@
 """What every constraint solver offers to the methods:
 
     position:   g(Q) = 0,   Q = q + h M⁻¹(p − G(q)ᵀμ)   for the impulse μ of the constraint in a drift of length h
-    momentum:   (G M⁻¹Gᵀ) ν = G M⁻¹p,   p ← p − Gᵀν
+    momentum:   (G M⁻¹Gᵀ) ν = G M⁻¹p + ∂g/∂t,   p ← p − Gᵀν
 
 References: Ryckaert, Ciccotti, Berendsen, J. Comput. Phys. 23 (1977) 327; Barth, Kuczera, Leimkuhler, Skeel, J. Comput.
 Chem. 16 (1995) 1192; Hairer, Lubich, Wanner, sections VII.1 and VII.5.
@@ -75,15 +75,22 @@ class ConstraintSolver(eqx.Module):
 
     # --- momenta ----------------------------------------------------------------------------------------------------
     def normal_part(self, mech: Mechanics, q: Array, p: Array) -> Array:
-        """Gᵀν with G M⁻¹(p − Gᵀν) = 0."""
+        """Gᵀν with G M⁻¹(p − Gᵀν) + ∂g/∂t = 0."""
+        if mech.moving:
+            return mech.constraint_force(q, self.projection_impulse(mech, q, p))
         if self.uses_normal_space:
             return normal_space(mech, q, p).part(mech, p)
         pull = mech.constraint_pull(q)
         return pull(self.gram_solve(mech, q, mech.constraint_rate(q, mech.velocity(p))))
 
+    def projection_impulse(self, mech: Mechanics, q: Array, p: Array) -> Array:
+        """ν of the projection of p."""
+        return self.gram_solve(mech, q, mech.velocity_constraint(q, mech.velocity(p)))
+
     def multipliers(self, mech: Mechanics, q: Array, p: Array) -> Array:
-        """λ of the exact motion: (G M⁻¹Gᵀ) λ = G M⁻¹f + g''(v, v)."""
-        right = mech.constraint_rate(q, mech.velocity(mech.force(q))) + mech.constraint_curvature(q, mech.velocity(p))
+        """λ of the exact motion: (G M⁻¹Gᵀ) λ = G M⁻¹F + g''(v, v), F = −∇U + f − D v."""
+        force = mech.total_force(q, mech.velocity(p)) if mech.driven else mech.force(q)
+        right = mech.constraint_rate(q, mech.velocity(force)) + mech.constraint_curvature(q, mech.velocity(p))
         return self.gram_solve(mech, q, right)
 
     def gram_solve(self, mech: Mechanics, q: Array, right: Array) -> Array:

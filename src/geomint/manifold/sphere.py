@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Array
 
 from ..system.constraints import OnSphere
+from ..system.mass import mass_is_matrix
 from ..system.mechanics import Mechanics
-from ..system.system import mass_is_matrix
 from .position import Placed
 from .solver import ConstraintSolver
 

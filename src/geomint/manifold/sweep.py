@@ -40,7 +40,7 @@ def sweeps(
 
     def correct(q_and_x, group):
         q, x = q_and_x
-        value, rate = jax.jvp(mech.constraint, (q,), (equation.displacement_of(group.astype(q.dtype)),))
+        value, rate = jax.jvp(equation.target.constraint, (q,), (equation.displacement_of(group.astype(q.dtype)),))
         rate = jnp.where(group, rate, 1.0)
         change = jnp.where(group, relaxation * value / rate, 0.0)
         # How far the constraints of this group are away; `length_factor` makes lengths of |g|/√rate.

@@ -52,6 +52,9 @@ class Traits:
     needs:          what the system must have: "constraint", "fast", "quadratic fast", "hessian", "lie group"
     lagrangian:     moves systems stated by a Lagrangian too
     event_driven:   chooses its own times; dt is the interval between saved points
+    takes:          what else a system may have: "time" (in the energy), "moving" (a constraint of t), "force" (of q and
+                    t), "velocity" (a force of v too), "damping"; `ALL` of them
+    conformal:      with the damping D = γM a step scales dq ∧ dp by exp(−γh)
     forces:         evaluations of the force that a step needs, where that number is fixed (small systems may repeat one
                     rather than carry it)
     """
@@ -69,6 +72,8 @@ class Traits:
     needs: tuple[str, ...] = ()
     lagrangian: bool = False
     event_driven: bool = False
+    takes: tuple[str, ...] = ()
+    conformal: bool = False
     forces: int | None = None
 
     def __post_init__(self) -> None:
@@ -76,6 +81,28 @@ class Traits:
             if getattr(self, name) not in allowed:
                 listed = ", ".join(map(repr, allowed))
                 raise InputError(f"Traits({name}=...) must be one of {listed}, not {shown(getattr(self, name))}.")
+
+
+ALL = ("time", "moving", "force", "velocity", "damping")
+TAKEN = {
+    "time": "an energy that depends on t",
+    "moving": "a constraint that depends on t",
+    "force": "forces",
+    "velocity": "forces that depend on v",
+    "damping": "damping",
+}
+
+
+def demands(system: Stated) -> list[str]:
+    """What of `TAKEN` the system has."""
+    has = {
+        "time": any(system.takes(name, "t") for name in ("potential", "fast", "lagrangian")),
+        "moving": system.takes("constraint", "t"),
+        "force": getattr(system, "force", None) is not None,
+        "velocity": system.takes("force", "v"),
+        "damping": getattr(system, "damping", None) is not None,
+    }
+    return [name for name in TAKEN if has[name]]
 
 
 NEEDS = {
@@ -88,14 +115,6 @@ def setting(check: Check, default: Any = dataclasses.MISSING, *, static: bool = 
     """A field of a method, with the check that its value passes when a method is made (see checks.py)."""
     more |= {} if default is dataclasses.MISSING else {"default": default}
     return eqx.field(static=static, converter=as_python, metadata={"check": check}, **more)
-
-
-CONSTRAINED_LAGRANGIAN = (
-    "the system is a gm.LagrangianSystem with a constraint, which no method of geomint integrates yet. Where its mass "
-    "is constant, state it as gm.System(potential, mass=..., constraint=...) and use Rattle(). Otherwise choose "
-    "coordinates in which the constraint holds by itself, or leave the constraint out and subtract ½ω²|g(q)|² with a "
-    "large ω from the Lagrangian: stiff springs in its place."
-)
 
 
 class Method(eqx.Module):
@@ -120,6 +139,15 @@ class Method(eqx.Module):
     @abc.abstractmethod
     def traits(self) -> Traits:
         """What this method claims."""
+
+    def traits_for(self, system: Stated) -> Traits:
+        """What this method claims on a system: of a driven one neither energy nor momentum maps, nor that reversed
+        momenta lead back; symplecticity only where it is driven by the time alone."""
+        if not system.driven:
+            return self.traits
+        forced = any(name in ("force", "damping") for name in demands(system))
+        kept = {"symplectic": self.traits.symplectic and not forced}
+        return dataclasses.replace(self.traits, **kept, reversible=False, energy=None, momentum_maps=None)
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
         """The carry that represents `state`."""
@@ -154,8 +182,6 @@ class Method(eqx.Module):
 
     def check(self, system: Stated) -> None:
         """Raise an InputError that names what is missing where this method can't integrate the system."""
-        if isinstance(system, LagrangianSystem) and system.constraint is not None:
-            raise InputError(CONSTRAINED_LAGRANGIAN)
         if isinstance(system, LagrangianSystem) and not self.traits.lagrangian:
             raise InputError(
                 f"{self.name} integrates systems with a constant mass, gm.System; for a gm.LagrangianSystem use "
@@ -167,14 +193,33 @@ class Method(eqx.Module):
                     f"{self.name} needs a system with a {need} part, and this system has none: {NEEDS[need][1]}."
                 )
         if system.constraint is not None and not self.traits.constrained:
+            stated = isinstance(system, LagrangianSystem)
             fits = lambda m: m.traits.constrained and set(m.traits.needs) <= {"constraint", "hessian"}
-            able = {type(m): m.name for m in reversed(all()) if fits(m)}
+            able = {type(m): m.name for m in reversed(all()) if fits(m) and (m.traits.lagrangian or not stated)}
             choices = [f"use {', '.join(sorted(able.values()))}"] * bool(able)
-            choices += ["turn the constraint into stiff springs with gm.penalize(system, omega)"]
+            choices += ["turn the constraint into stiff springs with gm.penalize(system, omega)"] * (not stated)
             message = f"{self.name} does not integrate constrained systems, and this system has a constraint"
             raise InputError(f"{message}; {', or '.join(choices)}.")
+        self._check_driven(system)
         if system.constraint is None and not self.traits.free:
             raise InputError(f"{self.name} integrates constrained systems only, and this system has no constraint.")
+
+    def _check_driven(self, system: Stated) -> None:
+        """Raise an InputError where the system has forces, damping or a time that this method does not take."""
+        wanted = demands(system)
+        missing = [TAKEN[name] for name in wanted if name not in self.traits.takes]
+        if not missing:
+            return
+        of_lagrangian, constrained = isinstance(system, LagrangianSystem), system.constraint is not None
+        able = {
+            type(m).__name__: m.name
+            for m in reversed(all())
+            if set(wanted) <= set(m.traits.takes)
+            and (m.traits.lagrangian or not of_lagrangian)
+            and (m.traits.constrained if constrained else m.traits.free)
+        }
+        choices = f"use {', '.join(sorted(able.values()))}" if able else "no method takes all that this system has"
+        raise InputError(f"{self.name} does not take systems with {' and '.join(missing)}; {choices}.")
 
 
 _classes: dict[str, type[Method]] = {}

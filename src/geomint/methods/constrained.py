@@ -8,7 +8,9 @@ from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from ..manifold import (
     CHOICES,
@@ -63,6 +65,14 @@ class Constrained(FindsStructure, CanFail, Rescuable, HasScalarForm):
         """p without its part that would leave the manifold."""
         q = value(q)
         return p - self.solver_for(mech, q).normal_part(mech, q, value(p))
+
+    def projected(self, mech: Mechanics, q: Any, p: Any) -> tuple[Any, Array]:
+        """The tangent p, and the work νᵀ∂g/∂t that a moving constraint does by the projection."""
+        if not mech.moving:
+            return self.tangent(mech, q, p), jnp.zeros((), value(q).dtype)
+        q = value(q)
+        impulse = self.solver_for(mech, q).projection_impulse(mech, q, value(p))
+        return p - mech.constraint_force(q, impulse), jnp.sum(impulse * mech.constraint_time_rate(q))
 
     def state_with_multipliers(self, mech: Mechanics, q: Any, p: Any) -> State:
         """The state with the multipliers that belong to it."""

@@ -38,9 +38,9 @@ from jaxtyping import Array
 from ..errors import InputError
 from ..numerics.compensated import Compensated, value
 from ..numerics.intervals import Interval, curvature, derivatives, supported
+from ..system.calls import call_function
 from ..system.checks import bounded, function, number, one_of, positive
 from ..system.mechanics import Mechanics, real_array
-from ..system.system import call_function
 from .base import State, Traits, register, setting
 from .first_exit import (
     Found,
@@ -71,7 +71,7 @@ FARTHEST = 1e8  # largest displacement in a trial in units of 1 + max |q|, where
 def _wall(i: int, c: Callable[[Array], Array], q: Array) -> Array:
     """c(q) of the i-th function of `inside`."""
     name = f"EnergyStepping(inside=...): function {i} of inside"
-    return real_array(name, call_function(name, c, q)).astype(q.dtype)
+    return real_array(name, call_function(name, c, {"q": q})).astype(q.dtype)
 
 
 @register({"height": 0.05})
@@ -264,7 +264,9 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
         q, v = jax.lax.stop_gradient((value(flight.q), mech.velocity(value(flight.p))))
         if self.search == "interval":
             return jax.lax.stop_gradient(curvature(lambda x: self._gauges(mech, flight, x), q, v, start, stop))
-        low, high = (x / self.height for x in mech.system.call(mech.system.potential.curvature, q, v, start, stop))
+        system = mech.system
+        last = () if system.params is None else (system.params,)
+        low, high = (x / self.height for x in system.potential.curvature(q, v, start, stop, *last))
         walls = curvature(self._walls, q, v, start, stop) if self.inside else Interval(jnp.zeros(0), jnp.zeros(0))
         lowest = jnp.concatenate([jnp.stack([low, -high]), walls.low])
         highest = jnp.concatenate([jnp.stack([high, -low]), walls.high])

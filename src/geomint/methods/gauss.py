@@ -4,12 +4,17 @@ For M q̈ = f(q) the stages are positions alone: with v = M⁻¹p and Â = A²,
 
     Q_i = q + c_i h v + h² Σ_j Â_ij M⁻¹f(Q_j),   p' = p + h Σ_i b_i f(Q_i),   q' = q + h v + h² Σ_j (bᵀA)_j M⁻¹f(Q_j).
 
+For driven systems the force is F(Q_i, V_i, t + c_i h) with V_i = v + h Σ_j a_ij M⁻¹F_j, and the work is
+h Σ_i b_i (f·V_i − V_i·D V_i + ∂U/∂t). Damping is a force like any other: the order is kept, and the step is not
+conformally symplectic.
+
 Reference: Hairer, Lubich, Wanner, sections II.1.3 and VI.4.
 """
 
 from __future__ import annotations
 
 import functools
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -21,7 +26,8 @@ from ..numerics.compensated import value
 from ..numerics.linalg import fixed_point, newton
 from ..system.checks import one_of
 from ..system.mechanics import Mechanics
-from .base import Carry, State, Traits, register, setting
+from .base import ALL, Carry, State, Traits, register, setting
+from .driven import with_work
 from .protocols import CanFail
 
 DENSE_LIMIT = (
@@ -44,6 +50,15 @@ def tableau(stages: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return a, b, c
 
 
+class GaussCarry(NamedTuple):
+    """What Gauss carries."""
+
+    q: Any
+    p: Any
+    status: Any
+    work: Any = None  # of driven systems
+
+
 @register({"stages": 1}, {"stages": 2}, {"stages": 3}, {"stages": 4})
 class Gauss(CanFail):
     """Gauss collocation with 1 to 4 stages, order 2·stages.
@@ -60,14 +75,23 @@ class Gauss(CanFail):
     @property
     def traits(self) -> Traits:
         return Traits(
-            2 * self.stages, symplectic=True, symmetric=True, reversible=True, energy="bounded", momentum_maps="all"
+            2 * self.stages,
+            symplectic=True,
+            symmetric=True,
+            reversible=True,
+            energy="bounded",
+            momentum_maps="all",
+            takes=ALL,
         )
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
-        return state.q, state.p, jnp.zeros((), int)
+        work = jnp.zeros((), value(state.q).dtype) if mech.driven else None
+        return GaussCarry(state.q, state.p, jnp.zeros((), int), work)
 
-    def step(self, mech: Mechanics, carry: Carry, dt: Array) -> Carry:
-        q, p, status = carry
+    def step(self, mech: Mechanics, carry: GaussCarry, dt: Array) -> GaussCarry:
+        if mech.driven:
+            return self._driven_step(mech, carry, dt)
+        q, p, status, _ = carry
         a, b, c = (jnp.asarray(x, value(q).dtype) for x in tableau(self.stages))
         v = mech.velocity(p)
         along = lambda weights, x: jnp.tensordot(weights, x, axes=1)
@@ -83,10 +107,41 @@ class Gauss(CanFail):
         accelerations = jax.vmap(mech.velocity)(forces)
         p = p + dt * along(b, forces)
         q = q + (dt * v + dt**2 * along(b @ a, accelerations))
-        return q, p, jnp.where(converged, status, 1)
+        return GaussCarry(q, p, jnp.where(converged, status, 1))
 
-    def status(self, carry: Carry) -> Array:
-        return carry[2]
+    def _driven_step(self, mech: Mechanics, carry: GaussCarry, dt: Array) -> GaussCarry:
+        q, p = value(carry.q), value(carry.p)
+        a, b, c = (jnp.asarray(x, q.dtype) for x in tableau(self.stages))
+        v, along = mech.velocity(p), lambda weights, x: jnp.tensordot(weights, x, axes=1)
+        straight = q + jnp.multiply.outer(c * dt, v)
+        total_force = jax.vmap(lambda x, y, s: mech.after(s).total_force(x, y))
+
+        def stages(moved: Array) -> tuple[Array, Array, Array]:
+            """Q_i, V_i and F_i, for the unknown h²M⁻¹F_i."""
+            positions, velocities = straight + along(a @ a, moved), v + along(a, moved) / dt
+            return positions, velocities, total_force(positions, velocities, c * dt)
+
+        start = jnp.broadcast_to(dt**2 * mech.velocity(mech.total_force(q, v)), straight.shape)
+        residual = lambda moved: moved - dt**2 * jax.vmap(mech.velocity)(stages(moved)[2])
+        solver = newton if start.size <= DENSE_LIMIT else fixed_point
+        moved, converged = solver(residual, start, jnp.max(jnp.abs(straight)))
+        positions, velocities, forces = stages(moved)
+
+        def power(x: Array, y: Array, s: Array) -> Array:
+            here = mech.after(s)
+            return jnp.sum(here.nonconservative_force(x, y) * y) + here.energy_time_rate(x)
+
+        work = carry.work + dt * jnp.sum(b * jax.vmap(power)(positions, velocities, c * dt))
+        q = carry.q + (dt * v + along(b @ a, moved))
+        p = carry.p + dt * along(b, forces)
+        return GaussCarry(q, p, jnp.where(converged, carry.status, 1), work)
+
+    def output(self, mech: Mechanics, carry: GaussCarry) -> State:
+        state = State(carry.q, carry.p)
+        return with_work(state, carry.work) if mech.driven else state
+
+    def status(self, carry: GaussCarry) -> Array:
+        return carry.status
 
 
 @register()

@@ -4,6 +4,9 @@
     q₁ = Q_s,      p₁ = p₀ + h Σ_i b_i F_i,      G(q₁) M⁻¹p₁ = 0.
 
 IIIA has Q₁ = q₀ and IIIB has no column s, so that Λ₁ … Λ_{s−1} put Q₂ … Q_s on the manifold and Λ_s makes p₁ tangent.
+A moving constraint is g(Q_i, t + c_i h) = 0 and G(q₁) M⁻¹p₁ + ∂g/∂t = 0; forces may depend on (q, t), and the work is
+h Σ_i b_i (f·V_i + ∂U/∂t + Λ_iᵀ∂g/∂t).
+
 Symplectic on the manifold, symmetric; for s = 2 this is Rattle. Implicit: one nonlinear system in Q₂ … Q_s and Λ₁ …
 Λ_{s−1} a step.
 
@@ -31,6 +34,7 @@ from ..system.checks import one_of
 from ..system.mechanics import Mechanics
 from .base import Carry, State, Traits, register, setting
 from .constrained import NOT_SOLVED, Constrained
+from .driven import with_work
 
 LIMIT = 600  # unknowns of the dense Newton iteration
 
@@ -49,6 +53,21 @@ def lobatto(stages: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return a, b[None, :] * (1 - a.T / b[:, None]), b
 
 
+def _force(mech: Mechanics, q: Array) -> Array:
+    """−∇U + f(q, t)."""
+    force = mech.force(q)
+    return force if mech.system.force is None else force + mech.outer_force(q, jnp.zeros_like(q))
+
+
+def _power(mech: Mechanics, q: Array, v: Array, multipliers: Array) -> Array:
+    """f·v + ∂U/∂t + λᵀ∂g/∂t."""
+    return (
+        jnp.sum(mech.outer_force(q, v) * v)
+        + mech.energy_time_rate(q)
+        + jnp.sum(multipliers * mech.constraint_time_rate(q))
+    )
+
+
 class LobattoCarry(eqx.Module):
     """What LobattoIIIAB carries."""
 
@@ -57,6 +76,7 @@ class LobattoCarry(eqx.Module):
     multipliers: Any  # Λ₁ … Λ_{s−1} of the last step, where Newton's method begins
     force: Any  # F_{s−1} of the last step
     status: Any
+    work: Any = None  # of driven systems
 
 
 @register({"stages": 2}, {"stages": 3}, {"stages": 4})
@@ -87,6 +107,7 @@ class LobattoIIIAB(Constrained):
             energy="bounded",
             momentum_maps="all",
             constrained=True,
+            takes=("time", "moving", "force"),
         )
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
@@ -99,17 +120,23 @@ class LobattoIIIAB(Constrained):
                 f"Composition({'Rattle()' if m else 'Verlet()'}, order={max(4, 2 * self.stages - 2)}), which "
                 "needs none."
             )
-        force = mech.force(q)
+        force = _force(mech, q)
         if m:
             force = force - mech.constraint_force(q, self.solver_for(mech, q).multipliers(mech, q, value(state.p)))
-        return LobattoCarry(state.q, state.p, jnp.zeros((self.stages - 1, m), q.dtype), force, jnp.zeros((), int))
+        work = jnp.zeros((), q.dtype) if mech.driven else None
+        multipliers = jnp.zeros((self.stages - 1, m), q.dtype)
+        return LobattoCarry(state.q, state.p, multipliers, force, jnp.zeros((), int), work)
 
     def step(self, mech: Mechanics, carry: LobattoCarry, dt: Array) -> LobattoCarry:
         q, p = carry.q, carry.p
         a, a_hat, b = (jnp.asarray(x, dt.dtype) for x in lobatto(self.stages))
         here, moving, s, n = value(q), value(p), self.stages, value(q).size
         weighted = lambda weights, arrays: jnp.tensordot(weights, arrays, axes=1)
-        force = lambda x, multipliers: mech.force(x) - mech.constraint_force(x, multipliers)
+        since = dt * jnp.asarray(lobatto(self.stages)[0].sum(axis=1), dt.dtype)  # c_i h
+
+        def force(x: Array, multipliers: Array, s: Array) -> Array:
+            at = mech.after(s)
+            return _force(at, x) - at.constraint_force(x, multipliers)
 
         def split(unknown: Array) -> tuple[Array, Array]:
             """Q₂ … Q_s relative to q₀, and Λ₁ … Λ_{s−1}; multipliers as positions, by h²."""
@@ -120,7 +147,7 @@ class LobattoIIIAB(Constrained):
             """Q₁ … Q_s, and F₁ … F_{s−1}."""
             moves, multipliers = split(unknown)
             positions = jnp.concatenate([here[None], here + moves])
-            return positions, jax.vmap(force)(positions[:-1], multipliers)
+            return positions, jax.vmap(force)(positions[:-1], multipliers, since[:-1])
 
         def moved(forces: Array) -> Array:
             """Q₂ … Q_s relative to q₀."""
@@ -129,7 +156,7 @@ class LobattoIIIAB(Constrained):
 
         def residual(unknown: Array) -> Array:
             positions, forces = stages(unknown)
-            on = jax.vmap(mech.constraint)(positions[1:])
+            on = jax.vmap(lambda x, s: mech.after(s).constraint(x))(positions[1:], since[1:])
             return jnp.concatenate([(split(unknown)[0] - moved(forces)).ravel(), on.ravel()])
 
         def displaced(unknown: Array, change: Array) -> Array:
@@ -137,7 +164,8 @@ class LobattoIIIAB(Constrained):
             themselves are known only to the rounding of g over the square of the smallest singular value of G."""
             moves, multipliers = split(change)
             positions = jnp.concatenate([here[None], here + split(unknown)[0]])
-            pulls = jax.vmap(mech.constraint_force)(positions[:-1], multipliers)
+            pull = lambda x, y, s: mech.after(s).constraint_force(x, y)
+            pulls = jax.vmap(pull)(positions[:-1], multipliers, since[:-1])
             return jnp.concatenate([moves.ravel(), (dt**2 * jax.vmap(mech.velocity)(pulls)).ravel()])
 
         # F = f − Gᵀλ is smooth along the motion, even where λ is not. The stages are predicted with its last value.
@@ -147,23 +175,30 @@ class LobattoIIIAB(Constrained):
         size = jnp.maximum(jnp.max(jnp.abs(here)), jnp.max(jnp.abs(start)))
         unknown, converged = newton(residual, guess, size, solve, displaced)
         positions, forces = stages(unknown)
+        end = mech.after(dt)
         q = q + moved(forces)[-1]
-        p = p + dt * (weighted(b[:-1], forces) + b[-1] * mech.force(positions[-1]))
+        p = p + dt * (weighted(b[:-1], forces) + b[-1] * _force(end, positions[-1]))
+        work = carry.work
+        if mech.driven:
+            last = jnp.zeros((1, split(unknown)[1].shape[1]), here.dtype)
+            multipliers = jnp.concatenate([split(unknown)[1], last])
+            momenta = moving + dt * weighted(a_hat[:, :-1], forces)
+            power = lambda x, y, z, s: _power(mech.after(s), x, mech.velocity(y), z)
+            work = work + dt * jnp.sum(b * jax.vmap(power)(positions, momenta, multipliers, since))
         if mech.system.constraint is not None:
-            p = self.tangent(mech, q, p)
+            p, pushed = self.projected(end, q, p)
+            work = work if work is None else work + pushed
         status = jnp.where((carry.status == 0) & ~converged, NOT_SOLVED, carry.status)
-        return LobattoCarry(q, p, split(unknown)[1], forces[-1], status)
+        return LobattoCarry(q, p, split(unknown)[1], forces[-1], status, work)
 
     @property
     def _uses_least_squares(self) -> bool:
         return self.constraint_solver is not None and self.constraint_solver.plan.kind == "least-squares"
 
     def output(self, mech: Mechanics, carry: LobattoCarry) -> State:
-        return (
-            State(carry.q, carry.p)
-            if mech.system.constraint is None
-            else self.state_with_multipliers(mech, carry.q, carry.p)
-        )
+        free = mech.system.constraint is None
+        state = State(carry.q, carry.p) if free else self.state_with_multipliers(mech, carry.q, carry.p)
+        return with_work(state, carry.work) if mech.driven else state
 
     def status(self, carry: LobattoCarry) -> Array:
         return carry.status

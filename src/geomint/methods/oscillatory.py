@@ -160,6 +160,9 @@ class ModifiedMass(eqx.Module):
     def displacement(self, p: Any, h: Array) -> Array:
         return h * self.velocity(p)
 
+    def after(self, h: Array) -> ModifiedMass:
+        return self  # IMEX takes no system that depends on the time
+
     def constraint(self, q: Any) -> Array:
         return self.mech.constraint(q)
 

@@ -10,6 +10,11 @@ followed by a projection of p onto the tangent space. Both are symplectic there,
 2; so is every palindromic sequence of them. What a projection removes from p would be absorbed by the next μ:
 positions do not depend on it. It is therefore postponed to the output, and a step costs what it does in SHAKE.
 
+Where the constraint moves, g(q, t) = 0, a drift from t to t + τ takes G at t and ends on g(q, t + τ) = 0, and momenta
+are projected onto G M⁻¹p + ∂g/∂t = 0. Driven systems (see `driven`) are projected before each kick, since forces and
+their work depend on the velocity. With the damping D = γM the step scales dq ∧ dp by exp(−γh) on the manifold; any
+other damping is a force of v there.
+
 References: Andersen, J. Comput. Phys. 52 (1983) 24; Leimkuhler, Skeel, J. Comput. Phys. 112 (1994) 117;
 Fernández-Pendás, Akhmatskaya, Sanz-Serna, J. Comput. Phys. 327 (2016) 434; Hairer, Lubich, Wanner, section VII.1.
 """
@@ -32,8 +37,10 @@ from ..manifold.drift import drift
 from ..numerics.compensated import value
 from ..system.checks import choice
 from ..system.mechanics import Mechanics
+from . import driven
 from .base import Carry, State, Traits, as_method, register
 from .constrained import NOT_SOLVED, Constrained
+from .driven import with_work
 from .oscillatory import IMEX
 from .protocols import DependsOnStepLength
 from .splitting import TABLES, OnManifold, Splitting, Verlet, apply_stages
@@ -52,6 +59,7 @@ class RattleCarry(eqx.Module):
     status: Any
     force: tuple[Any, ...]
     inertia: Any  # factors of the mass of drifts, where the base has another one than M
+    work: Any = None  # of driven systems
 
 
 class _StepState(NamedTuple):
@@ -63,6 +71,7 @@ class _StepState(NamedTuple):
     drifts: Any  # how many were made
     status: Any
     force: tuple[Any, ...]
+    work: Any
 
 
 def _as_base(base: Any) -> OnManifold:
@@ -133,9 +142,11 @@ class Rattle(Constrained, DependsOnStepLength):
         # that good guesses begin with the third step.
         shares = jnp.asarray([0.5] + [1.0] * (self._drifts - 1), q.dtype) / self._drifts
         guesses = jnp.multiply.outer(shares * dt, solver.first_guess(mech, q, value(state.p)))
-        force = (mech.force(q),) if self._carries_force(q) else ()
+        force = (mech.force(q),) if self._carries_force(q) and not mech.driven else ()
         length, inertia = jnp.zeros((), q.dtype), self.base.drift_mass(mech, q, dt)
-        return RattleCarry(state.q, state.p, guesses, guesses, (length, length), jnp.zeros((), int), force, inertia)
+        work = length if mech.driven else None
+        start = (state.q, state.p, guesses, guesses, (length, length), jnp.zeros((), int), force, inertia, work)
+        return RattleCarry(*start)
 
     def rescale(self, mech: Mechanics, carry: RattleCarry, dt: Array) -> RattleCarry:
         # The first normal impulse of a step is proportional to half the sum of the lengths of that step and the one
@@ -147,6 +158,7 @@ class Rattle(Constrained, DependsOnStepLength):
         usable = jnp.abs(whole) > 1e-3 * jnp.abs(last)
         first = jnp.where(usable, (dt + last) / jnp.where(usable, whole, 1.0), 1.0)
         later = jnp.where(last != 0, dt / jnp.where(last != 0, last, 1.0), 1.0)
+        first = later if mech.driven else first  # whose momenta are projected: no part of the step before is left
         factors = jnp.stack([first] + [later] * (self._drifts - 1))
         guesses = carry.last * factors.reshape((-1,) + (1,) * (carry.last.ndim - 1))
         lengths = (jnp.asarray(dt, last.dtype), last)
@@ -156,24 +168,40 @@ class Rattle(Constrained, DependsOnStepLength):
     def step(self, mech: Mechanics, carry: RattleCarry, dt: Array) -> RattleCarry:
         solver, in_drifts = self.solver_for(mech, carry.q), self.base.drift_mechanics(mech, carry.inertia)
 
-        def kick(s: _StepState, h: Array) -> _StepState:
+        def kick(s: _StepState, h: Array, since: Any) -> _StepState:
+            if mech.driven:
+                return self._driven_kick(mech.after(since), s, h)
             return s._replace(p=s.p + h * (s.force[0] if s.force else mech.force(s.q)))
 
-        def move(s: _StepState, h: Array) -> _StepState:
-            q, p, placed = drift(solver, in_drifts, s.q, s.p, h, s.guesses[s.drifts])
+        def move(s: _StepState, h: Array, since: Any) -> _StepState:
+            here = in_drifts.after(since)
+            q, p, placed = drift(solver, here, s.q, s.p, h, s.guesses[s.drifts])
+            work = s.work
+            if mech.moving:
+                work = work + jnp.sum(placed.impulse * here.constraint_time_rate(s.q))
             found = solver.guess(placed.impulse, placed.normal_impulse)
             one = self._drifts == 1
             guesses = found[None] if one else jax.lax.dynamic_update_index_in_dim(s.guesses, found, s.drifts, 0)
             status = jnp.where((s.status == 0) & ~placed.converged, NOT_SOLVED, s.status)
-            return _StepState(q, p, guesses, s.drifts + 1, status, (mech.force(q),) if s.force else ())
+            return _StepState(q, p, guesses, s.drifts + 1, status, (mech.force(q),) if s.force else (), work)
 
         guess = 2 * carry.last - carry.before
-        begin = _StepState(carry.q, carry.p, guess, jnp.zeros((), int), carry.status, carry.force)
-        end = apply_stages(self.base.stages, kick, move, begin, dt, cheap_drift=False)
-        return RattleCarry(end.q, end.p, end.guesses, carry.last, carry.lengths, end.status, end.force, carry.inertia)
+        begin = _StepState(carry.q, carry.p, guess, jnp.zeros((), int), carry.status, carry.force, carry.work)
+        timed = mech.time is not None
+        end = apply_stages(self.base.stages, kick, move, begin, dt, cheap_drift=False, timed=timed)
+        kept = (carry.last, carry.lengths, end.status, end.force, carry.inertia, end.work)
+        return RattleCarry(end.q, end.p, end.guesses, *kept)
+
+    def _driven_kick(self, mech: Mechanics, s: _StepState, h: Array) -> _StepState:
+        p, pushed = self.projected(mech, s.q, s.p)
+        added = driven.kick(mech, s.q, p, h, project=lambda x: self.tangent(mech, s.q, x))
+        return s._replace(p=p + added.impulse, work=s.work + pushed + added.work)
 
     def output(self, mech: Mechanics, carry: RattleCarry) -> State:
-        return self.state_with_multipliers(mech, carry.q, self.tangent(mech, carry.q, carry.p))
+        if not mech.driven:
+            return self.state_with_multipliers(mech, carry.q, self.tangent(mech, carry.q, carry.p))
+        p, pushed = self.projected(mech, carry.q, carry.p)
+        return with_work(self.state_with_multipliers(mech, carry.q, p), carry.work + pushed)
 
     def status(self, carry: RattleCarry) -> Array:
         return carry.status

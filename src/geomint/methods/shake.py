@@ -7,7 +7,7 @@ References: Ryckaert, Ciccotti, Berendsen, J. Comput. Phys. 23 (1977) 327; Leimk
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -16,8 +16,10 @@ from jaxtyping import Array
 from ..manifold import ConstraintSolver, Placed
 from ..numerics.compensated import value
 from ..system.mechanics import Mechanics
-from .base import Carry, State, Traits, register
+from . import driven
+from .base import ALL, Carry, State, Traits, register
 from .constrained import NOT_SOLVED, Constrained
+from .driven import with_work
 from .protocols import HasHistory
 
 
@@ -27,10 +29,19 @@ class ShakeCarry(eqx.Module):
     q: Any
     before: Any  # p_{n−½}
     after: Any  # p_{n+½}
-    multipliers: Any  # λ_n
+    multipliers: Any  # λ_n, not of driven systems
     last: Any  # guess for the next solve that the solve at q_n gives, by unit of time
     second_last: Any  # and that at q_{n−1}
     status: Any
+    work: Any = None  # of driven systems: before and after the kick at q_n
+
+
+class _Half(NamedTuple):
+    """A momentum between two positions."""
+
+    p: Any
+    placed: Placed
+    work: Any  # of the kick and of the constraint, of driven systems
 
 
 @register()
@@ -39,32 +50,43 @@ class Shake(Constrained, HasHistory):
     q_{n−1})/2h.
 
     The positions are RATTLE's, and λ_n is the mean of RATTLE's two; the momenta differ from RATTLE's by a part normal
-    to the manifold. Carried are p_{n−½} and p_{n+½}, which rounding harms less than differences of positions.
+    to the manifold. Carried are p_{n−½} and p_{n+½}, which rounding harms less than differences of positions. Of a
+    driven system p_{n−½} is projected at q_n before the kick of length h; the work shown is the mean of those before
+    and after it.
     """
 
     @property
     def traits(self) -> Traits:
         return Traits(
             2, symplectic=True, symmetric=True, reversible=True, energy="bounded", momentum_maps="all",
-            constrained=True, free=False, tangent=False, steps=2, needs=("constraint",), forces=1,
+            constrained=True, free=False, tangent=False, steps=2, needs=("constraint",), takes=ALL, forces=1,
         )  # fmt: skip
 
-    def _half(self, mech: Mechanics, q: Any, p: Any, kick: Array, h: Array, guess: Array) -> tuple[Any, Placed]:
+    def _half(self, mech: Mechanics, q: Any, p: Any, kick: Array, h: Array, guess: Array) -> _Half:
         """p + kick·(f − Gᵀλ) such that a drift by h ends on the manifold, and the solution."""
-        here = value(q)
-        p = p + kick * mech.force(here)
-        placed = self.solver_for(mech, q).place(mech, here, value(p), h, guess * kick)
-        return p - placed.normal_impulse, placed
+        here, solver = value(q), self.solver_for(mech, q)
+        if not mech.driven:
+            p = p + kick * mech.force(here)
+            placed = solver.place(mech, here, value(p), h, guess * kick)
+            return _Half(p - placed.normal_impulse, placed, None)
+        first = solver.projection_impulse(mech, here, value(p))
+        p = p - mech.constraint_force(here, first)
+        added = driven.kick(mech, here, p, kick, project=lambda x: self.tangent(mech, here, x))
+        p = p + added.impulse
+        placed = solver.place(mech, here, value(p), h, guess * kick)
+        work = added.work + jnp.sum((first + placed.impulse) * mech.constraint_time_rate(here))
+        return _Half(p - placed.normal_impulse, placed, work)
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
         q, solver = state.q, self.solver_for(mech, state.q)
         # Of two roots, as on a sphere, the one near the exact multipliers is meant.
         start_guess = solver.first_guess(mech, value(q), value(state.p))
-        before, first = self._half(mech, q, state.p, -0.5 * dt, -dt, start_guess)
-        after, second = self._half(mech, q, before, dt, dt, start_guess)
+        before, first, half_back = self._half(mech, q, state.p, -0.5 * dt, -dt, start_guess)
+        after, second, _ = self._half(mech, q, before, dt, dt, start_guess)
         guess, multipliers = self._by_length(solver, second, dt)
         status = jnp.where(first.converged & second.converged, 0, NOT_SOLVED)
-        return ShakeCarry(q, before, after, multipliers, guess, guess, status)
+        work = (half_back, -half_back) if mech.driven else None
+        return ShakeCarry(q, before, after, multipliers, guess, guess, status, work)
 
     @staticmethod
     def _by_length(solver: ConstraintSolver, placed: Placed, dt: Array) -> tuple[Array, Array]:
@@ -75,19 +97,24 @@ class Shake(Constrained, HasHistory):
         between, solver = carry.after, self.solver_for(mech, carry.q)
         q = carry.q + mech.displacement(between, dt)
         q = q + solver.polish(value(q))
-        after, placed = self._half(mech, q, between, dt, dt, 2 * carry.last - carry.second_last)
+        guessed = 2 * carry.last - carry.second_last
+        after, placed, added = self._half(mech.after(dt), q, between, dt, dt, guessed)
+        work = (carry.work[1], carry.work[1] + added) if mech.driven else None
         guess, multipliers = self._by_length(solver, placed, dt)
         failed = (carry.status == 0) & ~placed.converged
         return ShakeCarry(
-            q, between, after, multipliers, guess, carry.last, jnp.where(failed, NOT_SOLVED, carry.status)
+            q, between, after, multipliers, guess, carry.last, jnp.where(failed, NOT_SOLVED, carry.status), work
         )
 
     def output(self, mech: Mechanics, carry: ShakeCarry) -> State:
         p = 0.5 * (value(carry.before) + value(carry.after))
+        if mech.driven:
+            return with_work(self.state_with_multipliers(mech, carry.q, p), 0.5 * (carry.work[0] + carry.work[1]))
         return State(carry.q, p, extras={"multipliers": carry.multipliers})
 
     def reverse(self, carry: ShakeCarry) -> ShakeCarry:
-        return dataclasses.replace(carry, before=carry.after, after=carry.before, second_last=carry.last)
+        work = None if carry.work is None else carry.work[::-1]
+        return dataclasses.replace(carry, before=carry.after, after=carry.before, second_last=carry.last, work=work)
 
     def status(self, carry: ShakeCarry) -> Array:
         return carry.status

@@ -1,7 +1,8 @@
 """Splittings H = T(p) + U(q): kicks p ← p − b h ∇U(q) and drifts q ← q + a h M⁻¹p in turn.
 
 Both are exact flows, so every such method is symplectic, explicit, and keeps the momentum maps of linear actions; a
-palindromic sequence is symmetric. This one file holds symplectic Euler, Verlet and the multi-stage splittings.
+palindromic sequence is symmetric. This one file holds symplectic Euler, Verlet and the multi-stage splittings. Forces,
+damping and potentials that depend on the time enter by the kicks (`driven`); time advances with the drifts.
 """
 
 from __future__ import annotations
@@ -18,13 +19,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..errors import InputError
+from ..numerics.compensated import value
 from ..system.checks import one_of, vector
 from ..system.mechanics import Mechanics
-from .base import Carry, Method, State, Traits, register, setting
+from ..system.system import Stated
+from . import driven
+from .base import ALL, Carry, Method, State, Traits, register, setting
+from .driven import DrivenCarry
 from .protocols import HasScalarForm
 from .splitting_tables import TABLES, Stages, palindrome
 
-Move = Callable[[Carry, Array], Carry]  # of a carry, by a length
+# Of a carry, by a length. `since` is the time from the start of the step, None where no function depends on the time.
+Move = Callable[[Carry, Array, Any], Carry]
 
 # Up to this many coordinates a sequence that begins and ends with a kick evaluates its force anew instead of carrying
 # it: XLA then fuses the whole step into one loop (FPU, 6 coordinates: .021 µs a step against .14 with the force
@@ -32,25 +39,37 @@ Move = Callable[[Carry, Array], Carry]  # of a carry, by a length
 SMALL = 16
 
 
-def apply_stages(stages: Stages, kick: Move, drift: Move, carry: Carry, dt: Array, cheap_drift: bool) -> Carry:
-    """All stages of a step, one after another.
+def apply_stages(
+    stages: Stages, kick: Move, drift: Move, carry: Carry, dt: Array, cheap_drift: bool, timed: bool = False
+) -> Carry:
+    """All stages of a step, one after another; `timed` tells them the time from the start of the step.
 
     Pairs of stages run in a loop: XLA makes one small kernel of the body of a loop, but splits straight-line code of
     many stages into dozens of calls. If the number of stages is odd and drifts are cheap, the last kick is paired with
     a drift of length zero.
     """
     first, second = (kick, drift) if stages[0][0] == "kick" else (drift, kick)
-    pair = lambda moving, c: (second(first(moving, c[0] * dt), c[1] * dt), None)
+
+    def pair(moving: Carry, c: tuple[Array, Any]) -> tuple[Carry, None]:
+        lengths, since = c
+        when = lambda i: None if since is None else since[i] * dt
+        return second(first(moving, lengths[0] * dt, when(0)), lengths[1] * dt, when(1)), None
+
     lengths = [c for _, c in stages]
     if len(lengths) > 3 and len(lengths) % 2 and cheap_drift and first is kick:
         lengths.append(0.0)
     whole = len(lengths) // 2
     coefficients = jnp.asarray(lengths, dt.dtype)
+    drifted = np.cumsum([0.0, *(c if (i % 2 == 0) == (first is drift) else 0.0 for i, c in enumerate(lengths))])
+    since = jnp.asarray(drifted, dt.dtype) if timed else None
     if whole == 1:
-        carry, _ = pair(carry, coefficients)
+        carry, _ = pair(carry, (coefficients, since))
     else:
-        carry, _ = jax.lax.scan(pair, carry, coefficients[: 2 * whole].reshape(whole, 2))
-    return first(carry, coefficients[-1] * dt) if len(lengths) % 2 else carry
+        pairs = jax.tree.map(lambda x: x[: 2 * whole].reshape(whole, 2), (coefficients, since))
+        carry, _ = jax.lax.scan(pair, carry, pairs)
+    if len(lengths) % 2 == 0:
+        return carry
+    return first(carry, coefficients[-1] * dt, None if since is None else since[len(lengths) - 1] * dt)
 
 
 class OnManifold(Method):
@@ -89,22 +108,38 @@ class KickDrift(OnManifold, HasScalarForm):
         return self.stages[0][0] == self.stages[-1][0] == "kick" and q.size > self.small
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
+        if mech.driven:
+            return DrivenCarry(state.q, state.p, jnp.zeros((), value(state.q).dtype))
         return (state.q, state.p, mech.force(state.q)) if self._carries_force(state.q) else (state.q, state.p)
 
     def step(self, mech: Mechanics, carry: Carry, dt: Array) -> Carry:
-        kick, drift = (functools.partial(act, mech) for act in (self._kick, self._drift))
-        return apply_stages(self.stages, kick, drift, carry, dt, cheap_drift=len(carry) == 2)
+        moves = (_driven_kick, _driven_drift) if mech.driven else (self._kick, self._drift)
+        kick, drift = (functools.partial(act, mech) for act in moves)
+        cheap = not mech.driven and len(carry) == 2
+        return apply_stages(self.stages, kick, drift, carry, dt, cheap, timed=mech.time is not None)
+
+    def output(self, mech: Mechanics, carry: Carry) -> State:
+        return carry.shown() if mech.driven else super().output(mech, carry)
 
     @staticmethod
-    def _kick(mech: Mechanics, carry: Carry, h: Array) -> Carry:
+    def _kick(mech: Mechanics, carry: Carry, h: Array, since: Any) -> Carry:
         q, p, *force = carry
         return q, p + h * (force[0] if force else mech.force(q)), *force
 
     @staticmethod
-    def _drift(mech: Mechanics, carry: Carry, h: Array) -> Carry:
+    def _drift(mech: Mechanics, carry: Carry, h: Array, since: Any) -> Carry:
         q, p, *force = carry
         q = q + mech.displacement(p, h)
         return (q, p, mech.force(q)) if force else (q, p)
+
+
+def _driven_kick(mech: Mechanics, carry: DrivenCarry, h: Array, since: Any) -> DrivenCarry:
+    added = driven.kick(mech.after(since), carry.q, carry.p, h)
+    return carry._replace(p=carry.p + added.impulse, work=carry.work + added.work)
+
+
+def _driven_drift(mech: Mechanics, carry: DrivenCarry, h: Array, since: Any) -> DrivenCarry:
+    return carry._replace(q=carry.q + mech.displacement(carry.p, h))
 
 
 def _forces(stages: Stages) -> int:
@@ -121,6 +156,8 @@ def _traits(stages: Stages, order: int) -> Traits:
         reversible=symmetric,
         energy="bounded",
         momentum_maps="all",
+        takes=ALL,
+        conformal=True,
         forces=_forces(stages),
     )
 
@@ -173,6 +210,19 @@ class Splitting(KickDrift):
     """
 
     scheme: str = setting(one_of(*TABLES), "two-stage")
+
+    def check(self, system: Stated) -> None:
+        super().check(system)
+        table = TABLES[self.scheme]
+        # forest-ruth is a composition of Verlet steps, which are symmetric.
+        of_v = system.takes("force", "v") and table.order > 2 and self.scheme != "forest-ruth"
+        excluded = getattr(system, "damping", None) is not None and table.nystrom and table.stages != table.stages[::-1]
+        if system.constraint is None and (of_v or excluded):
+            what = "forces that depend on v" if of_v else "damping"
+            raise InputError(
+                f"{self.name} has order {table.order} for forces of q and t only, and this system has {what}; use "
+                f"Composition(Verlet(), order={table.order})."
+            )
 
     @property
     def stages(self) -> Stages:

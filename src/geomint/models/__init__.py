@@ -7,6 +7,13 @@ kind of system; `base` defines `Model` and the decorator that registers one.
 from .base import Model, all, model, named
 from .clusters import argon_cluster, lennard_jones_cluster, morse_cluster
 from .dna import dna
+from .driven import (
+    driven_pendulum,
+    driven_slider_crank,
+    driven_slider_crank_angles,
+    kapitza_pendulum,
+    relativistic_oscillator,
+)
 from .gravity import kepler, n_body, outer_solar_system
 from .hard_spheres import hard_spheres
 from .harmonic import harmonic_bowl, harmonic_oscillator, harmonic_trough
@@ -26,6 +33,9 @@ __all__ = [
     "dna",
     "double_pendulum",
     "double_pendulum_angles",
+    "driven_pendulum",
+    "driven_slider_crank",
+    "driven_slider_crank_angles",
     "elastic_chain",
     "fast_slow_oscillator",
     "fpu",
@@ -35,6 +45,7 @@ __all__ = [
     "harmonic_trough",
     "heavy_top",
     "henon_heiles",
+    "kapitza_pendulum",
     "kepler",
     "lennard_jones_cluster",
     "model",
@@ -43,6 +54,7 @@ __all__ = [
     "named",
     "outer_solar_system",
     "pendulum",
+    "relativistic_oscillator",
     "rigid_water",
     "slider_crank",
     "sphere_bodies",

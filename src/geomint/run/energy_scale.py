@@ -27,7 +27,8 @@ from ..engines.tiles import Engine
 from ..engines.xla import spread_over
 from ..numerics.compilation import jit
 from ..system.lagrangian import derive
-from ..system.system import Stated, System, mass_is_matrix
+from ..system.mass import mass_is_matrix
+from ..system.system import Stated, System
 from .trajectory import Trajectory
 
 SAMPLE = 257  # saved points that are compared first
@@ -75,23 +76,23 @@ class Kinetic:
         return 0.5 * np.sum(flat * (flat @ self.inverse), axis=1)
 
 
-def _potential(system: Stated, q: Array) -> Array:
-    """V = −L(q, 0)."""
-    return -derive(system, q.shape).lagrangian(q, jnp.zeros_like(q))
+def _potential(system: Stated, q: Array, t: Array) -> Array:
+    """V = −L(q, 0) at time t."""
+    return -derive(system, q.shape, t).lagrangian(q, jnp.zeros_like(q))
 
 
 @functools.partial(jit, static_argnums=0)
-def _potentials(spread: str, system: Stated, q: Array) -> Array:
-    """V of each row of q. spread: whose params they have, as in `spread_over`."""
-    return spread_over(_potential, spread, system, q)
+def _potentials(spread: str, system: Stated, q: Array, t: Array) -> Array:
+    """V of each row of q, at its time. spread: whose params they have, as in `spread_over`."""
+    return spread_over(_potential, spread, system, q, t)
 
 
 @jit
-def _sizes(system: Stated, q: Array, p: Array, directions: Array) -> Array:
-    """|∂H·x| + |xᵀ∂²H x| in each direction x of q."""
+def _sizes(system: Stated, q: Array, p: Array, t: Array, directions: Array) -> Array:
+    """|∂H·x| + |xᵀ∂²H x| in each direction x of q, at time t."""
 
     def along(x: Array) -> Array:
-        energy = lambda s: derive(system, q.shape).energy(q + s * x, p)
+        energy = lambda s: derive(system, q.shape, t).energy(q + s * x, p)
         slope = lambda s: jax.jvp(energy, (s,), (jnp.ones_like(s),))[1]
         first, second = jax.jvp(slope, (jnp.zeros((), q.dtype),), (jnp.ones((), q.dtype),))
         return jnp.abs(first) + jnp.abs(second)
@@ -130,7 +131,7 @@ class SavedPoints:
         if self.kinetic is not None:
             return a0 + work - (h - self.kinetic(self.column("p", member, rows)))
         q = jnp.asarray(self.column("q", member, rows))
-        return a0 + work - np.asarray(_potentials("states", self.system_of(member), q))
+        return a0 + work - np.asarray(_potentials("states", self.system_of(member), q, np.asarray(self.run.t[rows])))
 
     def system_of(self, member: int) -> Any:
         own = self.run.spread == "states and params"
@@ -145,7 +146,8 @@ class SavedPoints:
             potential = self.column("energy", members, row) - self.kinetic(self.column("p", members, row))
         else:  # of all members, so that one compiled program serves every call
             q = jnp.asarray(self.column("q", slice(None), row))
-            potential = np.asarray(_potentials(self.run.spread, self.run.system, q))[members]
+            t = np.full(len(q), float(self.run.t[row]))
+            potential = np.asarray(_potentials(self.run.spread, self.run.system, q, t))[members]
         return self.conserved(members, 0) + work - potential
 
 
@@ -156,7 +158,7 @@ def excess(run: Trajectory, largest: Any = None, share: float = 1.0) -> Excess |
     """
     system = run.system
     unjudged = system is None or run.method.traits.event_driven or "energy" not in run.columns
-    if unjudged or len(run.t) < 2 or (getattr(system, "force", None) is not None and "work" not in run.columns):
+    if unjudged or len(run.t) < 2 or (system.driven and "work" not in run.columns):
         return None
     saved = SavedPoints(run)
     if largest is None:
@@ -228,5 +230,5 @@ def _noise(saved: SavedPoints, member: int) -> float:
     random signs: the value of a potential that is zero by cancellation of large terms does not show their size."""
     q, p = (saved.column(name, member, 0) for name in ("q", "p"))
     signs = np.random.default_rng(0).choice([-1.0, 1.0], (4, *q.shape)).astype(q.dtype)
-    sizes = np.asarray(_sizes(saved.system_of(member), q, p, signs * q))
+    sizes = np.asarray(_sizes(saved.system_of(member), q, p, float(saved.run.t[0]), signs * q))
     return ROUNDING * float(np.finfo(q.dtype).eps * np.max(sizes, initial=0.0, where=np.isfinite(sizes)))

@@ -177,10 +177,10 @@ def _checked_start(system: Stated, q0s: Any, v0s: Any, p0s: Any, params: PyTree,
     members = len(q0s)
     system, spread = _spread(system, params, q0s, members)
     q, p = phase(system, q0s, v0s, p0s, members=True, own_params=spread == "states and params")
-    check_on_manifold(system, q, p, spread)
+    check_on_manifold(system, q, p, spread, times.t0)
     for i in sampled(members):
         check_indices(system.member(i) if spread == "states and params" else system, q[i], p[i])
-    method = prepared(method, system, q, spread)
+    method = prepared(method, system.at_time(times.t0), q, spread)
     one = system if spread == "states" else system.member(0)
     warn_of_lost_digits(one, q.shape[1:])
     protocols.warn(method, one, q[0], times.dt)

@@ -38,8 +38,9 @@ def run_stopped(engine: Engine, times: Grid, run: Trajectory, failure: Failure) 
         what = protocols.failures(engine.method).get(failure.status, f"status {failure.status}")
         more = ""
         if engine.spread == "one":
+            at = times.t0 + failure.step * times.dt
             q = bad["q"] if np.all(np.isfinite(bad["q"])) else good["q"]
-            more = protocols.explain(engine.method, failure.status, derive(engine.system, q.shape), q, times.dt)
+            more = protocols.explain(engine.method, failure.status, derive(engine.system, q.shape, at), q, times.dt)
         message = f"{name} stopped {when}: {what}{more} (dt = {times.dt:g})."
     else:
         message = f"{name} turned non-finite {when}. {_why_not_finite(engine, times, good, bad)}"

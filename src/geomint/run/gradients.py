@@ -77,6 +77,8 @@ def integrate_traced(
 
     if method.traits.event_driven:
         return _events(method, mech, carry, clock, times, look)
+    if mech.time is not None:
+        return _with_time(gradient, method, mech, carry, clock, times, look)
     step = lambda carry, dt: method.step(mech, carry, dt)
     fixed = lambda carry: look(carry, clock.t0)  # with fixed steps, what is saved does not depend on t
     if not _runs_backwards(gradient, method, system):
@@ -91,6 +93,18 @@ def integrate_traced(
     return _backwards(reversible, Inputs(carry, Outer(*(outer for _, outer in found))))
 
 
+def _with_time(
+    gradient: str, method: Method, mech: Any, carry: Carry, clock: Clock, times: Grid, look: Callable
+) -> tuple[Carry, Array]:
+    """A system that depends on the time: the number of the step is carried along, and states are stored."""
+    if gradient == "backwards":
+        raise InputError("gradient='backwards' is for systems that do not depend on t: take gradient='stored'.")
+    step = lambda at: (method.step(mech.at(clock.time(at[1])), at[0], clock.dt), at[1] + 1)
+    row = lambda at: look(at[0], clock.time(at[1]))
+    (carry, _), rows = _stored(step, row, (carry, jnp.zeros((), int)), times)
+    return carry, rows
+
+
 def _runs_backwards(gradient: str, method: Method, system: Stated) -> bool:
     if gradient == "backwards" and not method.traits.symmetric:
         raise InputError(
@@ -98,8 +112,7 @@ def _runs_backwards(gradient: str, method: Method, system: Stated) -> bool:
             "gradient='stored'."
         )
     # In a reversed run damping becomes driving, and rounding errors grow without bound.
-    forced = getattr(system, "force", None) is not None
-    return gradient == "backwards" or (gradient == "auto" and method.traits.symmetric and not forced)
+    return gradient == "backwards" or (gradient == "auto" and method.traits.symmetric and not system.driven)
 
 
 # --- stored ---

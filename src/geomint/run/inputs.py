@@ -20,10 +20,12 @@ from ..numerics.compilation import jit
 from ..numerics.linalg.discovery import over_members, plan_for
 from ..numerics.linalg.structure import DENSE_LIMIT
 from ..system.checks import as_array, plain_scalar, shown
+from ..system.damping import check_damping
 from ..system.index_check import check_filled
 from ..system.lagrangian import LagrangianSystem, derive
+from ..system.mass import check_mass
 from ..system.mechanics import Mechanics, real_array
-from ..system.system import Stated, System, check_mass
+from ..system.system import Stated, System
 
 
 def is_traced(*trees: Any) -> bool:
@@ -44,6 +46,7 @@ def phase(
         raise InputError(f"q0{s} has shape {q.shape}: there is no coordinate in it.")
     if isinstance(system, System):
         check_mass(system, shape)
+        check_damping(system.damping, shape)
     if v0 is not None and p0 is not None:
         raise InputError(f"give v0{s} or p0{s}, not both.")
     name = ("v0" if p0 is None else "p0") + s
@@ -146,13 +149,13 @@ def _has_float32(jaxpr: Any) -> bool:
     return False
 
 
-def check_overrides(system: System, q: Array) -> None:
+def check_overrides(system: System, q: Array, t0: float = 0.0) -> None:
     """Check that derivatives written by hand agree with automatic differentiation at q0."""
-    mech = Mechanics(system, q.shape)
+    mech = Mechanics(system, q.shape, t0)
     for name, energy in (("gradient", mech.slow_potential), ("fast_gradient", mech.fast_potential)):
         if name not in system.overrides:
             continue
-        by_hand = real_array(f"overrides[{name!r}]", system.call(system.overrides[name], q))
+        by_hand = real_array(f"overrides[{name!r}]", system.call(system.overrides[name], q, t=mech.time))
         if by_hand.shape != q.shape:
             raise InputError(f"overrides[{name!r}] returns shape {by_hand.shape} for q of shape {q.shape}.")
         exact = jax.grad(energy)(q)
@@ -190,27 +193,31 @@ def check_energy(system: Stated, seen: dict[str, Any], start: int = 0, own_param
 ON_MANIFOLD = 1e-8  # relative size of g(q0) and of G(q0) v0 up to which initial data count as satisfying the constraint
 
 
-def check_on_manifold(system: Stated, q: Any, p: Any, spread: str) -> None:
+def check_on_manifold(system: Stated, q: Any, p: Any, spread: str, t0: float = 0.0) -> None:
     """Check that the initial data satisfy the constraint.
 
     Each g_i is compared with its size at one radius of curvature from the manifold, or with Σ_j |G_ij||q_j| where that
-    is smaller, and (G v)_i with Σ_j |G_ij| max |v|: neither the unit of length nor a factor on a constraint matters.
+    is smaller, and (G v + ∂g/∂t)_i with Σ_j |G_ij| max |v|: neither the unit of length nor a factor on a constraint
+    matters.
     """
     if system.constraint is None:
         return
     one, at = (system, q) if spread == "one" else (system.member(0) if spread == "states and params" else system, q[0])
+    one, moving = one.at_time(t0), system.takes("constraint", "t")
     if isinstance(one, System) and (wrong := vanishing(one, np.asarray(at))):
         raise InputError(f"constraint(q0): {wrong}.")
     m = jax.eval_shape(lambda x: derive(one, at.shape).constraint(x), at).size
     plan = plan_for(gram_product, [(one, at)], m, "auto") if m > DENSE_LIMIT and isinstance(one, System) else None
-    g, rate, met = (np.asarray(x) for x in _residuals(spread, system, q, p, seeds(m, plan)))
+    g, rate, met = (np.asarray(x) for x in _residuals(spread, system, q, p, seeds(m, plan), t0))
     if not np.all(met):
-        worst = (float(np.max(x[~met] if spread != "one" else x)) for x in (g, rate))
+        worst = [float(np.max(x[~met] if spread != "one" else x)) for x in (g, rate)]
         whose = f" of member {int(np.argmin(met))}" if spread != "one" else ""
-        off = "|g(q0)| = {:.3g}, |G(q0) v0| = {:.3g}".format(*worst)
-        remedy = "gm.project(system, q0, v0) returns data near them that do"
+        rate_of = "|G(q0) v0 + ∂g/∂t|" if moving else "|G(q0) v0|"
+        off = f"|g(q0)| = {worst[0]:.3g}, {rate_of} = {worst[1]:.3g}"
+        at_t0 = ", t0=t0" if moving else ""
+        remedy = f"gm.project(system, q0, v0{at_t0}) returns data near them that do"
         raise InputError(f"the initial data{whose} do not satisfy the constraint: {off}. {remedy}.")
-    if isinstance(one, System) and m <= DENSE_LIMIT:
+    if isinstance(one, System) and m <= DENSE_LIMIT and not moving:
         _check_kept(system, q, p, spread)
 
 
@@ -232,17 +239,19 @@ def _check_kept(system: Any, q: Any, p: Any, spread: str) -> None:
 
 
 @functools.partial(jit, static_argnums=0)
-def _residuals(spread: str, system: Stated, q: Array, p: Array, groups: Any) -> tuple[Array, Array, Array]:
-    """max |g(q)|, max |G(q) v|, and whether both are small, of one state or of each member."""
+def _residuals(spread: str, system: Stated, q: Array, p: Array, groups: Any, t0: Any) -> tuple[Array, Array, Array]:
+    """max |g(q)|, max |G(q) v + ∂g/∂t|, and whether both are small, of one state or of each member."""
 
     def look(stated: Stated, q: Array, p: Array) -> tuple[Array, Array, Array]:
-        mech = derive(stated, q.shape)
+        mech = derive(stated, q.shape, t0)
         v = mech.velocity_at(q, p)
-        g, rate, size = jnp.abs(mech.constraint(q)), jnp.abs(mech.constraint_rate(q, v)), scales(mech, q, groups)
+        g, rate, size = jnp.abs(mech.constraint(q)), jnp.abs(mech.velocity_constraint(q, v)), scales(mech, q, groups)
         # The last term is for planes through the origin, g = q_3, of which size.rounding is |q_3| itself.
         rounding = jnp.finfo(q.dtype).eps * (100 * size.rounding + 4 * size.gradient * jnp.max(jnp.abs(q)))
         met = jnp.all(g <= ON_MANIFOLD * jnp.minimum(size.rounding, size.at_radius) + rounding)
-        tangent = jnp.all(rate <= ON_MANIFOLD * size.gradient * jnp.max(jnp.abs(v)))
+        allowed = size.gradient * jnp.max(jnp.abs(v))
+        allowed = allowed + jnp.abs(mech.constraint_time_rate(q)) if mech.moving else allowed
+        tangent = jnp.all(rate <= ON_MANIFOLD * allowed)
         return jnp.max(g), jnp.max(rate), met & tangent
 
     if spread == "states and params":

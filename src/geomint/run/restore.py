@@ -122,7 +122,7 @@ def _restore_engine(
     clock = Clock.of(times.t0, times.dt)
     first = lambda name: held[f"start/{name}"] if "reduce" in meta else np.asarray(contents.array(name)[0])
     q, p = jnp.asarray(first("q")), jnp.asarray(first("p"))
-    method = prepared(method or method_of(contents), system, np.asarray(q), meta["spread"])
+    method = prepared(method or method_of(contents), system.at_time(times.t0), np.asarray(q), meta["spread"])
     make = choose(meta["engine"])  # the engine by its name, never "auto"
     # The archived carry is that of the method's scalar form. ScalarEngine would choose that form itself, but not where
     # it leaves the run to XLA on this machine.

@@ -74,21 +74,22 @@ def simulate(
     seed = check_seed(seed)
     path, progress, compensated = checked_settings(output, progress, compensated)
     method, times = checked_method(system, method), grid(dt, t_end, t0, save_every)
-    q, p = phase(system, q0, v0, p0)
+    at_start = system.at_time(times.t0)
+    q, p = phase(at_start, q0, v0, p0)
     velocity = stated_velocity(system, "v0", v0)
     traced = is_traced(system, q, p, method)
     if not traced:
-        check_on_manifold(system, q, p, "one")
+        check_on_manifold(system, q, p, "one", times.t0)
     check_indices(system, q, p)
-    method = prepared(method, system, q, "one")
+    method = prepared(method, at_start, q, "one")
     state = initial_state(q, p, times.t0, seed, compensated, velocity_guess=velocity)
     if traced:
         return _traced(system, method, times, state, seed, compensated, path, gradient)
     warn_of_lost_digits(system, q.shape)
-    protocols.warn(method, system, q, times.dt)
+    protocols.warn(method, at_start, q, times.dt)
     protocols.check_start(method, system, q, p)
     if isinstance(system, System) and system.overrides:
-        check_overrides(system, q)
+        check_overrides(system, q, times.t0)
     return _run(system, method, times, state, {"seed": seed, "compensated": compensated}, path, progress, engine)
 
 

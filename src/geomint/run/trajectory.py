@@ -187,8 +187,9 @@ class Trajectory:
         """function(mech, q, x) of the saved q and of another saved array, with each member's own params."""
         in_jax = isinstance(self.q, jax.Array)
         saved, other = (self.q, other) if in_jax else (np.asarray(self.q), np.asarray(other))
-        q_shape = saved.shape[2:] if self.members else saved.shape[1:]
-        over_time = lambda stated, q, x: jax.vmap(lambda a, b: function(derive(stated, q_shape), a, b))(q, x)
+        q_shape, t = saved.shape[2:] if self.members else saved.shape[1:], jax.numpy.asarray(self.t)
+        at = lambda stated, s: derive(stated, q_shape, s)
+        over_time = lambda stated, q, x: jax.vmap(lambda a, b, s: function(at(stated, s), a, b))(q, x, t)
         if self.spread == "states and params":
             params = system.params if self.summary is None else jax.tree.map(lambda x: x[self.kept], system.params)
             y = jax.vmap(lambda k, q, x: over_time(system.with_params(k), q, x))(params, saved, other)
@@ -273,7 +274,7 @@ class Trajectory:
         energy = self.columns.get("energy")
         if energy is None or isinstance(energy, Tracer) or not 0 < np.size(energy) <= READABLE:
             return ""
-        balanced, forced = "work" in self.columns, getattr(self.system, "force", None) is not None
+        balanced, forced = "work" in self.columns, self.system is not None and self.system.driven
         start, worst = None, 0.0
         for begin in range(0, len(self.t), 4096):
             piece = (slice(None), slice(begin, begin + 4096)) if self.members else slice(begin, begin + 4096)

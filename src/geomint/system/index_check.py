@@ -24,7 +24,7 @@ from jax.core import Tracer
 from ..errors import InputError
 from ..numerics.cache import BoundedCache
 from ..numerics.indices import UNKNOWN, IndexDependence, IndexInterpreter, OutOfRange, as_known
-from .system import Stated
+from .system import FUNCTIONS, Stated
 
 
 class Pending(NamedTuple):
@@ -101,7 +101,7 @@ def _check(pending: Pending, inputs: list[Any], consequence: str = CLAMPED) -> b
 def _functions(system: Stated, structure: Any) -> dict[str, Callable]:
     """The user's functions by name, each as a function of the leaves of the system, q, p and t. Velocities have the
     shape of p."""
-    stated = {name: getattr(system, name, None) for name in ("potential", "fast", "constraint", "lagrangian", "force")}
+    stated = {name: getattr(system, name, None) for name in FUNCTIONS}
     pick: dict[str, Callable] = {
         name: operator.attrgetter(name) for name, function in stated.items() if function is not None
     }
@@ -110,11 +110,9 @@ def _functions(system: Stated, structure: Any) -> dict[str, Callable]:
             pick[f"{group}[{name!r}]"] = lambda s, group=group, name=name: getattr(s, group)[name]
 
     def called(name: str, find: Callable) -> Callable:
-        count = {"lagrangian": 2, "watch": 2, "force": 3}.get(name.split("[")[0], 1)
-
         def function(*inputs: Any) -> Any:
-            whole = jax.tree.unflatten(structure, inputs[:-3])
-            found = jax.tree.leaves(whole.call(find(whole), *inputs[-3:][:count]))
+            whole, (q, p, t) = jax.tree.unflatten(structure, inputs[:-3]), inputs[-3:]
+            found = jax.tree.leaves(whole.call(find(whole), q, p, v=p, t=t, name=name))
             return [x for x in found if hasattr(x, "dtype")]  # anything else is refused when the run begins
 
         return function

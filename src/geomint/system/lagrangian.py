@@ -1,6 +1,8 @@
 """Systems stated by a Lagrangian: position-dependent mass, generalised coordinates, forces that do work.
 
 d/dt ∂L/∂v − ∂L/∂q = f(q, v, t) − Gᵀλ,    g(q) = 0.
+
+L and g may depend on the time: dE/dt = −∂L/∂t + f·v + λᵀ∂g/∂t for the energy E = v·∂L/∂v − L.
 """
 
 from __future__ import annotations
@@ -13,12 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from ..errors import InputError
 from ..numerics.compensated import value
 from ..numerics.linalg.newton import dense_solve, inverse
 from ..numerics.polynomials import degree
 from .checks import function
-from .mechanics import Derived, Mechanics, Position, real_array, scalar
+from .mechanics import Derived, Mechanics, Position, scalar
 from .symmetries import Symmetry
 from .system import Stated, System, as_function, checked_origin, checked_params, checked_symmetries, checked_watch
 
@@ -26,9 +27,9 @@ from .system import Stated, System, as_function, checked_origin, checked_params,
 class LagrangianSystem(Stated):
     """A system by its Lagrangian.
 
-    lagrangian:  L(q, v) -> scalar, or L(q, v, params); ∂²L/∂v² must be invertible. It need not be
+    lagrangian:  L(q, v) -> scalar, and by name t and params; ∂²L/∂v² must be invertible. It need not be
                  quadratic in v, nor have a value for every v (a relativistic particle).
-    constraint:  g(q) -> (m,), holonomic.
+    constraint:  g(q) -> (m,), holonomic; g(q, t) moves.
     force:       f(q, v, t) -> an array like q: friction, drives, controls. Work is done, energy is not conserved.
     symmetries, params, watch: as for System.
     """
@@ -59,21 +60,20 @@ class LagrangianMechanics(Derived):
     """The derived quantities of a Lagrangian system."""
 
     system: LagrangianSystem
+    time: Any
 
-    def __init__(self, system: LagrangianSystem, shape: tuple[int, ...] | None = None):
+    def __init__(self, system: LagrangianSystem, shape: tuple[int, ...] | None = None, time: Any = 0.0):
         self.system = system
+        self.time = jnp.asarray(time, float) if system.depends_on_time else None
 
     def lagrangian(self, q: Array, v: Array) -> Array:
-        return scalar("lagrangian", self.system.call(self.system.lagrangian, q, v), q)
+        return scalar("lagrangian", self.system.call(self.system.lagrangian, q, v=v, t=self.time), q)
 
-    def outer_force(self, q: Array, v: Array, t: Array | float) -> Array:
-        """f(q, v, t), zero where none is stated."""
-        if self.system.force is None:
-            return jnp.zeros_like(q)
-        force = real_array("force(q, v, t)", self.system.call(self.system.force, q, v, t))
-        if force.shape != q.shape:
-            raise InputError(f"force(q, v, t) must return an array of the shape of q, {q.shape}, not {force.shape}.")
-        return force.astype(q.dtype)
+    def energy_time_rate(self, q: Array, v: Array) -> Array:
+        """∂E/∂t = −∂L/∂t."""
+        if not self.system.takes("lagrangian", "t"):
+            return jnp.zeros((), q.dtype)
+        return -self._by_time(lambda mech: mech.lagrangian(q, v))
 
     def momentum_at(self, q: Position, v: Position) -> Array:
         """p = ∂L/∂v."""
@@ -113,27 +113,38 @@ class LagrangianMechanics(Derived):
         v = self.velocity_at(q, p, guess)
         return jnp.sum(p * v) - self.lagrangian(q, v)
 
-    def acceleration(self, q: Position, v: Array, t: Array | float = 0.0) -> Array:
-        """q̈ of the equation of motion, constrained or not."""
-        q, n = value(q), value(q).size
+    def acceleration(self, q: Position, v: Array, t: Array | float | None = None) -> Array:
+        """q̈ of the equation of motion, constrained or not; at another time where one is given."""
+        return (self if t is None else self.at(t))._accelerated(value(q), v)[0]
+
+    def multipliers(self, q: Position, v: Array) -> Array:
+        """λ of the exact motion."""
+        return self._accelerated(value(q), v)[1]
+
+    def _accelerated(self, q: Array, v: Array) -> tuple[Array, Array]:
+        """q̈ and λ: mass·q̈ = ∂L/∂q − d/dt ∂L/∂v|_{v fixed} + f − Gᵀλ, with the second derivative of g zero."""
+        n = q.size
         mass = jax.jacfwd(self.momentum_at, argnums=1)(q, v).reshape(n, n)
         push = (
             jax.grad(self.lagrangian)(q, v)
             - jax.jvp(lambda x: self.momentum_at(x, v), (q,), (v,))[1]
-            + self.outer_force(q, v, t)
+            + self.outer_force(q, v)
         )
+        if self.system.takes("lagrangian", "t"):
+            push = push - self._by_time(lambda mech: mech.momentum_at(q, v))
         free = jnp.linalg.solve(mass, push.ravel())
         if self.system.constraint is None:
-            return free.reshape(q.shape)
+            return free.reshape(q.shape), jnp.zeros(0, q.dtype)
         jacobian = self.constraint_jacobian(q)
         weighted = jnp.linalg.solve(mass, jacobian.T)
         multipliers = jnp.linalg.solve(jacobian @ weighted, jacobian @ free + self.constraint_curvature(q, v))
-        return (free - weighted @ multipliers).reshape(q.shape)
+        return (free - weighted @ multipliers).reshape(q.shape), multipliers
 
 
-def derive(system: Any, shape: tuple[int, ...] | None = None) -> Any:
-    """The derived quantities of a system of either kind."""
-    return LagrangianMechanics(system, shape) if isinstance(system, LagrangianSystem) else Mechanics(system, shape)
+def derive(system: Any, shape: tuple[int, ...] | None = None, time: Any = 0.0) -> Any:
+    """The derived quantities of a system of either kind, at a time that counts where its functions depend on it."""
+    kind = LagrangianMechanics if isinstance(system, LagrangianSystem) else Mechanics
+    return kind(system, shape, time)
 
 
 __all__ = ["LagrangianMechanics", "LagrangianSystem", "System", "derive"]

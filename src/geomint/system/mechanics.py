@@ -1,13 +1,17 @@
 """Mechanics(system): all that follows from what the user stated, by differentiation. Derivatives are taken only here.
 
-Notation: U = V + W the whole potential, M the mass, G = ∂g/∂q. Methods call these with plain arrays or with compensated
-ones; everything is evaluated at the value.
+Notation: U = V + W the whole potential, M the mass, G = ∂g/∂q, f the outer force, D the damping. Methods call these
+with plain arrays or with compensated ones; everything is evaluated at the value.
+
+Functions of a system may depend on the time. Mechanics then has a time: `at(t)` and `after(h)` return the mechanics of
+another one. For other systems both return the mechanics itself, and no operation is added to a step.
 """
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax
@@ -17,7 +21,10 @@ from jaxtyping import Array
 from ..errors import InputError
 from ..numerics.compensated import Compensated, value
 from ..numerics.hints import materialize
-from .system import System, mass_is_matrix
+from .calls import takes
+from .damping import DampingFlow
+from .mass import mass_is_matrix
+from .system import System
 
 Position = Array | Compensated
 
@@ -52,9 +59,46 @@ def scalar(name: str, energy: Any, q: Array) -> Array:
 
 
 class Derived(eqx.Module):
-    """What follows from a constraint and from symmetries, whatever the energy is."""
+    """What follows from a constraint, an outer force and symmetries, whatever the energy is."""
 
     system: eqx.AbstractVar[Any]
+    time: eqx.AbstractVar[Any]  # None where no function of the system depends on it
+
+    # --- time -------------------------------------------------------------------------------------------------------
+    def at(self, t: Any) -> Self:
+        """The mechanics at time t."""
+        if self.time is None:
+            return self
+        return eqx.tree_at(lambda m: m.time, self, jnp.asarray(t, float))
+
+    def after(self, h: Any) -> Self:
+        """The mechanics at a time later by h."""
+        return self if self.time is None else self.at(self.time + h)
+
+    @property
+    def driven(self) -> bool:
+        """Whether the energy changes along the exact motion; methods then save the work."""
+        return self.system.driven
+
+    def _by_time(self, function: Callable[[Any], Array]) -> Array:
+        """∂/∂t of function(mechanics)."""
+        t = jnp.asarray(self.time, float)
+        return jax.jvp(lambda s: function(self.at(s)), (t,), (jnp.ones_like(t),))[1]
+
+    # --- outer forces -----------------------------------------------------------------------------------------------
+    def outer_force(self, q: Position, v: Array) -> Array:
+        """f(q, v, t), zero where none is stated."""
+        q = value(q)
+        if self.system.force is None:
+            return jnp.zeros_like(q)
+        force = real_array("force(q, v, t)", self.system.call(self.system.force, q, v=v, t=self.time))
+        if force.shape != q.shape:
+            raise InputError(f"force(q, v, t) must return an array of the shape of q, {q.shape}, not {force.shape}.")
+        return force.astype(q.dtype)
+
+    def nonconservative_force(self, q: Position, v: Array) -> Array:
+        """All that does work besides the potential: f(q, v, t), and of a System − D v."""
+        return self.outer_force(q, v)
 
     # --- constraints ------------------------------------------------------------------------------------------------
     def constraint(self, q: Position) -> Array:
@@ -62,7 +106,7 @@ class Derived(eqx.Module):
         q = value(q)
         if self.system.constraint is None:
             return jnp.zeros((0,), q.dtype)
-        g = real_array("constraint(q)", self.system.call(self.system.constraint, q))
+        g = real_array("constraint(q)", self.system.call(self.system.constraint, q, t=self.time))
         if g.ndim > 1:
             raise InputError(f"constraint(q) must return a vector (m,), not an array of shape {g.shape}; ravel it.")
         if not g.size:
@@ -82,8 +126,27 @@ class Derived(eqx.Module):
         pull = jax.tree.map(materialize, jax.vjp(self.constraint, value(q))[1])
         return lambda multipliers: pull(multipliers)[0]
 
+    @property
+    def moving(self) -> bool:
+        """Whether the constraint depends on the time."""
+        return self.system.takes("constraint", "t")
+
+    def constraint_time_rate(self, q: Position) -> Array:
+        """∂g/∂t."""
+        return self._by_time(lambda mech: mech.constraint(q)) if self.moving else jnp.zeros_like(self.constraint(q))
+
+    def velocity_constraint(self, q: Position, v: Array) -> Array:
+        """G(q) v + ∂g/∂t, which vanishes along a motion."""
+        rate = self.constraint_rate(q, v)
+        return rate + self.constraint_time_rate(q) if self.moving else rate
+
     def constraint_curvature(self, q: Position, v: Array) -> Array:
-        """g''(q)(v, v)."""
+        """g''(q)(v, v); of a moving constraint the second derivative in the direction (v, 1) of (q, t)."""
+        if self.moving:
+            line = lambda s: self.after(s).constraint(value(q) + s * v)
+            slope = lambda s: jax.jvp(line, (s,), (jnp.ones_like(s),))[1]
+            zero = jnp.zeros((), value(q).dtype)
+            return jax.jvp(slope, (zero,), (jnp.ones_like(zero),))[1]
         rate = lambda x: jax.jvp(self.constraint, (x,), (v,))[1]
         return jax.jvp(rate, (value(q),), (v,))[1]
 
@@ -101,8 +164,17 @@ class Derived(eqx.Module):
 
     def watched(self, q: Position, p: Position) -> dict[str, Array]:
         """What the system asks to be watched, by name."""
-        seen = {name: self.system.call(f, value(q), value(p)) for name, f in self.system.watch.items()}
+        seen = {name: self._watched(f"watch[{name!r}]", f, value(q), value(p)) for name, f in self.system.watch.items()}
         return {name: real_array(f"watch[{name!r}](q, p)", x).astype(value(q).dtype) for name, x in seen.items()}
+
+    def _watched(self, name: str, function: Any, q: Array, p: Array) -> Any:
+        has_v = takes(name, function, "v", self.system.params is not None)
+        v = self.velocity_at(q, p) if has_v else None
+        return self.system.call(function, q, p, v=v, t=0.0 if self.time is None else self.time)
+
+    @abc.abstractmethod
+    def velocity_at(self, q: Position, p: Position, guess: Array | None = None) -> Array:
+        """The velocity of the momentum p at q."""
 
 
 class Mechanics(Derived):
@@ -110,10 +182,12 @@ class Mechanics(Derived):
 
     system: System
     mass_inverse: Array
+    time: Any
 
-    def __init__(self, system: System, shape: tuple[int, ...] | None = None):
+    def __init__(self, system: System, shape: tuple[int, ...] | None = None, time: Any = 0.0):
         """`shape` is that of q; without it a square mass is taken for a matrix."""
         self.system = system
+        self.time = jnp.asarray(time, float) if system.depends_on_time else None
         mass = system.mass
         square = mass.ndim == 2 and mass.shape[0] == mass.shape[1]
         if square and (shape is None or mass_is_matrix(mass.shape, shape)):
@@ -131,18 +205,24 @@ class Mechanics(Derived):
         q = value(q)
         if self.system.potential is None:
             return jnp.zeros((), q.dtype)
-        return scalar("potential", self.system.call(self.system.potential, q), q)
+        return scalar("potential", self.system.call(self.system.potential, q, t=self.time), q)
 
     def fast_potential(self, q: Position) -> Array:
         """W(q)."""
         q = value(q)
         if self.system.fast is None:
             return jnp.zeros((), q.dtype)
-        return scalar("fast", self.system.call(self.system.fast, q), q)
+        return scalar("fast", self.system.call(self.system.fast, q, t=self.time), q)
 
     def potential(self, q: Position) -> Array:
         """U = V + W."""
         return self.slow_potential(q) if self.system.fast is None else self.slow_potential(q) + self.fast_potential(q)
+
+    def energy_time_rate(self, q: Position, v: Array | None = None) -> Array:
+        """∂H/∂t = ∂U/∂t."""
+        if not (self.system.takes("potential", "t") or self.system.takes("fast", "t")):
+            return jnp.zeros((), value(q).dtype)
+        return self._by_time(lambda mech: mech.potential(q))
 
     def kinetic(self, p: Position) -> Array:
         """½ pᵀM⁻¹p."""
@@ -155,6 +235,27 @@ class Mechanics(Derived):
     def lagrangian(self, q: Array, v: Array) -> Array:
         """L = ½ vᵀMv − U(q)."""
         return 0.5 * jnp.sum(v * self.momentum(v)) - self.potential(q)
+
+    # --- forces that do work ----------------------------------------------------------------------------------------
+    def drag(self, v: Array) -> Array:
+        """D v, zero without damping."""
+        damping = self.system.damping
+        if damping is None:
+            return jnp.zeros_like(v)
+        return (damping @ v.ravel()).reshape(v.shape) if mass_is_matrix(damping.shape, v.shape) else damping * v
+
+    def nonconservative_force(self, q: Position, v: Array) -> Array:
+        """f(q, v, t) − D v."""
+        force = self.outer_force(q, v)
+        return force if self.system.damping is None else force - self.drag(v)
+
+    def total_force(self, q: Position, v: Array) -> Array:
+        """−∇U(q) + f(q, v, t) − D v."""
+        return self.force(q) + self.nonconservative_force(q, v)
+
+    def damping_flow(self, shape: tuple[int, ...]) -> DampingFlow | None:
+        """The exact flow of ṗ = N − D M⁻¹p for q of that shape; None without damping."""
+        return None if self.system.damping is None else DampingFlow.of(self.system.mass, self.system.damping, shape)
 
     # --- mass -------------------------------------------------------------------------------------------------------
     def _matrix_mass(self, x: Array) -> bool:
@@ -199,7 +300,7 @@ class Mechanics(Derived):
         if self.system.potential is None:
             return jnp.zeros_like(q)
         by_hand = self.system.overrides.get("gradient")
-        return jax.grad(self.slow_potential)(q) if by_hand is None else self.system.call(by_hand, q)
+        return jax.grad(self.slow_potential)(q) if by_hand is None else self.system.call(by_hand, q, t=self.time)
 
     def fast_gradient(self, q: Position) -> Array:
         """∇W(q), by hand where the system overrides it."""
@@ -207,7 +308,7 @@ class Mechanics(Derived):
         if self.system.fast is None:
             return jnp.zeros_like(q)
         by_hand = self.system.overrides.get("fast_gradient")
-        return jax.grad(self.fast_potential)(q) if by_hand is None else self.system.call(by_hand, q)
+        return jax.grad(self.fast_potential)(q) if by_hand is None else self.system.call(by_hand, q, t=self.time)
 
     def gradient(self, q: Position) -> Array:
         """∇U(q)."""
@@ -241,14 +342,17 @@ class Mechanics(Derived):
 
     # --- the equation of motion -------------------------------------------------------------------------------------
     def multipliers(self, q: Position, v: Array) -> Array:
-        """λ of the exact motion: (G M⁻¹Gᵀ) λ = G M⁻¹ f + g''(v, v)."""
+        """λ of the exact motion: (G M⁻¹Gᵀ) λ = G M⁻¹F + g''(v, v), F = −∇U + f − D v."""
         jacobian = self.constraint_jacobian(q)
         columns = jax.vmap(lambda row: self.velocity(row.reshape(value(q).shape)).ravel(), out_axes=1)(jacobian)
-        right = self.constraint_rate(q, self.velocity(self.force(q))) + self.constraint_curvature(q, v)
+        right = self.constraint_rate(q, self.velocity(self.total_force(q, v))) + self.constraint_curvature(q, v)
         return jnp.linalg.solve(jacobian @ columns, right)
 
-    def acceleration(self, q: Position, v: Array, t: Array | float = 0.0) -> Array:
-        """q̈ = M⁻¹(f − Gᵀλ), the underlying ordinary differential equation, constrained or not."""
+    def acceleration(self, q: Position, v: Array, t: Array | float | None = None) -> Array:
+        """q̈ = M⁻¹(F − Gᵀλ), the underlying ordinary differential equation, constrained or not; at another time where
+        one is given."""
+        mech = self if t is None else self.at(t)
+        force = mech.total_force(q, v)
         if self.system.constraint is None:
-            return self.velocity(self.force(q))
-        return self.velocity(self.force(q) - self.constraint_force(q, self.multipliers(q, v)))
+            return self.velocity(force)
+        return self.velocity(force - mech.constraint_force(q, mech.multipliers(q, v)))

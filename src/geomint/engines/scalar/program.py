@@ -98,6 +98,7 @@ class StepProgram:
         self.given = Packed((method, system.with_params(None)))
         self.params = Packed(system.params, self.own_params)
         self.event_driven = method.traits.event_driven
+        self.timed = system.depends_on_time
 
     def traced(self, function: Any, floats: int = 0) -> Any:
         """The jaxpr of function(method, system, carry, …) for one member, with that many floats as further arguments.
@@ -120,8 +121,12 @@ class StepProgram:
 
     @functools.cached_property
     def step(self) -> Any:
-        """The jaxpr of a step: carry and dt to the new carry."""
-        return self.traced(lambda m, s, c, h: jax.tree.leaves(m.step(derive(s, self.shape), c, h)), 1)
+        """The jaxpr of a step: carry and dt, and the time where the system depends on it, to the new carry."""
+
+        def step(method: Method, system: Stated, carry: Carry, h: Any, *t: Any) -> list[Any]:
+            return jax.tree.leaves(method.step(derive(system, self.shape, *t), carry, h))
+
+        return self.traced(step, 1 + self.timed)
 
     @functools.cached_property
     def row(self) -> Any:
@@ -221,9 +226,22 @@ class Loop:
             jaxpr, [*self.given, *self.params, *carry, *(filled((), [x]) for x in floats)]
         )
 
-    def step(self, state: list[Any]) -> list[Any]:
-        new = self.read(self.program.step, state, self.arguments.dt)
+    def step(self, state: list[Any], *time: Any) -> list[Any]:
+        new = self.read(self.program.step, state, self.arguments.dt, *time)
         return [x for array in new for x in array.ravel()]
+
+    def time_of(self, step: Any) -> Any:
+        """t0 + n·dt."""
+        value, n = self.code.value, self.arguments
+        return value("add", n.t0, value("mul", value("to f", step), n.dt))
+
+    def steps(self, state: list[Any], block: Any) -> list[Any]:
+        """The steps of a block."""
+        value, n = self.code.value, self.arguments
+        if not self.program.timed:
+            return self.code.repeat(n.steps, state, lambda _, s: self.step(s))
+        first = value("add", n.first, value("mul", block, n.steps))
+        return self.code.repeat(n.steps, state, lambda i, s: self.step(s, self.time_of(value("add", first, i))))
 
     def events(self, state: list[Any], until: Any) -> list[Any]:
         """Steps until that time. The last value of the state is the number of events logged."""
@@ -249,12 +267,11 @@ class Loop:
 
         def block(i: Any, s: list[Any]) -> list[Any]:
             state, events_logged = s[:-1], s[-1]
-            step = value("add", n.first, value("mul", value("add", i, 1), n.steps))
-            until = value("add", n.t0, value("mul", value("to f", step), n.dt))
+            until = self.time_of(value("add", n.first, value("mul", value("add", i, 1), n.steps)))
             if self.program.event_driven:
                 *state, events_logged = self.events([*state, events_logged], until)
             else:
-                state = self.code.repeat(n.steps, state, lambda _, s: self.step(s))
+                state = self.steps(state, i)
             (row,) = self.read(self.program.row, state, until)
             self.store_row(i, row)
             return [*state, events_logged]
