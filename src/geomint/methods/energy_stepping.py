@@ -264,9 +264,8 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
         q, v = jax.lax.stop_gradient((value(flight.q), mech.velocity(value(flight.p))))
         if self.search == "interval":
             return jax.lax.stop_gradient(curvature(lambda x: self._gauges(mech, flight, x), q, v, start, stop))
-        system = mech.system
-        last = () if system.params is None else (system.params,)
-        low, high = (x / self.height for x in system.potential.curvature(q, v, start, stop, *last))
+        params = () if mech.system.params is None else (mech.system.params,)
+        low, high = (x / self.height for x in mech.system.potential.curvature(q, v, start, stop, *params))
         walls = curvature(self._walls, q, v, start, stop) if self.inside else Interval(jnp.zeros(0), jnp.zeros(0))
         lowest = jnp.concatenate([jnp.stack([low, -high]), walls.low])
         highest = jnp.concatenate([jnp.stack([high, -low]), walls.high])
