@@ -9,8 +9,7 @@ or, where its kinetic energy normal to the edge does not suffice, a² ≤ 2ΔV k
 
 Each flight and each event is the exact motion under V_h. So T + V_h, all momentum maps of symmetries of V, the
 symplectic form and time reversal are conserved to rounding. The level of the terrace is an integer, so that errors of
-event times do not enter the energy. The trajectory converges as h → 0, with a rate of about ½ for the motion over a
-fixed time.
+event times do not enter the energy. The trajectory converges as h → 0, at a rate of about ½ over a fixed time.
 
 Walls and hard spheres are given by functions c(q) that are nonnegative where the motion may go. They are steps of
 infinite height: the motion is reflected where c(q) = 0.
@@ -264,9 +263,8 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
         q, v = jax.lax.stop_gradient((value(flight.q), mech.velocity(value(flight.p))))
         if self.search == "interval":
             return jax.lax.stop_gradient(curvature(lambda x: self._gauges(mech, flight, x), q, v, start, stop))
-        system = mech.system
-        last = () if system.params is None else (system.params,)
-        low, high = (x / self.height for x in system.potential.curvature(q, v, start, stop, *last))
+        params = () if mech.system.params is None else (mech.system.params,)
+        low, high = (x / self.height for x in mech.system.potential.curvature(q, v, start, stop, *params))
         walls = curvature(self._walls, q, v, start, stop) if self.inside else Interval(jnp.zeros(0), jnp.zeros(0))
         lowest = jnp.concatenate([jnp.stack([low, -high]), walls.low])
         highest = jnp.concatenate([jnp.stack([high, -low]), walls.high])

@@ -157,8 +157,9 @@ def excess(run: Trajectory, largest: Any = None, share: float = 1.0) -> Excess |
     largest: the error of each member, where it is known; it is read from the energies otherwise.
     """
     system = run.system
-    unjudged = system is None or run.method.traits.event_driven or "energy" not in run.columns
-    if unjudged or len(run.t) < 2 or (system.driven and "work" not in run.columns):
+    if system is None or run.method.traits.event_driven or "energy" not in run.columns:
+        return None
+    if len(run.t) < 2 or (system.driven and "work" not in run.columns):
         return None
     saved = SavedPoints(run)
     if largest is None:

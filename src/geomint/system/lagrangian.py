@@ -143,8 +143,9 @@ class LagrangianMechanics(Derived):
 
 def derive(system: Any, shape: tuple[int, ...] | None = None, time: Any = 0.0) -> Any:
     """The derived quantities of a system of either kind, at a time that counts where its functions depend on it."""
-    kind = LagrangianMechanics if isinstance(system, LagrangianSystem) else Mechanics
-    return kind(system, shape, time)
+    if isinstance(system, LagrangianSystem):
+        return LagrangianMechanics(system, shape, time)
+    return Mechanics(system, shape, time)
 
 
 __all__ = ["LagrangianMechanics", "LagrangianSystem", "System", "derive"]

@@ -191,8 +191,9 @@ class System(Stated):
 
     @property
     def damping_rate(self) -> Array:
-        """γ of a damping D = γM."""
-        return jnp.ravel(self.damping)[0] / jnp.ravel(self.mass)[0]
+        """γ of a damping D = γM; 0 without damping."""
+        damping = 0.0 if self.damping is None else self.damping
+        return jnp.ravel(damping)[0] / jnp.ravel(self.mass)[0]
 
 
 def checked_system(system: Any, kind: type | tuple[type, ...] = (), name: str = "system", callee: str = "") -> Any:
