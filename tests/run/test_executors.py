@@ -144,13 +144,14 @@ def test_the_scheduler_is_killed_and_a_new_cluster_goes_on(tmp_path, cluster, wh
         assert bits(gm.resume(path, executor=client)) == whole
 
 
-def pool() -> concurrent.futures.ProcessPoolExecutor:
-    return concurrent.futures.ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))
+def pool(kind: str) -> concurrent.futures.ProcessPoolExecutor:
+    return concurrent.futures.ProcessPoolExecutor(2, multiprocessing.get_context(kind))
 
 
 def test_a_pool_of_processes_breaks_and_another_goes_on(tmp_path, whole):
+    """A forked one, as is usual on Linux although it can't use JAX (relay.py); then one of fresh processes."""
     path = tmp_path / "run.h5"
-    with pool() as executor:
+    with pool("fork") as executor:
 
         def kill() -> None:
             wait_until(lambda: has_begun(path))
@@ -160,7 +161,7 @@ def test_a_pool_of_processes_breaks_and_another_goes_on(tmp_path, whole):
         with pytest.raises(gm.ProcessLost, match=r"of 4 shards are complete.*any executor") as lost:
             go(executor=executor, output=path, shard=SHARD)
     assert lost.value.path == path
-    with pool() as executor:
+    with pool("spawn") as executor:
         assert bits(gm.resume(path, executor=executor)) == whole
 
 

@@ -281,17 +281,6 @@ def test_mistakes_are_named(more, message):
         go(**more)
 
 
-def test_a_forked_pool_is_refused():
-    """JAX's threads are not copied by a fork."""
-    import multiprocessing
-
-    with (
-        concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool,
-        pytest.raises(gm.InputError, match="get_context..spawn.."),
-    ):
-        go(executor=pool)
-
-
 def test_errors_of_a_shard_name_its_members():
     """The energy of member 30 is not finite."""
     v0s = STARTS[1].copy()

@@ -4,7 +4,7 @@ Dask      a distributed.Client. Dask replaces lost workers and repeats their tas
           several times ends with KilledWorker, and is submitted again here as long as it makes progress.
 MPI       mpi4py.futures.MPIPoolExecutor.
 local     concurrent.futures.ProcessPoolExecutor. One process that dies breaks the pool: the run ends with ProcessLost,
-          and gm.resume continues it.
+          and gm.resume continues it. Processes that it forks (the default on Linux) relay their tasks (relay.py).
 
 Only `submit` of the executor, and `done`, `result` and `cancel` of its futures are used, so that futures of Dask, which
 concurrent.futures.wait does not know, are like all others.
@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import multiprocessing
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..errors import GeomintError, InputError, ProcessLost
+from .relay import RelayLost
 
 POLL_SECONDS = 0.02
 LOOK_SECONDS = 0.5  # between two looks at the progress of the tasks
@@ -52,14 +53,6 @@ def checked_executor(executor: Any) -> Any:
         )
     if is_asynchronous(executor):
         raise InputError("executor: give a dask.distributed.Client that is not asynchronous.")
-    context = getattr(executor, "_mp_context", None)
-    if isinstance(executor, concurrent.futures.ProcessPoolExecutor) and context is not None:
-        default = context.get_start_method() or multiprocessing.get_start_method()
-        if default == "fork":
-            raise InputError(
-                "executor: a forked process can't use JAX, whose threads are not copied. Use ProcessPoolExecutor("
-                "..., mp_context=multiprocessing.get_context('spawn'))."
-            )
     return executor
 
 
@@ -112,7 +105,11 @@ class Tasks:
     def submit(self, number: int, *arguments: Any) -> None:
         keywords = {"pure": False} if self.is_dask else {}
         try:
-            self.running[self.executor.submit(self.function, self.shared, number, *arguments, **keywords)] = number
+            with warnings.catch_warnings():
+                # JAX warns of forks, after which it can't be used; relay.py does not use it there.
+                warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called", category=RuntimeWarning)
+                future = self.executor.submit(self.function, self.shared, number, *arguments, **keywords)
+            self.running[future] = number
         except (concurrent.futures.BrokenExecutor, RuntimeError, OSError) as error:
             raise executor_lost(error) from error
 
@@ -199,7 +196,7 @@ def run_tasks(
             if number is not None:
                 tasks.submit(number, *arguments(number))
         for number, result in tasks.finished():
-            if isinstance(result, (TaskLost, *retried)):
+            if isinstance(result, (TaskLost, RelayLost, *retried)):
                 _count_attempt(attempts, number, progress_of(number), result)
                 tasks.submit(number, *arguments(number))
             elif isinstance(result, BaseException):

@@ -35,6 +35,7 @@ from .instability import warn_of_instability
 from .loop import Outcome, Sink, run_to_end
 from .reducing_engine import Reducing
 from .reductions import Reductions
+from .relay import relayed_after_fork
 from .restore import reopened
 from .trajectory import Checkpoint, Trajectory
 from .workers import opened
@@ -89,6 +90,7 @@ def shard_size(shard: int | None, members: int, tile: int, work: float, workers:
     return tile * max(about, math.ceil(tiles / MOST_SHARDS))
 
 
+@relayed_after_fork
 def run_shard(payload: bytes | Job, number: int, params: Any = None) -> ShardDone:
     """The task: begin a shard, or continue it from its checkpoint, or return at once where it is complete.
 

@@ -22,6 +22,7 @@ from ..models import Model
 from ..system.checks import as_path, flag, shown
 from ..system.system import Stated, checked_system
 from .executors import InThisProcess, TaskFailed, Tasks, checked_executor, run_tasks
+from .relay import relayed_after_fork
 from .resume import resume
 from .simulate import simulate
 from .sweep_table import Point, Table, described
@@ -192,6 +193,7 @@ def _replaced(params: Any, path: list[str], value: Any, name: str) -> Any:
 
 
 # --- one point ---
+@relayed_after_fork
 def run_point(payload: Any, number: int, values: Sequence[Any]) -> Point:
     """The task: run a point, or continue it from its archive."""
     with opened(payload) as sweep, warnings.catch_warnings(record=True) as caught:
