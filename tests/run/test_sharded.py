@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import itertools
+import json
+import multiprocessing
 import threading
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ import geomint as gm
 from geomint.engines.tiles import tile_size
 from geomint.io import archive
 from geomint.io.index import read_index
-from geomint.run.executors import InThisProcess
+from geomint.run.executors import InThisProcess, checked_executor
 from geomint.run.shards import MOST_SHARDS, shard_size
 from helpers.noisy import Noisy
 
@@ -220,8 +222,6 @@ def test_missing_and_damaged_shards_are_named(files, tmp_path):
 
 @pytest.mark.parametrize("folder", ["../elsewhere", "/etc", "..", "a\\b", "C:x", ""])
 def test_the_folder_of_the_shards_is_beside_the_index(files, tmp_path, folder):
-    import json
-
     with h5py.File(files) as file:
         meta = json.loads(file.attrs["geomint"])
     meta["index"]["folder"] = folder
@@ -282,14 +282,12 @@ def test_mistakes_are_named(more, message):
 
 
 def test_a_forked_pool_is_refused():
-    """JAX's threads are not copied by a fork."""
-    import multiprocessing
-
+    """JAX's threads are not copied by a fork: the first task would wait for ever."""
     with (
         concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool,
         pytest.raises(gm.InputError, match="get_context..spawn.."),
     ):
-        go(executor=pool)
+        checked_executor(pool)
 
 
 def test_errors_of_a_shard_name_its_members():
