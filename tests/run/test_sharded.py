@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import itertools
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -220,8 +221,6 @@ def test_missing_and_damaged_shards_are_named(files, tmp_path):
 
 @pytest.mark.parametrize("folder", ["../elsewhere", "/etc", "..", "a\\b", "C:x", ""])
 def test_the_folder_of_the_shards_is_beside_the_index(files, tmp_path, folder):
-    import json
-
     with h5py.File(files) as file:
         meta = json.loads(file.attrs["geomint"])
     meta["index"]["folder"] = folder
