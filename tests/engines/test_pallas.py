@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax._src.lib.mlir import ir
 from jax._src.pallas.triton.lowering import (
@@ -37,6 +39,21 @@ def test_kernels_equal_the_reference(method, monkeypatch):
     expected, got = many(method, problem, steps=6, engine="xla"), many(method, problem, steps=6, engine="kernel")
     assert got.engine == "kernel"
     close(expected, got)
+
+
+def test_a_kernel_has_the_time(monkeypatch):
+    monkeypatch.setattr(kernel, "INTERPRET", True)
+    monkeypatch.setattr(kernel, "LANES", 4)
+    drive = lambda q, t: 0.8 * jnp.cos(1.7 * t) + 0 * q
+    system = gm.System(lambda q: -jnp.cos(q[0]), force=drive, damping=0.3)
+    times = {"dt": 0.05, "t0": 0.3, "t_end": 1.3, "save_every": 5}
+    starts = ([[1.0], [0.4]], [[0.5], [0.0]])
+    expected, got = (
+        gm.ensemble(system, *starts, method=gm.Verlet(), engine=engine, **times) for engine in ("xla", "kernel")
+    )
+    assert got.engine == "kernel"
+    for name in ("q", "p", "work"):
+        np.testing.assert_allclose(getattr(got, name), getattr(expected, name), rtol=0, atol=1e-14)
 
 
 @ENGINE_METHODS

@@ -266,12 +266,12 @@ def test_multipliers_and_derivatives_with_redundant_constraints(method, gradient
 def test_derivatives_after_the_sparsity_has_changed():
     """The second circle is coupled to the first only once x < 0.9, which the blocks found at the start do not know."""
 
-    def constraint(q, t):
+    def constraint(q):
         x, y, z, w = q
         return jnp.stack([x * x + y * y - 1, z * z + w * w - 1 + jnp.where(x < 0.9, (x - 0.9) ** 2, 0.0)])
 
-    def end(solver, t):
-        system = gm.System(lambda q, t: t * (q[1] + q[3]), mass=1.0, constraint=constraint, params=t)
+    def end(solver, k):
+        system = gm.System(lambda q, k: k * (q[1] + q[3]), mass=1.0, constraint=constraint, params=k)
         start = system, np.array([1.0, 0, 1, 0]), np.array([0, 1.0, 0, 0.5])
         seen = run(start, gm.Rattle(solver=solver), 100, 1.0, save_every=100, gradient="stored")
         return jnp.stack([seen.multipliers[-1, 1], seen.p[-1, 0]])

@@ -326,7 +326,7 @@ def test_an_energy_without_a_value_is_named():
         (lambda: gm.System(lambda q: np.sin(q).sum()), "potential uses numpy.*jnp"),
         (lambda: gm.System(lambda q: jnp.sum(q) if q[0] > 0 else 0.0), "potential uses numpy.*`if`"),
         (lambda: gm.System(lambda q, k: jnp.sum(q)), "no params"),
-        (lambda: gm.System(lambda q: jnp.sum(q), params=1.0), "has params"),
+        (lambda: gm.System(lambda q, a, b: jnp.sum(q), params=1.0), "a and b are none of these"),
     ],
 )
 def test_functions_written_the_wrong_way(make, words):

@@ -246,7 +246,7 @@ def test_a_small_miss_is_told():
 def test_damped_motions_are_stored():
     """Backwards, damping drives: the rounding of q near its rest position 1 would grow by e²⁵ here."""
     damped = gm.LagrangianSystem(
-        lambda q, v: 0.5 * jnp.sum(v**2) - jnp.sum(jnp.cosh(q - 1)), force=lambda q, v, t: -0.5 * v
+        lambda q, v: 0.5 * jnp.sum(v**2) - jnp.sum(jnp.cosh(q - 1)), force=lambda q, v: -0.5 * v
     )
     final = lambda q: (
         1e4 * gm.simulate(damped, q, method=gm.Variational(), dt=0.1, t_end=100.0, save_every=1000).q[-1, 0]

@@ -59,13 +59,16 @@ def _force(mech: Mechanics, q: Array) -> Array:
     return force if mech.system.force is None else force + mech.outer_force(q, jnp.zeros_like(q))
 
 
-def _power(mech: Mechanics, q: Array, v: Array, multipliers: Array) -> Array:
-    """f·v + ∂U/∂t + λᵀ∂g/∂t."""
-    return (
-        jnp.sum(mech.outer_force(q, v) * v)
-        + mech.energy_time_rate(q)
-        + jnp.sum(multipliers * mech.constraint_time_rate(q))
-    )
+def _powers(mech: Mechanics, positions: Array, momenta: Array, multipliers: Array, since: Array) -> Array:
+    """f·v + ∂U/∂t + λᵀ∂g/∂t at the stages, with Λ_s = 0: the last projection does its own work."""
+
+    def power(q: Array, p: Array, multipliers: Array, s: Array) -> Array:
+        at, v = mech.after(s), mech.velocity(p)
+        drive = jnp.sum(multipliers * at.constraint_time_rate(q))
+        return jnp.sum(at.outer_force(q, v) * v) + at.energy_time_rate(q) + drive
+
+    multipliers = jnp.concatenate([multipliers, jnp.zeros_like(multipliers[:1])])
+    return jax.vmap(power)(positions, momenta, multipliers, since)
 
 
 class LobattoCarry(eqx.Module):
@@ -180,11 +183,8 @@ class LobattoIIIAB(Constrained):
         p = p + dt * (weighted(b[:-1], forces) + b[-1] * _force(end, positions[-1]))
         work = carry.work
         if mech.driven:
-            last = jnp.zeros((1, split(unknown)[1].shape[1]), here.dtype)
-            multipliers = jnp.concatenate([split(unknown)[1], last])
             momenta = moving + dt * weighted(a_hat[:, :-1], forces)
-            power = lambda x, y, z, s: _power(mech.after(s), x, mech.velocity(y), z)
-            work = work + dt * jnp.sum(b * jax.vmap(power)(positions, momenta, multipliers, since))
+            work = work + dt * jnp.sum(b * _powers(mech, positions, momenta, split(unknown)[1], since))
         if mech.system.constraint is not None:
             p, pushed = self.projected(end, q, p)
             work = work if work is None else work + pushed

@@ -176,7 +176,7 @@ def _checked_start(system: Stated, q0s: Any, v0s: Any, p0s: Any, params: PyTree,
         raise InputError("q0s needs a leading axis that counts the members, and at least one of them.")
     members = len(q0s)
     system, spread = _spread(system, params, q0s, members)
-    q, p = phase(system, q0s, v0s, p0s, members=True, own_params=spread == "states and params")
+    q, p = phase(system.at_time(times.t0), q0s, v0s, p0s, members=True, own_params=spread == "states and params")
     check_on_manifold(system, q, p, spread, times.t0)
     for i in sampled(members):
         check_indices(system.member(i) if spread == "states and params" else system, q[i], p[i])
@@ -186,7 +186,7 @@ def _checked_start(system: Stated, q0s: Any, v0s: Any, p0s: Any, params: PyTree,
     protocols.warn(method, one, q[0], times.dt)
     protocols.check_start(method, one, q, p, members=True)
     if isinstance(one, System) and one.overrides:
-        check_overrides(one, q[0])
+        check_overrides(one, q[0], times.t0)
     return Start(method, system, spread, q, p, stated_velocity(system, "v0s", v0s))
 
 
