@@ -26,6 +26,7 @@ import geomint as gm
 from geomint.io import archive
 from geomint.io.index import read_index
 from geomint.io.reader import reached
+from geomint.run.executors import LONG, Tasks
 from helpers.processes import start
 
 distributed = pytest.importorskip("distributed")
@@ -91,6 +92,7 @@ def test_workers_of_dask_that_are_killed_five_times(tmp_path, cluster, whole):
     thread = in_background(kill)
     with distributed.Client(cluster) as client:
         run = go(executor=client, output=path, shard=SHARD, progress=True)
+        assert len(killed) == 5  # all of them while the run went on
         thread.join(60)
         assert bits(run) == whole
         # Another run on the same workers, reduced and without output.
@@ -246,3 +248,22 @@ def test_importing_geomint_imports_no_dask():
     process = start(code)
     _, errors = process.communicate(timeout=100)
     assert process.returncode == 0, errors
+
+
+def test_a_long_content_is_sent_once_and_made_again(cluster):
+    """Also where Dask has given up the task that holds it."""
+    with distributed.Client(cluster) as client:
+        tasks = Tasks(client, _length, bytes(2 * LONG))
+        assert tasks._sent() is tasks._sent()
+        tasks.submit(3)
+        before = tasks._sent()
+        before.cancel()
+        tasks.submit(4)
+        assert tasks._sent() is not before
+        found: dict[int, Any] = {}
+        wait_until(lambda: found.update(tasks.finished()) or 4 in found)
+        assert found[4] == 2 * LONG + 4
+
+
+def _length(content: bytes, number: int) -> int:
+    return len(content) + number
