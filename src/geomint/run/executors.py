@@ -28,6 +28,7 @@ LOST_SECONDS = 30.0  # without a connection to the scheduler
 AHEAD = 4  # tasks submitted for each worker
 LEAST_AHEAD = 64
 ATTEMPTS = 5  # of a task that makes no progress
+LONG = 2**20  # bytes that are not sent with every task
 
 
 class TaskLost(Exception):
@@ -95,12 +96,20 @@ class Tasks:
     def __init__(self, executor: Any, function: Callable[..., Any], shared: Any):
         self.executor, self.function = executor, function
         self.is_dask = hasattr(executor, "scheduler_info")
-        # A task of its own, so that Dask keeps the shared bytes once, and makes them again after the loss of a worker.
-        # Data that were scattered would be lost with the workers that hold them.
-        self.shared = executor.submit(_same, shared, pure=False) if self.is_dask else shared
+        self.content, self.shared = shared, None
         self.ahead = 1 if isinstance(executor, InThisProcess) else max(LEAST_AHEAD, AHEAD * worker_count(executor))
         self.running: dict[Any, int] = {}  # future: number of the task
         self.lost_since: float | None = None
+
+    def _sent(self) -> Any:
+        """What is sent with every task. A long content is the result of a task of its own, so that Dask keeps it once
+        and makes it again after the loss of a worker; data that were scattered would be lost with the workers that hold
+        them. That task too may be given up by Dask, after the loss of several workers, and is submitted again."""
+        if not self.is_dask or len(self.content) < LONG:
+            return self.content
+        if self.shared is None or self.shared.status not in ("pending", "finished"):
+            self.shared = self.executor.submit(_same, self.content, pure=False)
+        return self.shared
 
     def submit(self, number: int, *arguments: Any) -> None:
         keywords = {"pure": False} if self.is_dask else {}
@@ -108,7 +117,7 @@ class Tasks:
             with warnings.catch_warnings():
                 # JAX warns of forks, after which it can't be used; relay.py does not use it there.
                 warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called", category=RuntimeWarning)
-                future = self.executor.submit(self.function, self.shared, number, *arguments, **keywords)
+                future = self.executor.submit(self.function, self._sent(), number, *arguments, **keywords)
             self.running[future] = number
         except (concurrent.futures.BrokenExecutor, RuntimeError, OSError) as error:
             raise executor_lost(error) from error
