@@ -14,6 +14,7 @@ import geomint as gm
 from geomint.analysis.measure import Point, independent_reference
 from geomint.models import rigid
 from geomint.models.sphere import from_spherical
+from geomint.system.lagrangian import derive
 
 MODELS = [
     "double_pendulum",
@@ -33,6 +34,7 @@ MODELS = [
     "slider_crank(crank=1.3, rod=0.7, speed=0.5)",
     "slider_crank(rod=1)",
 ]
+DRIVEN = ["driven_slider_crank", "driven_slider_crank_angles", "kapitza_pendulum"]
 each = pytest.mark.parametrize("text", MODELS)
 random = np.random.default_rng(5)
 
@@ -52,7 +54,17 @@ def energy(text):
 
 def test_every_constrained_model_is_here():
     constrained = {name for name in gm.models.all() if gm.models.named(name).system.constraint is not None}
-    assert constrained == {text.partition("(")[0] for text in MODELS}
+    assert constrained == {text.partition("(")[0] for text in MODELS} | set(DRIVEN)
+
+
+@pytest.mark.parametrize("name", DRIVEN)
+def test_driven_models_start_on_their_moving_manifold(name):
+    """g(q, 0) = 0 and G v + ∂g/∂t = 0."""
+    model = gm.models.named(name)
+    mech = derive(model.system, model.q0.shape, 0.0)
+    assert model.system.driven
+    assert np.max(np.abs(mech.constraint(model.q0))) < 1e-14
+    assert np.max(np.abs(mech.velocity_constraint(model.q0, model.v0))) < 1e-14
 
 
 @each
