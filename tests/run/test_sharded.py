@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import itertools
 import json
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -231,6 +232,28 @@ def test_the_folder_of_the_shards_is_beside_the_index(files, tmp_path, folder):
         file.attrs["geomint"] = json.dumps(meta)
     with pytest.raises(gm.ArchiveError, match="the entry .index."):
         gm.load(path)
+
+
+@pytest.mark.parametrize("other", [{"dt": 0.005}, {"faster": 1.1}], ids=["another step", "another start"])
+def test_a_shard_of_another_run_is_refused(files, tmp_path, other):
+    starts = STARTS[0], STARTS[1] * other.pop("faster", 1.0)
+    settings = GRID | other | {"executor": InThisProcess(), "shard": 12}
+    gm.ensemble(FPU.system, *starts, **settings, output=tmp_path / "other.h5")
+    shutil.copy(files, tmp_path / "run.h5")
+    shutil.copytree(files.parent / "run.shards", tmp_path / "run.shards")
+    shutil.copy(tmp_path / "other.shards" / "00001.h5", tmp_path / "run.shards" / "00001.h5")
+    with pytest.raises(gm.ArchiveError, match="shard 1 .*belongs to another run"):
+        np.asarray(gm.load(tmp_path / "run.h5").q)
+    with pytest.raises(gm.GeomintError, match=r"belongs to another run|already reached t = 2"):
+        gm.resume(tmp_path / "run.h5")
+    (tmp_path / "run.shards" / "00001.h5").unlink()
+    assert bits(gm.resume(tmp_path / "run.h5")) == bits(gm.load(files))
+
+
+def test_an_input_that_is_refused_by_a_task_leaves_no_output(tmp_path):
+    with pytest.raises(gm.InputError, match="no quantity"):
+        go(executor=InThisProcess(), shard=12, output=tmp_path / "run.h5", reduce={"e": gm.Mean("enrgy")})
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_index_is_protected(files, tmp_path):

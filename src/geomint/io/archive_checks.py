@@ -149,18 +149,18 @@ REQUIRED: dict[str, Callable[[Any], bool]] = {
 
 
 def _shard(x: Any) -> bool:
-    """[first member, one past the last, members of the whole ensemble]."""
-    return isinstance(x, list) and len(x) == 3 and all(map(_whole, x)) and x[0] < x[1] <= x[2]
+    """[first member, one past the last, members of the whole ensemble, checksum of their initial states]."""
+    return isinstance(x, list) and len(x) == 4 and all(map(_whole, x)) and x[0] < x[1] <= x[2]
 
 
 def _index(x: Any) -> bool:
-    """The entry of an index: where the shards are. The folder is a plain name, so that no path leads elsewhere."""
+    """The entry of an index: where the shards are. The folder is a plain name that ends in .shards, so that no path
+    leads elsewhere, and no other folder beside the index is written to."""
     return (
         isinstance(x, dict)
         and x.keys() == {"folder", "members", "shard", "rows", "start_checksum"}
         and _text(x["folder"])
-        and re.fullmatch(r"[^/\\:\0]{1,255}", x["folder"]) is not None
-        and x["folder"] not in (".", "..")
+        and re.fullmatch(r"[^/\\:\0]{1,248}\.shards", x["folder"]) is not None
         and _whole(x["members"], 1)
         and _whole(x["shard"], 1)
         and math.ceil(x["members"] / x["shard"]) <= MOST_SHARDS

@@ -206,6 +206,8 @@ def read_index(path: Path) -> Index | None:
         kept = small.get("kept", ())
         if len(kept) and not (np.min(kept) >= 0 and np.max(kept) < meta["index"]["members"]):
             raise Damaged("it keeps members whose numbers are out of range")
+        if (meta["index"]["rows"] or 0) > meta["grid"][2] // meta["grid"][3] + 1:
+            raise Damaged("it has more rows than its run saves")
         if meta.get("checksum") != archive_checks.checksum(meta, fixed, covered):
             raise Damaged("its description or its tables were changed after it was made")
         return Index(path, meta, fixed, small)
@@ -248,16 +250,23 @@ def _of_shard(index: Index, place: ShardPlace) -> Iterator[None]:
         ) from None
 
 
-def open_shard(index: Index, place: ShardPlace) -> Contents:
-    """The archive of a shard, after a check that it belongs to this index."""
+def open_shard(index: Index, place: ShardPlace, continued: bool = False) -> Contents:
+    """The archive of a shard, after a check that it belongs to this index. continued: its run goes on, so that it may
+    have fewer rows than the index."""
     with _of_shard(index, place):
         held = read(place.path)
         meta, about = held.meta, index.meta
         same = all(meta.get(name) == about.get(name) for name in ("method", "fingerprint", "spread", "tile", "q_shape"))
-        if (
-            not same
-            or meta.get("shard") != [place.start, place.stop, index.members]
-            or (meta.get("reduce") != about.get("reduce"))
-        ):
-            raise ArchiveError(f"{place.path} belongs to another run.", place.path)
+        same = same and all(meta.get(name) == about.get(name) for name in ("reduce", "seed", "compensated"))
+        grids = [(grid[0], grid[1], grid[3]) for grid in (meta["grid"], about["grid"])]  # the end may be a later one
+        if not same or grids[0] != grids[1] or meta.get("shard") != shard_entry(index, place):
+            raise ArchiveError(f"{place.path} belongs to another run. Remove it; gm.resume makes it again.", place.path)
+        if not continued and index.rows is not None and held.rows < index.rows:
+            behind = f"{place.path} has {held.rows} of {index.rows} rows; gm.resume({str(index.path)!r}) completes it."
+            raise ArchiveError(behind, place.path)
         return held
+
+
+def shard_entry(index: Index, place: ShardPlace) -> list[int]:
+    """The entry `shard` in the JSON of a shard's archive: its members, and which run it belongs to."""
+    return [place.start, place.stop, index.members, index.meta["index"]["start_checksum"]]

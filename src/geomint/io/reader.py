@@ -112,9 +112,9 @@ def reached(path: Path) -> int:
         finally:
             os.close(file)
         found = [SLOT_HEAD.unpack(head) for head in heads]
-    except (ArchiveError, OSError, struct.error):
+        return min(max(found)[1], tables.meta["grid"][2])  # the first entry is the number of the checkpoint
+    except (ArchiveError, OSError, struct.error, LookupError, TypeError, ValueError):  # `read` says what is wrong
         return 0
-    return min(max(found)[1], tables.meta["grid"][2])  # the first entry is the number of the checkpoint
 
 
 def read(path: str | Path) -> Contents:

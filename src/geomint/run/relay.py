@@ -2,24 +2,25 @@
 
 `ProcessPoolExecutor` forks its processes by default on Linux (Python before 3.14). There a task is relayed to a fresh
 Python process, which the forked one starts once and keeps: it sends the arguments through a pipe and waits for the
-result. The fresh process ends with the forked one, whatever ends that.
+result. The fresh process ends with the forked one and with the client, whatever ends them. Ctrl-C in a terminal reaches
+the client only, which asks the tasks to stop at a checkpoint.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import pickle
+import signal
 import struct
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any, BinaryIO, TypeVar
-
-from ..errors import GeomintError
 
 _SIZE = struct.Struct("<Q")
 _PARENT_SECONDS = 0.5  # between two looks whether the forked process still lives
@@ -30,7 +31,7 @@ _lock = threading.Lock()
 Task = TypeVar("Task", bound=Callable[..., Any])
 
 
-class RelayLost(GeomintError):
+class RelayLost(Exception):
     """The fresh process of a forked worker ended before its task did; the client submits the task again."""
 
 
@@ -57,26 +58,49 @@ def _relayed(module: str, name: str, arguments: tuple[Any, ...]) -> Any:
     global _fresh
     with _lock:
         if _fresh is None or _fresh.poll() is not None:
-            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(x for x in sys.path if x)}
-            command = [sys.executable, "-c", _COMMAND]
-            _fresh = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+            _fresh = _started()
         assert _fresh.stdin is not None
         assert _fresh.stdout is not None
         try:
-            _send(_fresh.stdin, (module, name, arguments))
-            raised, result = _receive(_fresh.stdout)
+            with _without_interrupts():
+                _send(_fresh.stdin, (module, name, arguments))
+                raised, result = _receive(_fresh.stdout)
         except (OSError, EOFError):
             raise RelayLost(f"the process that ran {name} ended (exit status {_fresh.wait()}).") from None
+        except BaseException:
+            _fresh.kill()  # its reply would be taken for that of the next task
+            raise
     if raised:
         raise result
     return result
+
+
+def _started() -> subprocess.Popen:
+    """A fresh process. -P: modules in the current folder do not hide those of the client."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(x for x in sys.path if x)}
+    command = [sys.executable, "-P", "-c", _COMMAND, str(os.getppid())]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    return subprocess.Popen(command, env=environment, start_new_session=True, **pipes)
+
+
+@contextlib.contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Ignore Ctrl-C. Signal handlers can only be set in the main thread, in which a pool runs its tasks."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def serve() -> None:
     """The fresh process: run tasks until the forked one closes the pipe or ends."""
     requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the user's functions print must not be taken for a reply
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_end_with, args=(os.getppid(), int(sys.argv[1])), daemon=True).start()
     while True:
         try:
             module, name, arguments = _receive(requests)
@@ -92,10 +116,21 @@ def serve() -> None:
             _send(replies, (True, RuntimeError(f"{type(reply[1]).__name__}: {reply[1]}")))
 
 
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
+def _end_with(parent: int, client: int) -> None:
+    """End this process when the forked one or the client has ended."""
+    while os.getppid() == parent and _alive(client):
         time.sleep(_PARENT_SECONDS)
     os._exit(1)
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def _send(pipe: BinaryIO | Any, message: Any) -> None:

@@ -24,7 +24,7 @@ import numpy as np
 from ..engines import Clock, choose
 from ..engines.grid import Grid
 from ..engines.tiles import Tiled
-from ..errors import ArchiveError, GeomintError, Interrupted, ProcessLost, RunStopped
+from ..errors import ArchiveError, GeomintError, InputError, Interrupted, ProcessLost, RunStopped
 from ..io.index import STOP, Index, ShardPlace, create_index, open_shard, rewrite_index
 from ..io.layout import flat
 from ..io.reader import reached
@@ -74,7 +74,13 @@ def run_sharded(start: Start, plan: Plan, executor: Any, path: Path | None, prog
     """Run an ensemble on an executor; into a temporary folder, and from there into memory, where there is no path."""
     if path is not None:
         index, job = _begin(start, plan, executor, path.absolute())
-        return run_index(index, job, executor, progress)
+        try:
+            return run_index(index, job, executor, progress)
+        except InputError:
+            if not any(reached(place.path) for place in index.shards):  # the corrected call finds its output free
+                index.path.unlink(missing_ok=True)
+                shutil.rmtree(index.folder, ignore_errors=True)
+            raise
     saved = len(plan.kept) if plan.reductions is not None else len(start.q)
     check_memory(plan.times.saves, saved * (2 * int(np.prod(start.q.shape[1:])) + 1))
     folder = Path(tempfile.mkdtemp(prefix="geomint-"))
@@ -247,7 +253,7 @@ def _without_params(job: Job) -> Job:
 # --- the end of a run ---
 def finish(index: Index, job: Job, told: list[tuple[type[Warning], str]]) -> ShardedRun:
     """The result of shards that are all complete, after the index was written with their rows."""
-    for hidden in index.folder.glob(".*.part"):  # of workers that were killed while they made a file
+    for hidden in index.folder.glob(".[0-9]*.h5.*.part"):  # of workers that were killed while they made a file
         hidden.unlink(missing_ok=True)
     stopped = _rows_before_failure(index)
     rows = job.times.saves if stopped is None else stopped
@@ -255,11 +261,20 @@ def finish(index: Index, job: Job, told: list[tuple[type[Warning], str]]) -> Sha
     run = ShardedRun(index, job.system, job.method)
     shown = _shown(run)
     run.index = run.shards.index = rewrite_index(index, index.meta, rows, shown)
-    for category, text in dict(told).items() if stopped is None else ():  # one of each kind
-        warnings.warn(text, category, stacklevel=4)
+    for category, text in _one_of_each_kind(told).items() if stopped is None else ():
+        warnings.warn(text, category, stacklevel=5)
     if stopped is not None:
         raise _run_stopped(run, job)
     return run
+
+
+def _one_of_each_kind(told: list[tuple[type[Warning], str]]) -> dict[type[Warning], str]:
+    """The first warning of each category, and in how many shards there were others."""
+    texts: dict[type[Warning], list[str]] = {}
+    for category, text in told:
+        texts.setdefault(category, []).append(text)
+    more = lambda count: f" (Of the members of one shard; so have {count} more shards warned.)" if count else ""
+    return {category: found[0] + more(len(found) - 1) for category, found in texts.items()}
 
 
 def _shown(run: ShardedRun) -> dict[str, Any]:

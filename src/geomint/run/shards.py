@@ -23,7 +23,7 @@ from ..engines.scalar.scalar_engine import ScalarEngine
 from ..engines.tiles import ShardOf, Tiled
 from ..errors import ArchiveBusy, ArchiveError, GeomintError
 from ..io import archive
-from ..io.index import STOP, Index, ShardPlace, open_shard, read_index
+from ..io.index import STOP, Index, ShardPlace, open_shard, read_index, shard_entry
 from ..io.sinks import Disk
 from ..methods import Carry, Method, protocols
 from ..system.system import Stated
@@ -145,7 +145,7 @@ def _held(index: Index, place: ShardPlace) -> archive.Contents | None:
     killed while it made it: it is removed."""
     if not place.path.exists():
         return None
-    held = open_shard(index, place)
+    held = open_shard(index, place, continued=True)
     if held.sequence:
         return held
     archive.check_writable(place.path)
@@ -201,7 +201,7 @@ class _Part(NamedTuple):
         shape = tuple(index.meta["q_shape"])
         meta = lambda: {
             **archive_meta(engine.system, engine, job.times, about, shape, job.fingerprint),
-            "shard": [place.start, place.stop, index.members],
+            "shard": shard_entry(index, place),
         }
         disk = lambda writer: Disk(writer, engine.layout, job.times, engine.rows_per_member, engine.archived_carry)
         if held is not None:

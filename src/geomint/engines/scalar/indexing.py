@@ -102,7 +102,8 @@ class Indexing:
         """With computed indices, each slice is a selection among all positions where it may begin. In mode "fill",
         slices beyond the ends are NaN."""
         if all(constant(x) for x in indices.ravel()):
-            return self.move_entries(equation, x, indices)
+            # A slice beyond the ends gets the place −1, which is refused there; NaN would become the place 0.
+            return self.move_entries(equation.replace(params={**equation.params, "fill_value": -1}), x, indices)
         p, numbers = equation.params, equation.params["dimension_numbers"]
         if getattr(numbers, "operand_batching_dims", ()):
             raise NotCovered("gather in batches with indices that are known only at run time")
