@@ -282,6 +282,7 @@ def _check_point(held: archive.Contents, system: Stated, settings: dict[str, Any
         "seed": check_seed(settings.get("seed", 0)),
         "compensated": flag(settings.get("compensated", False), "compensated"),
         "members": False,
+        **({"engine": "xla"} if settings.get("engine") == "xla" else {}),  # other engines may leave a run to XLA
     }
     there = held.meta | dict(zip(("t0", "dt", "steps", "save_every"), held.meta["grid"], strict=True))
     differing = [f"its {name} is {there[name]}, not {x}" for name, x in here.items() if there[name] != x]

@@ -170,7 +170,7 @@ def _point(held: Any) -> Point | None:
 
 def _coordinate(values: list[Any]) -> Any:
     """The values of a dimension: numbers, names of methods, or the position where a value is an array."""
-    if all(np.ndim(x) == 0 and isinstance(x, (int, float, np.number, str)) for x in values):
+    if any(all(isinstance(x, kind) for x in values) for kind in ((int, float, np.number), str)):
         return np.asarray(values)
     if all(hasattr(x, "traits") for x in values):
         return np.array([as_method(x).name for x in values])
