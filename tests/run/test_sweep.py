@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import concurrent.futures
+import importlib
 import json
 import multiprocessing
+import shutil
 from typing import Any
 
 import numpy as np
 import pytest
 
 import geomint as gm
+from geomint.errors import ArchiveBusy
+from geomint.io import archive
 from geomint.run.executors import InThisProcess
 
+sweep_module = importlib.import_module("geomint.run.sweep")  # geomint.run has the function of that name
 PENDULUM = gm.models.pendulum()
 OVER: dict[str, Any] = {
     "params.gravity": [1.0, 2.0],
@@ -88,6 +93,118 @@ def test_nothing_that_has_ended_is_repeated(tmp_path):
     assert all(json.loads(line) for line in results.read_text().splitlines() if line.endswith("}"))
 
 
+SHORT: dict[str, Any] = {"method": gm.Verlet(), "t_end": 2.0}
+
+
+def statuses(table) -> list[str]:
+    return table.status.values.ravel().tolist()
+
+
+def test_values_that_are_not_numbers_are_rows():
+    """None must not run the default."""
+    for value in (None, "a", "2.0", 1j, [[1.0], [1.0, 2.0]], {"gravity": 2.0}):
+        table = gm.sweep(PENDULUM, over={"params.gravity": [value, 2.0]}, **SHORT)
+        assert statuses(table) == ["refused", "complete"]
+        assert "params.gravity must" in str(table.message[0].values)
+    wrong = [None, {"gravity": 2.0, "lenght": 1.0}, {"gravity": 2.0, "length": 1.0}]
+    assert statuses(gm.sweep(PENDULUM, over={"params": wrong}, **SHORT)) == ["refused", "refused", "complete"]
+    table = gm.sweep(PENDULUM, over={"dt": ["a", None, 0.1]}, method=gm.Verlet(), save_every=5)
+    assert statuses(table) == ["refused", "refused", "complete"]
+    assert "dt must be a number" in str(table.message[0].values)
+    table = gm.sweep(PENDULUM, over={"q0": [[[1.0], [1.0, 2.0]], "a", [0.5]]}, **SHORT)
+    assert statuses(table) == ["refused", "refused", "complete"]
+
+
+def test_an_integer_among_the_params_takes_a_fraction():
+    spring = gm.System(lambda q, k: k * q[0] ** 2 / 2, params=1)
+    table = gm.sweep(spring, [1.0], over={"params": [1, 0.5]}, dt=0.1, **SHORT)
+    one = gm.simulate(spring.with_params(0.5), [1.0], dt=0.1, **SHORT)
+    assert np.array_equal(table.q[1], one.q[-1])
+
+
+def test_an_archive_of_another_point_is_not_continued(tmp_path):
+    over = {"dt": [0.1, 0.05], "q0": [[0.5], [0.6]], "p0": [[0.0], [0.1]], "seed": [0, 1]}
+    settings = {"over": over, "output": tmp_path, **SHORT}
+    table = gm.sweep(PENDULUM, **settings)
+    assert statuses(table) == ["complete"] * 16  # p0 replaces the velocity of the model
+    assert len(np.unique(table.p)) == 8
+    results = tmp_path / "sweep.jsonl"
+    whole = results.read_text()
+    own = (tmp_path / "00000.h5").read_bytes()
+    for other, why in ((8, "its dt is 0.05, not 0.1"), (4, "another q"), (2, "another p"), (1, "its seed is 1, not 0")):
+        results.write_text("".join(x for x in whole.splitlines(True) if not x.startswith('{"number": 0,')))
+        shutil.copy(tmp_path / f"{other:05d}.h5", tmp_path / "00000.h5")
+        again = gm.sweep(PENDULUM, **settings)
+        assert statuses(again) == ["failed"] + ["complete"] * 15
+        assert why in str(again.message.values.flat[0])
+        assert '{"number": 0,' not in results.read_text()
+    (tmp_path / "00000.h5").write_bytes(own)
+    once = Counts()
+    again = gm.sweep(PENDULUM, executor=once, **settings)
+    assert once.count == 1
+    assert again.q.identical(table.q)
+
+
+def test_errors_of_files_and_of_the_memory_are_not_kept(tmp_path, monkeypatch):
+    settings = {"over": {"dt": [0.1, 0.05]}, "output": tmp_path, **SHORT}
+    gm.sweep(PENDULUM, **settings)
+    results = tmp_path / "sweep.jsonl"
+    results.write_text(results.read_text().splitlines(True)[0])
+    monkeypatch.setattr(sweep_module, "BUSY_SECONDS", 0.1)
+    contents = archive.read(tmp_path / "00000.h5")
+    writer = contents.writer()  # a task of an interrupted call still runs
+    try:
+        table = gm.sweep(PENDULUM, **settings)
+    finally:
+        writer.close()
+    assert statuses(table) == ["failed", "complete"]
+    assert "is being written" in str(table.message[0].values)
+    for error in (MemoryError("all used"), OSError("no space"), TypeError("in a function")):
+
+        def fails(*_, error=error, **__):
+            raise error
+
+        with monkeypatch.context() as patch:
+            patch.setattr(sweep_module, "resume", fails)
+            table = gm.sweep(PENDULUM, **settings)
+        assert statuses(table) == ["failed", "complete"]
+        assert str(error) in str(table.message[0].values)
+    attempts = []
+
+    def busy_once(*arguments, **keywords):
+        attempts.append(1)
+        if len(attempts) == 1:
+            raise ArchiveBusy("busy")
+        return resume(*arguments, **keywords)
+
+    resume = sweep_module.resume
+    monkeypatch.setattr(sweep_module, "resume", busy_once)
+    assert statuses(gm.sweep(PENDULUM, **settings)) == ["complete"] * 2
+    assert len(attempts) == 2
+
+
+def test_damaged_lines_run_again(tmp_path):
+    settings = {"over": {"dt": [0.1, 0.05]}, "output": tmp_path, **SHORT}
+    table = gm.sweep(PENDULUM, **settings)
+    results = tmp_path / "sweep.jsonl"
+    first, one, two = results.read_bytes().splitlines(True)
+    held = json.loads(two)
+    changes = [{"number": "x"}, {"number": 1.5}, {"number": 7}, {"q": ["a"]}, {"q": [[1], [2, 3]]}, {"status": 3}]
+    changes += [{"seconds": "long"}, {"message": None}, {"end_time": []}]
+    bad = [json.dumps(held | change).encode() for change in changes]
+    results.write_bytes(b"\n".join([first + one.rstrip(), b"[1]", b"3", b"\xff{", b"[" * 10**5, *bad]))
+    again = Counts()
+    same = ["status", "q", "p", "end_time", "energy_error", "file"]
+    assert gm.sweep(PENDULUM, executor=again, **settings)[same].identical(table[same])
+    assert again.count == 1
+
+
+def test_output_is_a_folder(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(gm.InputError, match="output must be a folder, and .*file is a file"):
+        gm.sweep(PENDULUM, over={"dt": [0.1]}, output=tmp_path / "file", **SHORT)
+
+
 def test_points_that_differ_in_numbers_compile_once():
     traced = []
 
@@ -116,6 +233,7 @@ def test_a_pool_of_processes():
     [
         ({"over": {"params.gravty": [1.0]}}, "params have no 'gravty'. Did you mean gravity"),
         ({"over": {"dtt": [1.0]}}, "neither an argument of gm.simulate.*Did you mean dt"),
+        ({"over": {"params.length": [1.0], "params": [1.0]}}, "'params.length' is a part of 'params'"),
         ({"over": {}}, "over must be a mapping"),
         ({"over": {"dt": 0.1}}, "over.'dt'. must be a list of values"),
         ({"over": {"dt": []}}, "must be a list of values"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +19,8 @@ from ..io.fingerprint import fingerprint
 from ..methods import as_method
 
 RESULTS = "sweep.jsonl"  # the first line describes the sweep, each further one is a point that has ended
+FAILED = "failed"  # the status of points that are not written: the same call again runs them again
+STATUSES = ("complete", "stopped", "refused")
 
 
 class Point(NamedTuple):
@@ -53,12 +57,20 @@ def _text(x: Any) -> str:
 def described(sweep: Any, over: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
     """What a sweep is, as JSON: another one does not go on in the same folder."""
     settings = {name: _text(x) for name, x in sorted(sweep.settings.items()) if name not in over}
-    shape = np.shape(sweep.settings["q0"] if "q0" not in over else over["q0"][0])
+    starts = over["q0"] if "q0" in over else [sweep.settings["q0"]]
     return {
         "over": {name: [_text(x) for x in values] for name, values in over.items()},
         "settings": {**settings, "default_end": sweep.default_end},
-        "system": fingerprint(sweep.system, shape),
+        "system": _fingerprint(sweep.system, starts),
     }
+
+
+def _fingerprint(system: Any, starts: Sequence[Any]) -> str | None:
+    """None where no start fits the system: then the rows of all points say so."""
+    for start in starts:
+        with contextlib.suppress(Exception):  # of the user's functions
+            return fingerprint(system, np.shape(start))
+    return None
 
 
 class Table:
@@ -78,7 +90,7 @@ class Table:
                     raise ArchiveError(f"{path.parent} is not empty, and has no {RESULTS} of a sweep.", path.parent)
                 path.write_text(json.dumps(about) + "\n")
             return
-        text = path.read_text()
+        text = path.read_text("utf-8", "replace")
         first, *lines = text.splitlines() or [""]
         if _parsed(first) != about:
             raise ArchiveError(
@@ -89,20 +101,15 @@ class Table:
         if not text.endswith("\n"):  # the client was killed while it wrote a line
             with writing(path), path.open("a") as file:
                 file.write("\n")
-        count = np.prod([len(x) for x in self.values.values()])
+        count = math.prod(len(x) for x in self.values.values())
         for line in lines:
-            held = _parsed(line)
-            if held is None or held.keys() != set(Point._fields) or not 0 <= held["number"] < count:
-                continue  # its point runs again
-            arrays = {name: None if held[name] is None else np.asarray(held[name], float) for name in ("q", "p")}
-            numbers = {
-                name: float("nan") if held[name] is None else held[name] for name in ("energy_error", "end_time")
-            }
-            self.points[held["number"]] = Point(**{**held, **arrays, **numbers})
+            point = _point(_parsed(line))
+            if point is not None and 0 <= point.number < count:  # otherwise it runs again
+                self.points[point.number] = point
 
     def add(self, point: Point) -> None:
         self.points[point.number] = point
-        if self.folder is None:
+        if self.folder is None or point.status == FAILED:
             return
         finite = lambda x: x if x is None or np.isfinite(x) else None
         lists = {name: None if getattr(point, name) is None else getattr(point, name).tolist() for name in ("q", "p")}
@@ -139,13 +146,31 @@ class Table:
 def _parsed(line: str) -> Any:
     try:
         return json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
+
+
+def _point(held: Any) -> Point | None:
+    """A row from its line; None where the line is damaged."""
+    if not isinstance(held, dict) or held.keys() != set(Point._fields):
+        return None
+    texts = held["message"], held["warning"], held["file"] or ""
+    if type(held["number"]) is not int or held["status"] not in STATUSES or not all(isinstance(x, str) for x in texts):
+        return None
+    try:
+        arrays = {name: None if held[name] is None else np.asarray(held[name], float) for name in ("q", "p")}
+        numbers = {
+            name: math.nan if held[name] is None else float(held[name])
+            for name in ("energy_error", "end_time", "seconds")
+        }
+    except (TypeError, ValueError):
+        return None
+    return Point(**{**held, **arrays, **numbers})
 
 
 def _coordinate(values: list[Any]) -> Any:
     """The values of a dimension: numbers, names of methods, or the position where a value is an array."""
-    if all(np.ndim(x) == 0 and isinstance(x, (int, float, np.number, str)) for x in values):
+    if any(all(isinstance(x, kind) for x in values) for kind in ((int, float, np.number), str)):
         return np.asarray(values)
     if all(hasattr(x, "traits") for x in values):
         return np.array([as_method(x).name for x in values])
