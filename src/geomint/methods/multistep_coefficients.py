@@ -72,7 +72,7 @@ def construct(a: Iterable[SupportsFloat | str]) -> Coefficients:
     minus_one = [Fraction(-1), Fraction(1)]
     rho_hat = _multiply(rho_tilde, minus_one)
     # With u = ζ − 1 condition (8) is about Taylor coefficients at u = 0, and k coefficients of σ meet k conditions: σ
-    # is the Taylor polynomial of ρ/log² = ρ̃·(u/log(1+u))². It comes out symmetric, so that β_0 = 0 without being asked.
+    # is the Taylor polynomial of ρ/log² = ρ̃·(u/log(1+u))². It is symmetric, hence β_0 = 0.
     logarithm = _logarithm(k)
     inverse = _reciprocal(_multiply(logarithm, logarithm), k)
     sigma = _shift(_multiply(_shift(rho_tilde, 1), inverse)[:k], -1)

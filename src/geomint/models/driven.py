@@ -66,8 +66,8 @@ def driven_slider_crank(
 
     U = y₀ + y₁,   |x₀|² = crank²,   |x₁ − x₀|² = rod²,   y₁ = 0.
 
-    The motor turns the crank with the torque `torque` − slip·θ̇, the slider is slowed by −friction·ẋ₁. In its two angles
-    the same mechanism is `driven_slider_crank_angles`.
+    The motor turns the crank with the torque `torque` − slip·θ̇, and friction slows the slider by −friction·ẋ₁.
+    `driven_slider_crank_angles` is the same mechanism in its two angles.
     """
     rods = links(np.array([crank, rod]))
 
@@ -99,7 +99,7 @@ def driven_slider_crank_angles(
     lengths = np.array([crank, rod])
 
     def lagrangian(q, v):
-        # velocities of the links, and by their sum those of the points
+        # velocities of the links; their sums are those of the points
         along = jnp.stack([-lengths * jnp.sin(q) * v, lengths * jnp.cos(q) * v], axis=1)
         points = jnp.cumsum(along, axis=0)
         return 0.5 * jnp.sum(points**2) - jnp.sum(jnp.cumsum(lengths * jnp.sin(q)))

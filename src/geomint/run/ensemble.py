@@ -95,11 +95,8 @@ def ensemble(
             "ensemble can't run inside jax.grad, jax.jit or jax.vmap; there, use jax.vmap over gm.simulate."
         )
     path, progress, compensated = checked_settings(output, progress, compensated)
-    executor, devices, times = checked_executor(executor), devices_of(mesh), grid(dt, t_end, t0, save_every)
-    if executor is None and shard is not None:
-        raise InputError("shard= is for ensemble(..., executor=...), which cuts the members into shards.")
-    if executor is not None and mesh is not None:
-        raise InputError("give mesh= or executor=, not both: each worker of an executor uses its own device.")
+    executor, devices = _checked_workers(executor, mesh, shard)
+    times = grid(dt, t_end, t0, save_every)
     start = _checked_start(system, q0s, v0s, p0s, params, method, times)
     about = {"seed": _seeds(seed, len(start.q)), "compensated": compensated, "members": True}
     if executor is not None:
@@ -109,6 +106,16 @@ def ensemble(
         return run_sharded(start, plan, executor, path, progress)
     runner = _engine(start, choose(engine, members=True), times, reduce, keep, devices)
     return _run(runner, start, times, about, path, progress)
+
+
+def _checked_workers(executor: Any, mesh: Any, shard: Any) -> tuple[Any, Sequence[Any]]:
+    """The executor, and the devices of this process that share the members where there is none."""
+    executor, devices = checked_executor(executor), devices_of(mesh)
+    if executor is None and shard is not None:
+        raise InputError("shard= is for ensemble(..., executor=...), which cuts the members into shards.")
+    if executor is not None and mesh is not None:
+        raise InputError("give mesh= or executor=, not both: each worker of an executor uses its own device.")
+    return executor, devices
 
 
 def _engine(start: Start, make: type[Xla], times: Grid, reduce: Any, keep: Any, devices: Sequence[Any]) -> Tiled:
