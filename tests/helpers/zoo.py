@@ -182,6 +182,48 @@ def bonded_on_circle() -> Problem:
     return Problem("bonded-on-circle", system, Point(q, masses[:, None] * v), 0.04)
 
 
+def graded_field() -> Problem:
+    """A charge in the plane, in a field with a gradient and a well without symmetry: no reversal of the motion exists,
+    and the energy of a method that is not symplectic drifts."""
+
+    def potential(q):
+        x, y = q
+        return 0.5 * x**2 + 0.95 * y**2 + 0.4 * x**2 * y - 0.2 * x * y**2 + 0.25 * (x**4 + y**4)
+
+    system = gm.System(potential, magnetic_field=lambda q: 0.4 + 0.6 * q[0] + 0.3 * q[1])
+    return Problem("graded-field", system, Point(np.array([0.6, 0.1]), np.array([0.3, -0.2])), 0.2)
+
+
+def _trap(q):
+    """Two charges that repel each other in a well with an axis."""
+    apart = 1 / jnp.sqrt(jnp.sum((q[0] - q[1]) ** 2) + 0.3)
+    return apart + 0.5 * jnp.sum(q[:, 2] ** 2) + 0.2 * jnp.sum((q[:, 0] ** 2 + q[:, 1] ** 2) ** 2)
+
+
+def _two_charges(name: str, field) -> Problem:
+    system = gm.System(
+        _trap,
+        mass=np.array([[1.0], [0.6]]),
+        magnetic_field=field,
+        charge=np.array([1.0, -1.5]),
+        symmetries=gm.Rotation(axis=(0, 0, 1)),
+    )
+    q = np.array([[0.6, 0.2, -0.3], [-0.5, 0.1, 0.4]])
+    p = np.array([[0.3, -0.5, 0.4], [0.2, 0.6, -0.3]])
+    return Problem(name, system, Point(q, p), 0.1)
+
+
+def mirror_field() -> Problem:
+    """Two unequal charges in a field that grows along its axis; div B = 0."""
+    field = lambda q: jnp.stack([-0.4 * q[:, 0] * q[:, 2], -0.4 * q[:, 1] * q[:, 2], 1 + 0.4 * q[:, 2] ** 2], axis=1)
+    return _two_charges("mirror-field", field)
+
+
+def uniform_field() -> Problem:
+    """Two unequal charges in a uniform field; its axis is that of the well."""
+    return _two_charges("uniform-field", np.array([0.0, 0.0, 1.1]))
+
+
 PROBLEMS = (
     coupled_quartic(),
     three_bodies(),
@@ -193,6 +235,9 @@ PROBLEMS = (
     sphere_pair(),
     bent_molecule(),
     bonded_on_circle(),
+    graded_field(),
+    mirror_field(),
+    uniform_field(),
 )
 
 

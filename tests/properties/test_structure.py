@@ -33,6 +33,8 @@ def test_claims(method, problem):
         assert max(order.uncertainties) < 0.2, order
     if traits.symplectic:
         assert measure.symplecticity(method, problem.system, problem.at, 2 * dt) < ROUND_OFF
+    if traits.volume and problem.system.constraint is None:
+        assert measure.volume(method, problem.system, problem.at, 2 * dt) < ROUND_OFF
     if traits.symmetric:
         assert measure.symmetry(method, problem.system, problem.at, 2 * dt) < ROUND_OFF
     if traits.reversible:
@@ -58,6 +60,8 @@ def test_denials(method):
     fails = lambda f: any(f(method, p.system, p.at, 2 * p.dt) > 1e-8 for p in problems)
     long = lambda p: measure.long_run(method, p.system, p.at, p.step(method), steps=10_000, engine="xla")
     assert traits.symplectic or fails(measure.symplecticity)
+    if traits.free and traits.steps == 1:
+        assert traits.volume or traits.symplectic or fails(measure.volume)
     assert traits.symmetric or fails(measure.symmetry)
     assert traits.reversible or fails(lambda *place: measure.reversibility(*place, n=20))
     assert traits.tangent or any(long(p).tangency > 1e-8 for p in problems)

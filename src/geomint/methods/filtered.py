@@ -280,7 +280,7 @@ class SimplifiedZhangSkeel(Filtered):
 
     @property
     def traits(self) -> Traits:
-        return _traits(symplectic=False, momentum_maps="linear")
+        return _traits(symplectic=False, volume=True, momentum_maps="linear")
 
     def filter(self, mech: Mechanics, x: Array, h: Array) -> Filter:
         c = self.beta * h**2
@@ -299,7 +299,7 @@ class StiffZhangSkeel(SimplifiedZhangSkeel):
 
     @property
     def traits(self) -> Traits:
-        return _traits(symplectic=False, momentum_maps="linear", needs=("fast", "hessian"))
+        return _traits(symplectic=False, volume=True, momentum_maps="linear", needs=("fast", "hessian"))
 
     def curvature(self, mech: Mechanics, x: Array, a: Array) -> Array:
         return mech.fast_hessian_product(x, a)

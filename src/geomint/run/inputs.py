@@ -23,6 +23,7 @@ from ..system.checks import as_array, plain_scalar, shown
 from ..system.damping import check_damping
 from ..system.index_check import check_filled
 from ..system.lagrangian import LagrangianSystem, derive
+from ..system.magnetic import check_magnetic
 from ..system.mass import check_mass
 from ..system.mechanics import Mechanics, real_array
 from ..system.system import Stated, System
@@ -47,6 +48,7 @@ def phase(
     if isinstance(system, System):
         check_mass(system, shape)
         check_damping(system.damping, shape)
+        check_magnetic(system, shape)
     if v0 is not None and p0 is not None:
         raise InputError(f"give v0{s} or p0{s}, not both.")
     name = ("v0" if p0 is None else "p0") + s

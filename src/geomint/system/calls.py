@@ -36,6 +36,7 @@ KINDS = {
     "fast": _OF_POSITION,
     "constraint": _OF_POSITION,
     "overrides": _OF_POSITION,
+    "magnetic_field": _OF_POSITION,
     "lagrangian": Given(("q", "v"), ("t",)),
     "force": Given(("q",), ("v", "t"), ("v", "t")),
     "watch": Given(("q",), ("p", "v", "t"), ("p",)),

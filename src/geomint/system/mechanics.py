@@ -23,6 +23,7 @@ from ..numerics.compensated import Compensated, value
 from ..numerics.hints import materialize
 from .calls import takes
 from .damping import DampingFlow
+from .magnetic import as_field, cross, field_shape
 from .mass import mass_is_matrix
 from .system import System
 
@@ -250,12 +251,32 @@ class Mechanics(Derived):
         return force if self.system.damping is None else force - self.drag(v)
 
     def total_force(self, q: Position, v: Array) -> Array:
-        """−∇U(q) + f(q, v, t) − D v."""
-        return self.force(q) + self.nonconservative_force(q, v)
+        """−∇U(q) + f(q, v, t) − D v + e v × B(q, t)."""
+        force = self.force(q) + self.nonconservative_force(q, v)
+        return force if self.system.magnetic_field is None else force + self.magnetic_force(q, v)
 
     def damping_flow(self, shape: tuple[int, ...]) -> DampingFlow | None:
         """The exact flow of ṗ = N − D M⁻¹p for q of that shape; None without damping."""
         return None if self.system.damping is None else DampingFlow.of(self.system.mass, self.system.damping, shape)
+
+    # --- the magnetic field -----------------------------------------------------------------------------------------
+    def magnetic_field(self, q: Position) -> Array:
+        """e B(q, t): a vector at each particle, in the plane a number."""
+        q = value(q)
+        b = real_array("magnetic_field(q)", self.system.call(self.system.magnetic_field, q, t=self.time))
+        charge = jnp.asarray(self.system.charge)
+        each = charge[..., None] if charge.ndim and q.shape[-1] == 3 else charge
+        return each * as_field(b, q.shape).astype(q.dtype)
+
+    def magnetic_force(self, q: Position, v: Array) -> Array:
+        """e v × B(q, t)."""
+        return cross(v, self.magnetic_field(q))
+
+    def gyration(self, q: Position) -> Array:
+        """Ω = e B(q, t)/m, in the shape of the field: v̇ = v × Ω."""
+        shape = value(q).shape
+        inverse = jnp.broadcast_to(self.mass_inverse, shape)
+        return self.magnetic_field(q) * (inverse if field_shape(shape) == shape else inverse[..., 0])
 
     # --- mass -------------------------------------------------------------------------------------------------------
     def _matrix_mass(self, x: Array) -> bool:

@@ -15,13 +15,14 @@ from jaxtyping import Array, PyTree
 
 from ..errors import InputError, nearest
 from .calls import AtTime, Function, call_function, takes
-from .checks import function, instance, shown
+from .checks import as_array, function, instance, shown
 from .damping import checked_damping, is_uniform
+from .magnetic import UniformField, checked_charge
 from .mass import checked_mass
 from .symmetries import Symmetry
 
 OVERRIDES = ("gradient", "fast_gradient")
-FUNCTIONS = ("potential", "fast", "constraint", "lagrangian", "force")
+FUNCTIONS = ("potential", "fast", "constraint", "lagrangian", "force", "magnetic_field")
 
 
 def as_function(name: str, f: Any) -> Any:
@@ -124,7 +125,7 @@ class Stated(eqx.Module):
 class System(Stated):
     """A mechanical system with energy H(q, p) = ½ pᵀM⁻¹p + V(q) + W(q), on the manifold g(q) = 0 where one is given:
 
-        M q̈ = −∇(V + W) + f(q, q̇, t) − D q̇ − Gᵀλ,      g(q) = 0.
+        M q̈ = −∇(V + W) + f(q, q̇, t) − D q̇ + e q̇ × B(q, t) − Gᵀλ,      g(q) = 0.
 
     Functions take q first and, by name, any of t and params (forces and watched functions v too): V(q), V(q, t),
     V(q, params), g(q, t), f(q, v, t, params). An argument of another name is params.
@@ -144,6 +145,10 @@ class System(Stated):
     damping:     D of the drag −D v: a number, an array that broadcasts to q, or a symmetric matrix. Splittings take it
                  by its exact flow. With D = γM they are conformally symplectic: a step of length h scales dq ∧ dp by
                  exp(−γh).
+    magnetic_field:  B(q, t) -> a vector at each particle, for q of shape (n, 3) or (3,); for motion in the plane,
+                 (n, 2) or (2,), its component B_z. A constant array is a uniform field. p is the kinetic momentum M v,
+                 not the canonical one. For Boris, MagneticSplitting and RungeKutta4.
+    charge:      e, a number or one for each particle; in the force of the magnetic field only, since V is an energy.
     overrides:   derivatives by hand, {"gradient": ∇V, "fast_gradient": ∇W}; compared with automatic differentiation
                  at q0 when a run starts (of an ensemble, at that of its first member). Inside jax.jit, jax.grad or
                  jax.vmap there are no numbers to compare, and they are taken as they are.
@@ -155,6 +160,8 @@ class System(Stated):
     overrides: dict[str, Any]
     force: Any
     damping: Array | None
+    magnetic_field: Any
+    charge: Array | None
     uniform_damping: bool = eqx.field(static=True, init=False)  # whether D = γM is known
 
     def __init__(
@@ -170,6 +177,8 @@ class System(Stated):
         origin: str | None = None,
         force: Callable | None = None,
         damping: Any = None,
+        magnetic_field: Any = None,
+        charge: Any = 1.0,
     ):
         self.potential = as_function("potential", potential)
         self.constraint = as_function("constraint", constraint)
@@ -178,6 +187,8 @@ class System(Stated):
         self.force = as_function("force", force)
         self.damping = checked_damping(damping)
         self.uniform_damping = is_uniform(self.damping, self.mass)
+        self.magnetic_field = as_magnetic_field(magnetic_field)
+        self.charge = checked_charge(charge, magnetic_field is not None)
         self.symmetries = checked_symmetries(symmetries)
         self.params = checked_params(params)
         self.watch = checked_watch(watch)
@@ -190,10 +201,22 @@ class System(Stated):
         self.origin = checked_origin(origin)
 
     @property
+    def field_is_uniform(self) -> bool:
+        """Whether the magnetic field is stated as numbers."""
+        return isinstance(self.magnetic_field, UniformField)
+
+    @property
     def damping_rate(self) -> Array:
         """γ of a damping D = γM; 0 without damping."""
         damping = 0.0 if self.damping is None else self.damping
         return jnp.ravel(damping)[0] / jnp.ravel(self.mass)[0]
+
+
+def as_magnetic_field(field: Any) -> Any:
+    """A function, or numbers: a uniform field."""
+    if field is None or callable(field):
+        return as_function("magnetic_field", field)
+    return UniformField(jnp.asarray(field if isinstance(field, Tracer) else as_array(field, "magnetic_field"), float))
 
 
 def checked_system(system: Any, kind: type | tuple[type, ...] = (), name: str = "system", callee: str = "") -> Any:
