@@ -87,13 +87,23 @@ def test_speed_in_a_uniform_field(method, dt):
     run = gm.simulate(system, np.zeros(3), v0, method=method, dt=dt, t_end=n * dt, save_every=10**4, engine="native")
     speed, along = np.linalg.norm(run.p, axis=1), run.p @ AXIS / np.linalg.norm(AXIS)
     assert np.max(np.abs(speed / speed[0] - 1)) < 1e-15
-    assert np.max(np.abs(along - along[0])) < 1e-10
+    assert np.max(np.abs(along - along[0])) < 6e-11
     if isinstance(method, gm.MagneticSplitting):  # on the exact helix, after 1.9e6 revolutions
         rate, axis = np.linalg.norm(AXIS), AXIS / np.linalg.norm(AXIS)
         across = v0 - axis * (axis @ v0)
         angle = rate * run.t[-1]
         exact = axis * (axis @ v0) + np.cos(angle) * across + np.sin(angle) * np.cross(across, axis)
         assert np.max(np.abs(run.p[-1] - exact)) < 1e-8
+
+
+def test_speed_with_an_electric_field():
+    """A cycloid through 2000 stops, against compensated sums. Without a carried |p|² that follows the kicks the error
+    is 3e-12."""
+    system = gm.System(lambda q: -0.3 * q[0] - 0.1 * q[1], magnetic_field=np.array([0.0, 0.0, 1.0]))
+    grid = {"method": gm.Boris(), "dt": 2 * np.pi / 64, "t_end": 4000 * np.pi, "save_every": 16, "engine": "native"}
+    plain, compensated = (gm.simulate(system, np.zeros(3), compensated=c, **grid) for c in (False, True))
+    assert np.max(np.abs(plain.p - compensated.p)) < 6e-13
+    assert np.max(np.abs(compensated.energy_error)) < 1e-10
 
 
 def test_a_charge_that_is_almost_stopped():
