@@ -117,7 +117,7 @@ def split_quadratic(system: System, q0: Any, ratio: float = 3.0) -> System:
         force=system.force,
         damping=system.damping,
         magnetic_field=system.magnetic_field,
-        charge=1.0 if system.charge is None else system.charge,
+        charge=system.charge,
     )
 
 

@@ -29,9 +29,11 @@ class UniformField(eqx.Module):
 
 
 def checked_charge(charge: Any, has_field: bool) -> Array | None:
-    """A number, or one for each particle; None without a magnetic field."""
+    """A number, or one for each particle; 1 where it is None. None without a magnetic field."""
+    if charge is None:
+        charge = 1.0
     if not has_field:
-        if not isinstance(charge, Tracer) and np.any(np.asarray(charge) != 1.0):
+        if isinstance(charge, Tracer) or np.any(np.asarray(charge) != 1.0):
             raise InputError(
                 "charge is the charge in the force e v × B, and the system has no magnetic_field; the potential is an "
                 "energy, and contains the charges."
