@@ -207,7 +207,12 @@ class Method(eqx.Module):
                 )
         if system.constraint is not None and not self.traits.constrained:
             stated = isinstance(system, LagrangianSystem)
-            fits = lambda m: m.traits.constrained and set(m.traits.needs) <= {"constraint", "hessian"}
+            wanted = set(demands(system))
+            fits = lambda m: (
+                m.traits.constrained
+                and set(m.traits.needs) <= {"constraint", "hessian"}
+                and wanted <= set(m.traits.takes)
+            )
             able = {type(m): m.name for m in reversed(all()) if fits(m) and (m.traits.lagrangian or not stated)}
             choices = [f"use {', '.join(sorted(able.values()))}"] * bool(able)
             choices += ["turn the constraint into stiff springs with gm.penalize(system, omega)"] * (not stated)
