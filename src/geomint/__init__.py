@@ -10,7 +10,7 @@ import jax as _jax
 if "JAX_ENABLE_X64" not in _os.environ:
     _jax.config.update("jax_enable_x64", True)
 
-from . import methods, models
+from . import md, methods, models
 from .analysis.certify import Certificate, certify
 from .analysis.fast_slow import adaptive_splitting, split_quadratic, watch_oscillations
 from .analysis.penalty import penalize, recover_multipliers

@@ -200,6 +200,8 @@ class HostLoop:
         """Keep the good blocks of a chunk. Then take the failing step in its slower form, or find it and stop."""
         before = self.now.step
         self.now = _keep_good(self.engine, self.now, self.grid, chunk.steps, good_blocks, self.sink)
+        if self._grow(chunk.steps):
+            return None
         rescued = self.rescue.step(self.now, chunk.steps)
         if rescued is None:
             # The energy may have ceased to be finite before this chunk, in a row between saves that was passed over.
@@ -210,6 +212,25 @@ class HostLoop:
         self.now = self.last_good = rescued
         self.most_after_rescue = 1
         return None
+
+    def _grow(self, steps: int) -> bool:
+        """Where the auxiliary state had not room enough in one of the next steps, go to the step before with more room.
+        That step depends on the motion alone, so that chunks and restarts change nothing."""
+        engine, start = self.engine, self.now
+        if engine.spread != "one":
+            return False
+        after = lambda k: engine.advance(start.carry, start.step, k, 1, engine.buffer())[0] if k else start.carry
+        if not engine.overflowed(after(steps)):
+            return False
+        good, bad = 0, steps
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            good, bad = (good, middle) if engine.overflowed(after(middle)) else (middle, bad)
+        self.now = Position(engine.with_more_room(after(good), after(bad)), start.step + good)
+        self.most_after_rescue = 1
+        self.bar.update(good)
+        self.sink.checkpoint(self.now.carry, self.now.step)
+        return True
 
 
 class Rescue:

@@ -131,7 +131,7 @@ def _restore_engine(
     if not meta["members"]:
         engine = make(method, system, clock, meta["spread"])
         begun, _ = engine.begin(initial_state(q, p, times.t0, meta["seed"], meta["compensated"]))
-        return Restored(engine, contents.carry_like(begun))
+        return Restored(engine, engine.restored_carry(contents.carry_like(engine.archived_carry(begun))))
     members = len(q)
     tile = meta.get("tile", members)  # archives of the first versions have no tiles
     arguments = make, method, system, clock, meta["spread"], members, devices, tile

@@ -112,7 +112,8 @@ def _run(
         sink = Memory(runner.layout, seen, times.saves, members=False)
         return drive(runner, carry, times, sink, progress, about)
     meta = archive_meta(system, runner, times, about, value(state.q).shape)
-    disk = Disk(archive.create(path, meta, seen, carry, times.saves), runner.layout, times, members=False)
+    writer = archive.create(path, meta, seen, runner.archived_carry(carry), times.saves)
+    disk = Disk(writer, runner.layout, times, members=False, archived_carry=runner.archived_carry)
     disk.first(seen, carry)
     return drive(runner, carry, times, disk, progress, about)
 
@@ -121,6 +122,8 @@ def _traced(
     system: Stated, method: Method, times: Grid, state: State, seed: int, compensated: bool, output: Any, gradient: str
 ) -> Trajectory:
     """The run inside a JAX transformation: one compiled program that can be differentiated, without the host loop."""
+    if getattr(system, "auxiliary", None) is not None:
+        raise GeomintError("systems with neighbour lists can't run inside jax.grad, jax.jit or jax.vmap.")
     if output is not None:
         raise GeomintError("output= can't be used inside jax.grad, jax.jit or jax.vmap: the run stays in memory there.")
     warn_of_outer_jit()

@@ -184,10 +184,11 @@ class Mechanics(Derived):
     system: System
     mass_inverse: Array
     time: Any
+    auxiliary: Any  # the auxiliary state of the system; None outside a run, and where it has none
 
     def __init__(self, system: System, shape: tuple[int, ...] | None = None, time: Any = 0.0):
         """`shape` is that of q; without it a square mass is taken for a matrix."""
-        self.system = system
+        self.system, self.auxiliary = system, None
         self.time = jnp.asarray(time, float) if system.depends_on_time else None
         mass = system.mass
         square = mass.ndim == 2 and mass.shape[0] == mass.shape[1]
@@ -200,20 +201,24 @@ class Mechanics(Derived):
         else:
             self.mass_inverse = 1 / mass  # a product a step instead of a division, which costs several times more
 
+    def with_auxiliary(self, auxiliary: Any) -> Self:
+        """The mechanics with this auxiliary state."""
+        return eqx.tree_at(lambda m: m.auxiliary, self, auxiliary, is_leaf=lambda x: x is None)
+
     # --- energy -----------------------------------------------------------------------------------------------------
     def slow_potential(self, q: Position) -> Array:
         """V(q)."""
         q = value(q)
         if self.system.potential is None:
             return jnp.zeros((), q.dtype)
-        return scalar("potential", self.system.call(self.system.potential, q, t=self.time), q)
+        return scalar("potential", self.system.call(self.system.potential, q, t=self.time, auxiliary=self.auxiliary), q)
 
     def fast_potential(self, q: Position) -> Array:
         """W(q)."""
         q = value(q)
         if self.system.fast is None:
             return jnp.zeros((), q.dtype)
-        return scalar("fast", self.system.call(self.system.fast, q, t=self.time), q)
+        return scalar("fast", self.system.call(self.system.fast, q, t=self.time, auxiliary=self.auxiliary), q)
 
     def potential(self, q: Position) -> Array:
         """U = V + W."""
@@ -321,7 +326,11 @@ class Mechanics(Derived):
         if self.system.potential is None:
             return jnp.zeros_like(q)
         by_hand = self.system.overrides.get("gradient")
-        return jax.grad(self.slow_potential)(q) if by_hand is None else self.system.call(by_hand, q, t=self.time)
+        return (
+            jax.grad(self.slow_potential)(q)
+            if by_hand is None
+            else self.system.call(by_hand, q, t=self.time, auxiliary=self.auxiliary)
+        )
 
     def fast_gradient(self, q: Position) -> Array:
         """∇W(q), by hand where the system overrides it."""
@@ -329,7 +338,11 @@ class Mechanics(Derived):
         if self.system.fast is None:
             return jnp.zeros_like(q)
         by_hand = self.system.overrides.get("fast_gradient")
-        return jax.grad(self.fast_potential)(q) if by_hand is None else self.system.call(by_hand, q, t=self.time)
+        return (
+            jax.grad(self.fast_potential)(q)
+            if by_hand is None
+            else self.system.call(by_hand, q, t=self.time, auxiliary=self.auxiliary)
+        )
 
     def gradient(self, q: Position) -> Array:
         """∇U(q)."""

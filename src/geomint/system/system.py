@@ -14,6 +14,7 @@ from jax.core import Tracer
 from jaxtyping import Array, PyTree
 
 from ..errors import InputError, nearest
+from .auxiliary import Auxiliary
 from .calls import AtTime, Function, call_function, takes
 from .checks import as_array, function, instance, shown
 from .damping import checked_damping, is_uniform
@@ -64,10 +65,22 @@ class Stated(eqx.Module):
             named[name] = symmetry
         return named
 
-    def call(self, function: Any, q: Any, p: Any = None, *, v: Any = None, t: Any = None, name: str = "") -> Any:
+    def call(
+        self,
+        function: Any,
+        q: Any,
+        p: Any = None,
+        *,
+        v: Any = None,
+        t: Any = None,
+        auxiliary: Any = None,
+        name: str = "",
+    ) -> Any:
         """Call a user's function with those of the arguments that it takes (see calls.py), and with params. `name`: for
         errors, if the function is not a part of the system."""
-        given = {key: x for key, x in (("q", q), ("v", v), ("p", p), ("t", t)) if x is not None}
+        given = {
+            key: x for key, x in (("q", q), ("v", v), ("p", p), ("t", t), ("auxiliary", auxiliary)) if x is not None
+        }
         return call_function(name or self._name_of(function), function, given, self.params)
 
     def takes(self, name: str, argument: str) -> bool:
@@ -149,6 +162,8 @@ class System(Stated):
                  (n, 2) or (2,), its component B_z. A constant array is a uniform field. p is the kinetic momentum M v,
                  not the canonical one. For Boris, MagneticSplitting and RungeKutta4.
     charge:      e, a number or one for each particle; in the force of the magnetic field only, since V is an energy.
+    auxiliary:   what functions with an argument `auxiliary` receive, kept up to date along a run: the neighbour lists
+                 of a gm.md.PairPotential.
     overrides:   derivatives by hand, {"gradient": ∇V, "fast_gradient": ∇W}; compared with automatic differentiation
                  at q0 when a run starts (of an ensemble, at that of its first member). Inside jax.jit, jax.grad or
                  jax.vmap there are no numbers to compare, and they are taken as they are.
@@ -162,6 +177,7 @@ class System(Stated):
     damping: Array | None
     magnetic_field: Any
     charge: Array | None
+    auxiliary: Auxiliary | None
     uniform_damping: bool = eqx.field(static=True, init=False)  # whether D = γM is known
 
     def __init__(
@@ -179,6 +195,7 @@ class System(Stated):
         damping: Any = None,
         magnetic_field: Any = None,
         charge: Any = 1.0,
+        auxiliary: Auxiliary | None = None,
     ):
         self.potential = as_function("potential", potential)
         self.constraint = as_function("constraint", constraint)
@@ -189,6 +206,7 @@ class System(Stated):
         self.uniform_damping = is_uniform(self.damping, self.mass)
         self.magnetic_field = as_magnetic_field(magnetic_field)
         self.charge = checked_charge(charge, magnetic_field is not None)
+        self.auxiliary = checked_auxiliary(auxiliary)
         self.symmetries = checked_symmetries(symmetries)
         self.params = checked_params(params)
         self.watch = checked_watch(watch)
@@ -210,6 +228,15 @@ class System(Stated):
         """γ of a damping D = γM; 0 without damping."""
         damping = 0.0 if self.damping is None else self.damping
         return jnp.ravel(damping)[0] / jnp.ravel(self.mass)[0]
+
+
+def checked_auxiliary(auxiliary: Any) -> Auxiliary | None:
+    if auxiliary is not None and not isinstance(auxiliary, Auxiliary):
+        raise InputError(
+            f"auxiliary must be neighbour lists, such as pair.neighbours(skin=0.3) of a gm.md.PairPotential, or None, "
+            f"not {shown(auxiliary)}."
+        )
+    return auxiliary
 
 
 def as_magnetic_field(field: Any) -> Any:
