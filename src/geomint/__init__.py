@@ -121,6 +121,7 @@ __all__ = [
     "certify",
     "ensemble",
     "load",
+    "md",
     "methods",
     "models",
     "penalize",

@@ -54,7 +54,8 @@ def _by_loops(q: Array, box: Box | None, distance: float, room: int) -> tuple[Ar
     loops.register()
     n, cells = len(q), math.prod(divisions(box, distance) or (1,))
     whole = lambda *shape: jax.ShapeDtypeStruct(shape, jnp.int32)
-    out = whole(n, room), whole(n), whole(n), whole(n), whole(cells + 1)  # the last three are scratch
+    scratch = whole(n), whole(n), whole(cells + 1), jax.ShapeDtypeStruct(q.shape, q.dtype)
+    out = whole(n, room), whole(n), *scratch
     found = jax.ffi.ffi_call("geomint_neighbours", out)(q, jnp.asarray(settings(box, distance)))
     return found[0], found[1], jnp.zeros((), jnp.int32)
 

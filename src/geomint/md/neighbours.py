@@ -25,7 +25,7 @@ from ..system.checks import positive
 from . import cells
 from .box import Box
 
-SPARE = 1.2  # room for so many times the neighbours that were found
+SPARE = 1.1  # room for so many times the neighbours that were found
 
 
 class NeighbourList(eqx.Module):

@@ -218,6 +218,8 @@ class Method(eqx.Module):
             choices += ["turn the constraint into stiff springs with gm.penalize(system, omega)"] * (not stated)
             message = f"{self.name} does not integrate constrained systems, and this system has a constraint"
             raise InputError(f"{message}; {', or '.join(choices)}.")
+        if self.traits.event_driven and getattr(system, "auxiliary", None) is not None:
+            raise InputError(f"{self.name} does not take systems with neighbour lists; use a method with fixed steps.")
         self._check_driven(system)
         if system.constraint is None and not self.traits.free:
             raise InputError(f"{self.name} integrates constrained systems only, and this system has no constraint.")

@@ -15,6 +15,7 @@ from .driven import (
     kapitza_pendulum,
     relativistic_oscillator,
 )
+from .fluids import lennard_jones_fluid
 from .gravity import kepler, n_body, outer_solar_system
 from .hard_spheres import hard_spheres
 from .harmonic import harmonic_bowl, harmonic_oscillator, harmonic_trough
@@ -49,6 +50,7 @@ __all__ = [
     "kapitza_pendulum",
     "kepler",
     "lennard_jones_cluster",
+    "lennard_jones_fluid",
     "magnetic_mirror",
     "model",
     "morse_cluster",

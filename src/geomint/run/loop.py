@@ -217,7 +217,7 @@ class HostLoop:
         """Where the auxiliary state had not room enough in one of the next steps, go to the step before with more room.
         That step depends on the motion alone, so that chunks and restarts change nothing."""
         engine, start = self.engine, self.now
-        if engine.spread != "one":
+        if not isinstance(engine, Xla) or engine.auxiliary is None:
             return False
         after = lambda k: engine.advance(start.carry, start.step, k, 1, engine.buffer())[0] if k else start.carry
         if not engine.overflowed(after(steps)):

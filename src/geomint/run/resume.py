@@ -161,7 +161,7 @@ def _sink(contents: archive.Contents, times: Grid, ready: Ready, about: dict[str
     writer = reopened(contents, times, meta)
     if isinstance(engine, Tiled):
         return Disk(writer, engine.layout, times, engine.rows_per_member, engine.archived_carry)
-    sink = Disk(writer, engine.layout, times, False)
+    sink = Disk(writer, engine.layout, times, False, engine.archived_carry)
     sink.truncate(contents.rows, events)
     return sink
 
