@@ -17,6 +17,8 @@ the run ends with a `Failure`.
 from __future__ import annotations
 
 import dataclasses
+import sys
+import threading
 import time
 import warnings
 from typing import Any, NamedTuple, Protocol
@@ -94,7 +96,7 @@ class HostLoop:
 
     def __init__(self, engine: Engine, start: Position, grid: Grid, sink: Sink, progress: bool):
         self.engine, self.grid, self.sink = engine, grid, sink
-        self.now = start
+        self.now, self.progress = start, progress
         self.last_good = start  # the last position at which a row was seen without any failure
         self.buffer = engine.buffer()
         if engine.key not in _pace and start.step < grid.steps:
@@ -115,7 +117,18 @@ class HostLoop:
         )
 
     def _compile(self) -> None:
-        """Run no steps at all, so that the first chunk is timed without compilation."""
+        """Run no steps at all, so that the first chunk is timed without compilation. Where progress is shown, say so if
+        it takes longer than a second."""
+        note = threading.Timer(1.0, lambda: print("compiling…", file=sys.stderr, flush=True))
+        if self.progress:
+            note.daemon = True
+            note.start()
+        try:
+            self._run_no_steps()
+        finally:
+            note.cancel()
+
+    def _run_no_steps(self) -> None:
         unused, self.buffer = self.engine.advance(self.now.carry, self.now.step, 0, 0, self.buffer)
         jax.block_until_ready(unused)
 

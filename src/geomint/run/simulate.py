@@ -16,6 +16,7 @@ from ..io.sinks import Disk, Memory, check_memory
 from ..methods import Method, State, protocols
 from ..numerics.compensated import value
 from ..numerics.compilation import warn_of_outer_jit
+from ..numerics.keywords import checked_keywords
 from ..system.index_check import check_indices
 from ..system.system import Stated, System
 from .drive import archive_meta, drive
@@ -35,6 +36,7 @@ from .prepare import checked_method, checked_settings, prepared
 from .trajectory import Checkpoint, Trajectory
 
 
+@checked_keywords
 def simulate(
     system: Stated,
     q0: Any,

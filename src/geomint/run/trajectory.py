@@ -183,6 +183,14 @@ class Trajectory:
             raise AttributeError("velocities need the mass: load with gm.load(path, system=system).")
         return self._at_every_point(system, lambda mech, q, p: mech.velocity_at(q, p), self.p)
 
+    @property
+    def kinetic(self) -> Values:
+        """The kinetic energy ½ vᵀMv; of a Lagrangian system H − H at rest."""
+        system = self.system
+        if system is None:
+            raise AttributeError("kinetic energies need the mass: load with gm.load(path, system=system).")
+        return self._at_every_point(system, lambda mech, q, p: mech.kinetic_at(q, p), self.p)
+
     def _at_every_point(self, system: Stated, function: Any, other: Any) -> Any:
         """function(mech, q, x) of the saved q and of another saved array, with each member's own params."""
         in_jax = isinstance(self.q, jax.Array)
@@ -257,6 +265,13 @@ class Trajectory:
             return self.summary.failed_at
         bad = np.atleast_2d(~is_good(self.columns, np.ndim(self.energy)))
         return np.where(bad.any(axis=1), bad.argmax(axis=1), -1)
+
+    def __getitem__(self, key: Any) -> Any:
+        """run[-1] is a saved point, with t, q, p, v, energy and kinetic; run[10:20] and run[::5] are the runs of these
+        points. Of an ensemble, ensemble[3] is the run of a member and ensemble[2:5] the ensemble of some."""
+        from .indexing import part
+
+        return part(self, key)
 
     def __len__(self) -> int:
         return len(self.t)

@@ -234,6 +234,10 @@ class Mechanics(Derived):
         """½ pᵀM⁻¹p."""
         return 0.5 * jnp.sum(value(p) * self.velocity(p))
 
+    def kinetic_at(self, q: Position, p: Position) -> Array:
+        """The kinetic energy, as for any kind of system."""
+        return self.kinetic(p)
+
     def energy(self, q: Position, p: Position) -> Array:
         """H = ½ pᵀM⁻¹p + U(q)."""
         return self.kinetic(p) + self.potential(q)

@@ -14,6 +14,7 @@ from jax.core import Tracer
 from jaxtyping import Array, PyTree
 
 from ..errors import InputError, nearest
+from ..numerics.keywords import checked_keywords
 from .auxiliary import Auxiliary
 from .calls import AtTime, Function, call_function, takes
 from .checks import as_array, function, instance, shown
@@ -180,6 +181,7 @@ class System(Stated):
     auxiliary: Auxiliary | None
     uniform_damping: bool = eqx.field(static=True, init=False)  # whether D = γM is known
 
+    @checked_keywords
     def __init__(
         self,
         potential: Callable | None = None,
