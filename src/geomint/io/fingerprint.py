@@ -93,7 +93,7 @@ class _Hasher:
 def of_function(function: Any, system: Stated, q_shape: tuple[int, ...], spread: str = "one") -> str:
     """sha256 of a function of (q, p), or (q, p, params), as a program."""
     hasher, stated = _Hasher(), system.member(0) if spread == "states and params" else system
-    q = jax.ShapeDtypeStruct(q_shape, jax.numpy.asarray(0.0).dtype)
+    q = jax.ShapeDtypeStruct(q_shape, jax.numpy.result_type(float))
     called = lambda q, p, params: stated.with_params(params).call(function, q, p, name="reduce")
     closed = jax.make_jaxpr(called)(q, q, stated.params)
     hasher.program(closed.jaxpr, closed.consts)
@@ -104,7 +104,7 @@ def fingerprint(system: Stated, q_shape: tuple[int, ...], spread: str = "one") -
     """sha256 of a system: the programs of its energy, constraint, momentum maps, watched quantities and derivatives by
     hand, and the numbers in mass, params (of all members) and symmetries."""
     hasher = _Hasher()
-    q = jax.ShapeDtypeStruct(q_shape, jax.numpy.asarray(0.0).dtype)
+    q = jax.ShapeDtypeStruct(q_shape, jax.numpy.result_type(float))
     leaves = jax.tree.leaves(system)
 
     traced = system.member(0) if spread == "states and params" else system

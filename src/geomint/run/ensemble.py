@@ -178,7 +178,7 @@ def _kept(keep: Iterable[int] | None, members: int) -> np.ndarray:
 def _checked_start(system: Stated, q0s: Any, v0s: Any, p0s: Any, params: PyTree, method: Method, times: Grid) -> Start:
     """Check what the user stated, and let the method find the structure of the system."""
     method = checked_method(system, method)
-    q0s = as_array(q0s, "q0s")
+    q0s = as_array(q0s, "q0s", copy=False)
     if q0s.ndim == 0 or len(q0s) == 0:
         raise InputError("q0s needs a leading axis that counts the members, and at least one of them.")
     members = len(q0s)

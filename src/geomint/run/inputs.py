@@ -24,7 +24,7 @@ from ..system.damping import check_damping
 from ..system.index_check import check_filled
 from ..system.lagrangian import LagrangianSystem, derive
 from ..system.magnetic import check_magnetic
-from ..system.mass import check_mass
+from ..system.mass import check_mass, mass_is_matrix
 from ..system.mechanics import Mechanics, real_array
 from ..system.system import Stated, System
 
@@ -39,7 +39,7 @@ def phase(
 ) -> tuple[Array, Array]:
     """(q, p) at the start, from v0 or p0; at rest with neither."""
     s = "s" if members else ""  # as the arguments of ensemble are called
-    q = as_array(q0, "q0" + s)
+    q = as_array(q0, "q0" + s, copy=not members)  # an ensemble copies its members tile by tile
     shape = q.shape[1:] if members else q.shape
     if members and q.ndim == 0:
         raise InputError("q0s needs a leading axis that counts the members.")
@@ -52,11 +52,16 @@ def phase(
     if v0 is not None and p0 is not None:
         raise InputError(f"give v0{s} or p0{s}, not both.")
     name = ("v0" if p0 is None else "p0") + s
-    x = as_array(v0 if p0 is None else p0, name) if v0 is not None or p0 is not None else 0 * q  # at rest
+    given = v0 if p0 is None else p0
+    x = 0 * q if given is None else as_array(given, name, copy=not members)  # at rest with neither
     if x.shape != q.shape:
         raise InputError(f"{name} has shape {x.shape}, but q0{s} has shape {q.shape}; they must be the same.")
     if p0 is not None:
         return q, x
+    if isinstance(system, System) and not mass_is_matrix(system.mass.shape, shape) and not is_traced(system.mass, q, x):
+        # A program of XLA for this product takes 45 MB in a process that needs no other one (executor=).
+        with np.errstate(over="ignore"):
+            return q, x * np.asarray(system.mass)
     return q, _momenta(members, own_params, system, q, x)
 
 
@@ -127,12 +132,8 @@ def warn_of_lost_digits(system: Stated, shape: tuple[int, ...]) -> None:
     if not isinstance(system, System) or key in _precise or jnp.result_type(float) != jnp.float64:
         return
     _precise.add(key)
-    mech = Mechanics(system, shape)
-    for name, function in (
-        ("potential", mech.slow_potential),
-        ("fast", mech.fast_potential),
-        ("constraint", mech.constraint),
-    ):
+    for name, of in (("potential", "slow_potential"), ("fast", "fast_potential"), ("constraint", "constraint")):
+        function = lambda q, of=of: getattr(Mechanics(system, shape), of)(q)  # traced, so that nothing is compiled
         traced = jax.make_jaxpr(function)(jax.ShapeDtypeStruct(shape, jnp.float64))
         if _has_float32(traced.jaxpr) or any(getattr(c, "dtype", None) == jnp.float32 for c in traced.consts):
             warnings.warn(

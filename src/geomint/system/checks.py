@@ -178,8 +178,12 @@ def vector(x: Any, name: str, callee: str = "", *, size: int | None = None, leas
     return tuple(number(y, name, callee) for y in x)
 
 
-def as_array(x: Any, name: str, callee: str = "") -> Any:
-    """A float array in the working precision (numpy, unless traced); integers and float32 are converted exactly."""
+def as_array(x: Any, name: str, callee: str = "", *, copy: bool = True) -> Any:
+    """A float array in the working precision (numpy, unless traced); integers and float32 are converted exactly.
+
+    copy: without it, an array that is in the working precision is returned as it is, for arrays of a million members
+    that are not kept.
+    """
     argument = f"{callee}({name}=...): {name}" if callee else name
     if not isinstance(x, Tracer):
         try:
@@ -195,7 +199,7 @@ def as_array(x: Any, name: str, callee: str = "") -> Any:
     if isinstance(x, Tracer):
         return jnp.asarray(x, float)
     with np.errstate(over="ignore"):
-        x = np.array(x, jnp.result_type(float))
+        x = np.array(x, jnp.result_type(float), copy=copy or None)
     if not np.all(np.isfinite(x)):
         raise InputError(f"{argument} has entries that are not finite: {x.ravel()[~np.isfinite(x).ravel()][:3]}.")
     return x
