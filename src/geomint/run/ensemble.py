@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,13 @@ from ..io import archive
 from ..io.sinks import Disk, Memory
 from ..methods import Method, protocols
 from ..models import Model
-from ..system.checks import shown
+from ..system.checks import as_array, as_device_array, shown
 from ..system.index_check import check_indices
 from ..system.system import Stated, System
 from .devices import devices_of
 from .drive import archive_meta, drive
 from .executors import checked_executor
 from .inputs import (
-    as_array,
     check_energy,
     check_on_manifold,
     check_overrides,
@@ -34,7 +34,7 @@ from .inputs import (
     stated_velocity,
     warn_of_lost_digits,
 )
-from .members import Call, of_model, with_member_axis
+from .members import Call, ToArray, of_model, with_member_axis
 from .prepare import checked_method, checked_settings, prepared, sampled
 from .reducing_engine import Reducing
 from .reductions import Reduction, checked
@@ -103,14 +103,17 @@ def ensemble(
     executor, devices = _checked_workers(executor, mesh, shard)
     call = of_model(system, q0s, v0s, p0s, method, dt, t_end)
     times = grid(call.dt, call.t_end, t0, save_every)
-    start = _checked_start(call, params, times)
+    make = choose(engine, members=True)
+    on_device = make.on_device and executor is None and len(devices) == 1
+    to_array = functools.partial(as_device_array, device=devices[0]) if on_device else as_array
+    start = _checked_start(call, params, times, to_array)
     about = {"seed": _seeds(seed, len(start.q)), "compensated": compensated, "members": True}
     if executor is not None:
         reductions = None if reduce is None and keep is None else checked({} if reduce is None else reduce)
         kept = _kept(keep, len(start.q))
         plan = Plan(times, about, engine, reductions, kept, shard)
         return run_sharded(start, plan, executor, path, progress)
-    runner = _engine(start, choose(engine, members=True), times, reduce, keep, devices)
+    runner = _engine(start, make, times, reduce, keep, devices)
     return _run(runner, start, times, about, path, progress)
 
 
@@ -181,14 +184,16 @@ def _kept(keep: Iterable[int] | None, members: int) -> np.ndarray:
     return kept.astype(np.int64) % members
 
 
-def _checked_start(call: Call, params: PyTree, times: Grid) -> Start:
+def _checked_start(call: Call, params: PyTree, times: Grid, to_array: ToArray) -> Start:
     """Check what the user stated, and let the method find the structure of the system."""
     method = checked_method(call.system, call.method)
-    system, spread, q0s, v0s, p0s = with_member_axis(call, params, as_array)
-    q, p = phase(system.at_time(times.t0), q0s, v0s, p0s, members=True, own_params=spread == "states and params")
+    system, spread, q0s, v0s, p0s = with_member_axis(call, params, to_array)
+    own_params = spread == "states and params"
+    q, p = phase(system.at_time(times.t0), q0s, v0s, p0s, members=True, own_params=own_params, to_array=to_array)
     check_on_manifold(system, q, p, spread, times.t0)
-    for i in sampled(len(q)):
-        check_indices(system.member(i) if spread == "states and params" else system, q[i], p[i])
+    sample = sampled(len(q))
+    for i, one_q, one_p in zip(sample, *(np.asarray(x[np.array(sample)]) for x in (q, p)), strict=True):
+        check_indices(system.member(i) if own_params else system, one_q, one_p)
     method = prepared(method, system.at_time(times.t0), q, spread)
     one = system if spread == "states" else system.member(0)
     warn_of_lost_digits(one, q.shape[1:])
@@ -196,4 +201,4 @@ def _checked_start(call: Call, params: PyTree, times: Grid) -> Start:
     protocols.check_start(method, one, q, p, members=True)
     if isinstance(one, System) and one.overrides:
         check_overrides(one, q[0], times.t0)
-    return Start(method, system, spread, q, p, stated_velocity(system, "v0s", v0s))
+    return Start(method, system, spread, q, p, stated_velocity(system, "v0s", v0s, to_array))

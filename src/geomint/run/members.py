@@ -68,7 +68,9 @@ def with_member_axis(call: Call, params: PyTree, to_array: ToArray) -> Members:
         raise InputError("give v0s or p0s, not both.")
     if call.q0s is None:
         raise InputError("q0s is missing: give the initial positions (members, *shape of q), or a model for system.")
-    q, x = to_array(call.q0s, "q0s"), None if given is None else to_array(given, name)
+    q = to_array(call.q0s, "q0s")
+    x = None if given is None else to_array(given, name)
+    x_shape = None if x is None else x.shape
     params = None if params is None else checked_params(params)
     shared_q = call.one_start or (x is not None and x.ndim == q.ndim + 1)
     if not shared_q and (q.ndim == 0 or len(q) == 0):
@@ -78,12 +80,12 @@ def with_member_axis(call: Call, params: PyTree, to_array: ToArray) -> Members:
     counts = [len(y) for y in (q, x) if y is not None and y.ndim == len(shape) + 1]
     if len(set(counts)) > 1 or (x is not None and shape not in (x.shape, x.shape[1:])):
         raise InputError(
-            f"{name} has shape {x.shape}, but q0s has shape {q.shape}; they must be the same, or one of them without "
-            "the leading axis of members, which all members share then."
+            f"{name} has shape {x_shape}, but q0s has shape {q.shape}; they must be the same, or one of them "
+            "without the leading axis of members, which all members share then."
         )
     members = counts[0] if counts else _counted_by_params(params)
     if not members:
-        raise InputError(f"{name} has shape {x.shape}: there is no member in it.")
+        raise InputError(f"{name} has shape {x_shape}: there is no member in it.")
     q, x = (None if y is None else _repeated(y, members, y.ndim == len(shape)) for y in (q, x))
     system, spread = _spread(system, params, q, members)
     return Members(system, spread, q, x if call.p0s is None else None, x if call.p0s is not None else None)

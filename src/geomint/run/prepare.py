@@ -40,6 +40,8 @@ def prepared(method: Method, system: Stated, q: Any, spread: str) -> Method:
     members, which grows by members that do not fit what was found."""
     if spread == "one":
         return protocols.prepare(method, [(system, q)])
+    if not isinstance(method, protocols.FindsStructure):
+        return method
     own_params = spread == "states and params"
     sample, others = _spread_out(np.arange(len(q)), SAMPLE), None
     for _ in range(ROUNDS):
