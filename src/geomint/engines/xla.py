@@ -81,6 +81,7 @@ class Xla(StateRows):
     spread: Spread = "one"
     name: ClassVar[str] = "xla"
     buffer_numbers: ClassVar[int] = BUFFER_NUMBERS
+    on_device: ClassVar[bool] = False  # whether initial states and rows of an ensemble are kept on its device
     log_rows: int = LOG_ROWS
 
     def begin(self, state: State) -> tuple[Carry, Observed]:

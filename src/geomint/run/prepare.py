@@ -45,6 +45,8 @@ def prepared(method: Method, system: Stated, q: Any, spread: str) -> Method:
             "gm.ensemble does not take systems with neighbour lists: run the members one by one with gm.simulate, or "
             "leave System(auxiliary=...) out, which compares all pairs."
         )
+    if not isinstance(method, protocols.FindsStructure):
+        return method
     own_params = spread == "states and params"
     sample, others = _spread_out(np.arange(len(q)), SAMPLE), None
     for _ in range(ROUNDS):
