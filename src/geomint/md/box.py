@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..errors import InputError
+from ..numerics.keywords import checked_keywords
 from ..system.checks import shown
 
 
@@ -22,6 +23,7 @@ class Box(eqx.Module):
 
     lengths: tuple[float, ...] = eqx.field(static=True)
 
+    @checked_keywords
     def __init__(self, lengths: Any):
         try:
             found = np.asarray(lengths, float)
@@ -46,3 +48,9 @@ class Box(eqx.Module):
         """Positions (…, d) moved into the box, 0 ≤ x < length; for pictures."""
         edges = jnp.asarray(self.lengths, q.dtype)
         return q - edges * jnp.floor(q / edges)
+
+
+def checked_box(box: Any, of: str) -> Box | None:
+    if box is not None and not isinstance(box, Box):
+        raise InputError(f"{of}(box=...) must be a periodic box, such as gm.md.Box([8.0, 8.0]), or None, not {shown(box)}.")
+    return box

@@ -20,10 +20,11 @@ from jaxtyping import Array, PyTree
 
 from ..errors import InputError
 from ..numerics.compilation import jit
+from ..numerics.keywords import checked_keywords
 from ..system.auxiliary import Auxiliary
 from ..system.checks import positive
 from . import cells
-from .box import Box
+from .box import Box, checked_box
 
 SPARE = 1.1  # room for so many times the neighbours that were found
 
@@ -38,6 +39,8 @@ class NeighbourList(eqx.Module):
     fullest: Array  # particles in the fullest cell
     cell_room: Array  # (cell_room,): only its length counts
     slack: Array  # by how much a particle may have moved since: half the skin
+    cutoff: float = eqx.field(static=True)
+    box: Box | None
 
     @property
     def room(self) -> int:
@@ -66,10 +69,11 @@ class Neighbours(Auxiliary):
     skin: float = eqx.field(static=True)
     box: Box | None
 
+    @checked_keywords
     def __init__(self, cutoff: float, skin: float, box: Box | None = None):
         self.cutoff = positive(cutoff, "cutoff", "Neighbours")
         self.skin = positive(skin, "skin", "Neighbours")
-        self.box = box
+        self.box = box = checked_box(box, "Neighbours")
         if box is not None and 2 * self.distance > min(box.lengths):
             raise InputError(
                 f"Neighbours(cutoff={self.cutoff:g}, skin={self.skin:g}): the box {box.lengths} is smaller than twice "
@@ -107,9 +111,8 @@ class Neighbours(Auxiliary):
 
     def _list(self, q: Array, last: Array, room: int, cell_room: int) -> NeighbourList:
         index, count, fullest = cells.find(q, self.box, self.distance, room, cell_room)
-        return NeighbourList(
-            q, last, index, count, fullest, jnp.zeros(cell_room, jnp.int8), jnp.asarray(self.skin / 2, q.dtype)
-        )
+        spare, slack = jnp.zeros(cell_room, jnp.int8), jnp.asarray(self.skin / 2, q.dtype)
+        return NeighbourList(q, last, index, count, fullest, spare, slack, self.cutoff, self.box)
 
     def kept(self, state: NeighbourList) -> PyTree:
         rooms = np.asarray([state.room, state.cell_room.shape[0]])

@@ -21,9 +21,10 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..errors import InputError
+from ..numerics.keywords import checked_keywords
 from ..system.checks import function, positive
 from . import cells
-from .box import Box
+from .box import Box, checked_box
 from .neighbours import NeighbourList, Neighbours
 
 ROWS = 2**20  # pairs at a time where all pairs are compared
@@ -46,6 +47,7 @@ class PairPotential(eqx.Module):
     box: Box | None
     squared: bool = eqx.field(static=True)
 
+    @checked_keywords
     def __init__(
         self,
         phi: Callable,
@@ -56,7 +58,7 @@ class PairPotential(eqx.Module):
         squared: bool = False,
     ):
         function(phi, "phi", of="(r)")
-        self.phi, self.squared, self.box = phi, bool(squared), box
+        self.phi, self.squared, self.box = phi, bool(squared), checked_box(box, "PairPotential")
         self.cutoff = positive(cutoff, "cutoff", "PairPotential")
         self.onset = 0.9 * self.cutoff if onset is None else positive(onset, "onset", "PairPotential")
         if self.onset >= self.cutoff:
@@ -74,6 +76,12 @@ class PairPotential(eqx.Module):
     def __call__(self, q: Array, auxiliary: NeighbourList | None = None) -> Array:
         if auxiliary is None:
             return self._of_all_pairs(q)
+        if auxiliary.cutoff < self.cutoff or auxiliary.box != self.box:
+            raise InputError(
+                f"the neighbour lists are for a cut-off of {auxiliary.cutoff:g} in {_named(auxiliary.box)}, and the "
+                f"PairPotential has a cut-off of {self.cutoff:g} in {_named(self.box)}: lists made with "
+                "pair.neighbours(skin) have all pairs of the potential `pair`."
+            )
         return _energy(self, auxiliary, q)
 
     # --- one pair ---------------------------------------------------------------------------------------------------
@@ -84,7 +92,13 @@ class PairPotential(eqx.Module):
         s = jnp.where(inside, s, on)
         x = jnp.clip((s - on) / (end - on), 0.0, 1.0)
         smooth = 1.0 - x * x * x * (10.0 - x * (15.0 - 6.0 * x))
-        return jnp.where(inside, smooth * self.phi(s if self.squared else jnp.sqrt(s)), 0.0)
+        energy = self.phi(s if self.squared else jnp.sqrt(s))
+        if jnp.shape(energy) != s.shape and not isinstance(energy, int | float):
+            raise InputError(
+                f"PairPotential: phi must return the energy of each distance in its argument, an array of shape "
+                f"{s.shape}; it returns shape {jnp.shape(energy)}."
+            )
+        return jnp.where(inside, smooth * energy, 0.0)
 
     def slope(self, s: Array) -> Array:
         """d(Sφ)/ds, element by element."""
@@ -132,7 +146,13 @@ class PairPotential(eqx.Module):
         weight = 2.0 * self.slope(jax.lax.optimization_barrier(self.squares(lists, q)))
         edges = jnp.asarray(self.box.lengths if self.box else (0.0,) * 3, q.dtype)
         out = jax.ShapeDtypeStruct(q.shape, q.dtype)
-        return jax.ffi.ffi_call("geomint_pair_forces", out)(q, lists.index, lists.count, weight, edges)
+        # Implicit methods evaluate the force at all their stages by vmap.
+        add_up = jax.ffi.ffi_call("geomint_pair_forces", out, vmap_method="sequential")
+        return add_up(q, lists.index, lists.count, weight, edges)
+
+
+def _named(box: Box | None) -> str:
+    return "free space" if box is None else f"the box {box.lengths}"
 
 
 def _squares(components: list[Array]) -> Array:

@@ -227,8 +227,8 @@ class Trajectory:
 
     @property
     def energy_error(self) -> Values:
-        """H(t) − H(t0)."""
-        return self.energy - (self.energy[:, :1] if self.members else self.energy[0])
+        """H(t) − H(t0), where t0 is the first saved point of this run, or of this part of a run."""
+        return self.energy - (self.energy[:, :1] if self.members else self.energy[:1])
 
     @property
     def momentum_maps(self) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class Given(NamedTuple):
     leading: tuple[str, ...]  # always given, whatever the function calls them
     named: tuple[str, ...]  # given by name
     in_order: tuple[str, ...] = ()  # of these, what arguments of other names receive
-    hidden: tuple[str, ...] = ()  # given by name too, but not mentioned in errors: not for users' own functions
+    hidden: tuple[str, ...] = ()  # given by name too, but not mentioned in errors, since few functions need it
 
 
 _OF_POSITION = Given(("q",), ("t",), hidden=("auxiliary",))
@@ -44,6 +44,11 @@ KINDS = {
     "reduce": Given(("q",), ("p",), ("p",)),
 }
 _ANY = Given(("q",), ())
+_WITHOUT_AUXILIARY = (
+    ". Its argument `auxiliary` is None here: so it is outside a run, as for the energy at q0, and where "
+    "System(auxiliary=...) is not given. Return the same energy without neighbour lists then, as a gm.md.PairPotential "
+    "does."
+)
 
 
 class Plan(NamedTuple):
@@ -120,7 +125,8 @@ def call_function(name: str, function: Any, given: Mapping[str, Any], params: An
         if isinstance(error, GeomintError) and not isinstance(function, Function):
             raise  # a constraint of geomint names itself
         used = {key: x for key, x in given.items() if key in plan.arguments - {"t", "auxiliary"}}
-        raise InputError(_explained(name, used, error)) from error
+        missing = "auxiliary" in plan.arguments and values["auxiliary"] is None
+        raise InputError(_explained(name, used, error) + (_WITHOUT_AUXILIARY if missing else "")) from error
 
 
 def _bare(function: Any) -> Any:

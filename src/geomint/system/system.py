@@ -163,8 +163,9 @@ class System(Stated):
                  (n, 2) or (2,), its component B_z. A constant array is a uniform field. p is the kinetic momentum M v,
                  not the canonical one. For Boris, MagneticSplitting and RungeKutta4.
     charge:      e, a number or one for each particle; in the force of the magnetic field only, since V is an energy.
-    auxiliary:   what functions with an argument `auxiliary` receive, kept up to date along a run: the neighbour lists
-                 of a gm.md.PairPotential.
+    auxiliary:   the neighbour lists of a gm.md.PairPotential, made again along a run when particles have moved. The
+                 functions potential, fast and overrides receive them as the argument `auxiliary`; outside a run it is
+                 None.
     overrides:   derivatives by hand, {"gradient": ∇V, "fast_gradient": ∇W}; compared with automatic differentiation
                  at q0 when a run starts (of an ensemble, at that of its first member). Inside jax.jit, jax.grad or
                  jax.vmap there are no numbers to compare, and they are taken as they are.
@@ -208,7 +209,6 @@ class System(Stated):
         self.uniform_damping = is_uniform(self.damping, self.mass)
         self.magnetic_field = as_magnetic_field(magnetic_field)
         self.charge = checked_charge(charge, magnetic_field is not None)
-        self.auxiliary = checked_auxiliary(auxiliary)
         self.symmetries = checked_symmetries(symmetries)
         self.params = checked_params(params)
         self.watch = checked_watch(watch)
@@ -218,7 +218,17 @@ class System(Stated):
                 raise InputError(f"overrides has no entry {shown(name)}." + nearest(str(name), OVERRIDES))
         given = sorted((name, f) for name, f in overrides.items() if f is not None)
         self.overrides = {name: as_function(f"overrides[{name!r}]", f) for name, f in given}
+        self.auxiliary = checked_auxiliary(auxiliary)
+        functions = {"potential": self.potential, "fast": self.fast, **self.overrides}
+        if auxiliary is not None and not any(self.takes_auxiliary(*named) for named in functions.items()):
+            raise InputError(
+                "auxiliary is given, but neither potential nor fast has an argument `auxiliary`: pass it on to the "
+                "PairPotential, as in potential=lambda q, auxiliary: pair(q, auxiliary) + external(q)."
+            )
         self.origin = checked_origin(origin)
+
+    def takes_auxiliary(self, name: str, function: Any) -> bool:
+        return takes(name, function, "auxiliary", self.params is not None)
 
     @property
     def field_is_uniform(self) -> bool:
