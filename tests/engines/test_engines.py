@@ -345,7 +345,7 @@ def test_auto_weighs_compile_time_against_the_length_of_a_run(monkeypatch):
     )
     assert go(atoms, gm.Verlet()).engine.startswith("xla (the native engine does not cover so few steps")
     assert go(bob, gm.Verlet()).engine == "native"
-    go(bob, gm.EnergyStepping(height=0.1))  # dt is not a step here
+    go(gm.models.kepler(), gm.EnergyStepping(height=0.5))  # dt is not a step here
     assert lengths == [3, 3, math.inf]
     size = sizes[0]
     assert (size.fused, size.iterates, size.faster_steps()) == (False, False, True)

@@ -19,6 +19,7 @@ from ..io.sinks import Disk, Memory
 from ..methods import Method, protocols
 from ..models import Model
 from ..system.checks import as_array, as_device_array, shown
+from ..system.constraints import measured_at, needs_start
 from ..system.index_check import check_indices
 from ..system.system import Stated, System
 from .devices import devices_of
@@ -192,6 +193,7 @@ def _checked_start(call: Call, params: PyTree, times: Grid, to_array: ToArray) -
     system, spread, q0s, v0s, p0s = with_member_axis(call, params, to_array)
     own_params = spread == "states and params"
     q, p = phase(system.at_time(times.t0), q0s, v0s, p0s, members=True, own_params=own_params, to_array=to_array)
+    system = measured_at(system, np.asarray(q[0])) if needs_start(system) else system
     check_on_manifold(system, q, p, spread, times.t0)
     sample = sampled(len(q))
     for i, one_q, one_p in zip(sample, *(np.asarray(x[np.array(sample)]) for x in (q, p)), strict=True):
