@@ -27,6 +27,7 @@ from ..engines.tiles import Engine
 from ..engines.xla import spread_over
 from ..numerics.compilation import jit
 from ..system.lagrangian import derive
+from ..system.inertia import inertia
 from ..system.mass import mass_is_matrix
 from ..system.system import Stated, System
 from .trajectory import Trajectory
@@ -64,16 +65,19 @@ class Kinetic:
     """½ pᵀM⁻¹p of rows of p, computed on the host."""
 
     def __init__(self, system: System):
-        self.mass = np.asarray(system.mass)
-        self.inverse: Any = None
+        self.mass = system.mass
 
     def __call__(self, p: np.ndarray) -> np.ndarray:
         p = np.asarray(p)
-        if not mass_is_matrix(self.mass.shape, p.shape[1:]):
-            return 0.5 * np.sum((p * p / self.mass).reshape(len(p), -1), axis=1)
-        self.inverse = np.linalg.inv(self.mass) if self.inverse is None else self.inverse
-        flat = p.reshape(len(p), -1)
-        return 0.5 * np.sum(flat * (flat @ self.inverse), axis=1)
+        if not mass_is_matrix(self.mass, p.shape[1:]):
+            return 0.5 * np.sum((p * p / np.asarray(self.mass)).reshape(len(p), -1), axis=1)
+        return np.asarray(_kinetic(self.mass, p))
+
+
+@jit
+def _kinetic(mass: Any, p: Array) -> Array:
+    velocity = inertia(mass, p.shape[1:]).velocity
+    return jax.lax.map(lambda x: 0.5 * jnp.sum(x * velocity(x)), p)
 
 
 def _potential(system: Stated, q: Array, t: Array) -> Array:

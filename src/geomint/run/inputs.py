@@ -46,7 +46,7 @@ def phase(
         raise InputError(f"q0{s} has shape {q.shape}: there is no coordinate in it.")
     if isinstance(system, System):
         check_mass(system, shape)
-        check_damping(system.damping, shape)
+        check_damping(system, shape)
     if v0 is not None and p0 is not None:
         raise InputError(f"give v0{s} or p0{s}, not both.")
     name = ("v0" if p0 is None else "p0") + s

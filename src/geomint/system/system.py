@@ -16,7 +16,7 @@ from jaxtyping import Array, PyTree
 from ..errors import InputError, nearest
 from .calls import AtTime, Function, call_function, takes
 from .checks import function, instance, shown
-from .damping import checked_damping, is_uniform
+from .damping import checked_damping, first_entry, is_uniform
 from .mass import checked_mass
 from .symmetries import Symmetry
 
@@ -130,7 +130,9 @@ class System(Stated):
     V(q, params), g(q, t), f(q, v, t, params). An argument of another name is params.
 
     potential:   V(q) -> scalar. q has any shape.
-    mass:        a number, an array that broadcasts to q, or a symmetric positive definite matrix (q.size, q.size).
+    mass:        a number, an array that broadcasts to q, or a symmetric positive definite matrix (q.size, q.size). A
+                 scipy.sparse matrix has that size, or that of the first axis of q: a mass matrix of n nodes acts on
+                 each component of q (n, d). An array (n, d, d) has a block for each body of q (n, d).
                  Where an array fits several axes of q, as (2,) does for two bodies in the plane, write mass[:, None]
                  or mass[None, :].
     constraint:  g(q) -> (m,), holonomic; g(q, t) moves.
@@ -142,7 +144,7 @@ class System(Stated):
                  or infinite.
     force:       f(q, v, t) -> an array like q: friction, motors, controls. Its work is run.work.
     damping:     D of the drag −D v: a number, an array that broadcasts to q, or a symmetric matrix. Splittings take it
-                 by its exact flow. With D = γM they are conformally symplectic: a step of length h scales dq ∧ dp by
+                 by its exact flow. For a sparse mass it is a multiple of it, damping=gamma * mass. With D = γM they are conformally symplectic: a step of length h scales dq ∧ dp by
                  exp(−γh).
     overrides:   derivatives by hand, {"gradient": ∇V, "fast_gradient": ∇W}; compared with automatic differentiation
                  at q0 when a run starts (of an ensemble, at that of its first member). Inside jax.jit, jax.grad or
@@ -150,11 +152,11 @@ class System(Stated):
     """
 
     potential: Any
-    mass: Array
+    mass: Any  # an array, or a SparseMatrix
     fast: Any
     overrides: dict[str, Any]
     force: Any
-    damping: Array | None
+    damping: Any
     uniform_damping: bool = eqx.field(static=True, init=False)  # whether D = γM is known
 
     def __init__(
@@ -193,7 +195,7 @@ class System(Stated):
     def damping_rate(self) -> Array:
         """γ of a damping D = γM; 0 without damping."""
         damping = 0.0 if self.damping is None else self.damping
-        return jnp.ravel(damping)[0] / jnp.ravel(self.mass)[0]
+        return first_entry(damping) / first_entry(self.mass)
 
 
 def checked_system(system: Any, kind: type | tuple[type, ...] = (), name: str = "system", callee: str = "") -> Any:

@@ -30,7 +30,8 @@ from . import cpu_kernels
 from .cholesky import UNROLLED, block_tridiagonal_solve, factor_solve
 from .conjugate_gradients import conjugate_gradients
 from .elimination import Blocks, CyclicReduction, Factored, Triangles, Tridiagonal
-from .sparsity import Pattern, Products, column_colours, pattern
+from .colouring import Pattern, column_colours
+from .sparsity import Products, pattern
 
 KINDS = ("auto", "blocks", "banded", "dense", "matrix-free", "least-squares")
 DENSE_LIMIT = 400  # unknowns up to which a matrix without structure is formed
@@ -276,7 +277,11 @@ def find(products: Products, n: int, kind: str = "auto", tiny: int = TINY) -> Pl
     if kind in ("dense", "matrix-free", "least-squares"):
         makers = {"dense": dense_plan, "matrix-free": matrix_free_plan, "least-squares": least_squares_plan}
         return makers[kind](n)
-    found = pattern(products, n) if n > 1 else None
+    return plan_of_pattern(pattern(products, n) if n > 1 else None, n, kind, tiny)
+
+
+def plan_of_pattern(found: Pattern | None, n: int, kind: str = "auto", tiny: int = TINY) -> Plan:
+    """The plan for an operator with nonzeros in a known symmetric pattern; None for an unknown one."""
     if found is not None:
         plan = _block_plan(found, n) if kind in ("auto", "blocks") else None
         if plan is None and kind in ("auto", "banded"):
