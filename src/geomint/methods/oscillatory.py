@@ -29,7 +29,7 @@ from ..errors import InputError
 from ..numerics.cache import BoundedCache
 from ..numerics.compensated import value
 from ..numerics.compilation import jit
-from ..numerics.linalg import KINDS, Plan, fallback, newton
+from ..numerics.linalg import KINDS, Plan, fallback
 from ..numerics.linalg.discovery import concrete, not_covered, plan_for, start_key
 from ..numerics.linalg.elimination import Factored
 from ..numerics.polynomials import degree
@@ -37,6 +37,7 @@ from ..system.checks import bounded, one_of, whole
 from ..system.mechanics import Mechanics
 from ..system.system import System
 from .base import Carry, Method, State, Traits, register, setting
+from .implicit import solved_by_plan
 from .protocols import CanFail, DependsOnStepLength, FindsStructure
 from .splitting import SMALL, OnManifold, Stages, Verlet
 
@@ -232,10 +233,7 @@ class IMEX(Oscillatory, OnManifold, CanFail, DependsOnStepLength):
         start = mech.displacement(p, dt)
         # M d = h p⁺ − (h²/2)∇W(q + d/2) for d = q' − q.
         residual = lambda d: mech.momentum(d - start) + 0.5 * dt**2 * mech.fast_gradient(here + 0.5 * d)
-        linear_solve = lambda apply, r: plan.solve(lambda v: apply(v.reshape(here.shape)).ravel(), r.ravel()).x.reshape(
-            here.shape
-        )
-        move, converged = newton(residual, jnp.zeros_like(here), jnp.max(jnp.abs(here)), linear_solve)
+        move, converged = solved_by_plan(mech, plan, residual, jnp.zeros_like(here), here)
         inner = mech.fast_gradient(here + 0.5 * move)
         q = q + (start - 0.5 * dt**2 * mech.velocity(inner))
         force = mech.slow_force(q)

@@ -133,11 +133,9 @@ def check_damping(system: Any, q_shape: tuple[int, ...]) -> None:
                 "state any other as force=lambda q, v: -(D @ v), with methods that take forces of the velocity."
             )
         return
-    if math.prod(q_shape) > DENSE_LIMIT and (
-        mass_is_matrix(mass, q_shape) or mass_is_matrix(damping, q_shape)
-    ):
+    if math.prod(q_shape) > DENSE_LIMIT and isinstance(mass, SparseMatrix):
         raise InputError(
-            f"the exact flow of this damping needs the eigenvectors of M⁻¹D, a dense matrix of {math.prod(q_shape)} "
+            f"with a sparse mass the exact flow of this damping needs the eigenvectors of M⁻¹D, a dense matrix of {math.prod(q_shape)} "
             f"unknowns, above {DENSE_LIMIT}; give damping=gamma * mass, or state it as force=f(q, v)."
         )
     n, shape = math.prod(q_shape), tuple(damping.shape)
