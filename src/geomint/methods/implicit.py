@@ -19,9 +19,10 @@ def stiffness_product(system: System, x: Array, v: Array) -> Array:
     return (mech.momentum(v) + mech.hessian_product(x, v)).ravel()
 
 
-def solved_by_plan(mech: Any, plan: Plan, residual: Residual, start: Array, at: Array) -> Solution:
+def solved_by_plan(mech: Any, plan: Plan, residual: Residual, start: Array, at: Array, scale: Any = None) -> Solution:
     """residual(s) = 0 by Newton's method, for changes s of a position `at`; the Jacobian is near M + c·Hess U. Where
-    the plan is to iterate, four digits of each correction are computed."""
+    the plan is to iterate, four digits of each correction are computed. scale: of `newton`, by default the size of the
+    position."""
     diagonal = mech.inertia.diagonal(at.shape).ravel() if plan.kind == "matrix-free" else None
 
     def solve(apply: Residual, r: Array, rough: bool = False) -> Array:
@@ -29,4 +30,5 @@ def solved_by_plan(mech: Any, plan: Plan, residual: Residual, start: Array, at: 
         return plan.solve(flat, r.ravel(), diagonal, rough).x.reshape(at.shape)
 
     rough_solve = (lambda apply, r: solve(apply, r, rough=True)) if plan.kind == "matrix-free" else None
-    return newton(residual, start, jnp.max(jnp.abs(at)), solve, rough_solve=rough_solve)
+    scale = jnp.max(jnp.abs(at)) if scale is None else scale
+    return newton(residual, start, scale, solve, rough_solve=rough_solve)

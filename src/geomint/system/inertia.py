@@ -1,9 +1,9 @@
 """The mass as an operator: M v, M⁻¹p and drifts h M⁻¹p, by what the user stated.
 
-    a number, or an array that broadcasts to q     entry by entry
-    an array (…, d, d) for q of shape (…, d)       a block for each body
-    a matrix on the flattened q                    its inverse up to DENSE_LIMIT unknowns, its Cholesky factor beyond
-    a sparse matrix on the flattened q, or on its first axis (the same for each component)      see `sparse_matrix`
+a number, or an array that broadcasts to q     entry by entry
+an array (…, d, d) for q of shape (…, d)       a block for each body
+a matrix on the flattened q                    its inverse up to DENSE_LIMIT unknowns, its Cholesky factor beyond
+a sparse matrix on the flattened q, or on its first axis (the same for each component)      see `sparse_matrix`
 """
 
 from __future__ import annotations

@@ -25,7 +25,9 @@ def column_colours(pattern: Pattern) -> np.ndarray:
     visited = np.append(0, np.cumsum(lengths[columns.indices]))
     most = int(np.max(np.diff(visited[columns.indptr]), initial=0)) + 1
     colours = np.full(pattern.shape[1], -1, np.int64)
-    taken = np.full(most, -1, np.int64)  # the last column for which a colour was taken; a column has at most `most` conflicts
+    taken = np.full(
+        most, -1, np.int64
+    )  # the last column for which a colour was taken; a column has at most `most` conflicts
     listed = (rows.indptr, rows.indices, columns.indptr, columns.indices)
     loop(*(x.astype(np.int64) for x in listed), colours, taken)
     return colours
@@ -40,7 +42,9 @@ def vertex_colours(conflicts: Pattern) -> np.ndarray:
     edges = np.flatnonzero(first != second)
     pairs = np.stack([first[edges], second[edges]], axis=1)
     shape = (len(edges), conflicts.shape[0])
-    return column_colours(sparse.csr_matrix((np.ones(pairs.size, bool), (np.arange(len(edges)).repeat(2), pairs.ravel())), shape=shape))
+    return column_colours(
+        sparse.csr_matrix((np.ones(pairs.size, bool), (np.arange(len(edges)).repeat(2), pairs.ravel())), shape=shape)
+    )
 
 
 def _greedy(row_start, in_row, column_start, in_column, colours, taken):

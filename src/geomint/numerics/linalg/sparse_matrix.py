@@ -86,7 +86,10 @@ class SparseMatrix(eqx.Module):
         inside = place < width
         columns = np.repeat(np.arange(n, dtype=np.int32)[:, None], width, axis=1)
         values = np.zeros((n, width))
-        columns[row[inside], place[inside]], values[row[inside], place[inside]] = rows.indices[inside], rows.data[inside]
+        columns[row[inside], place[inside]], values[row[inside], place[inside]] = (
+            rows.indices[inside],
+            rows.data[inside],
+        )
         rest = np.stack([row[~inside], rows.indices[~inside]]).astype(np.int32)
         pattern = SparsePattern(n, columns, rest)
         return cls(jnp.asarray(values), jnp.asarray(rows.data[~inside]), pattern)
