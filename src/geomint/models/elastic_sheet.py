@@ -68,7 +68,7 @@ def elastic_sheet(
 
     def potential(q: Array) -> Array:
         # Slices of the grid, whose derivatives are sums; a gather by triangles would have a scatter for a derivative.
-        x = rim + jnp.pad(q.reshape(side, side, 3), ((1, 1), (1, 1), (0, 0)))
+        x = jnp.asarray(rim) + jnp.pad(q.reshape(side, side, 3), ((1, 1), (1, 1), (0, 0)))
         corner, right, below, opposite = x[:-1, :-1], x[:-1, 1:], x[1:, :-1], x[1:, 1:]
         return of_triangles(right - corner, below - corner) + of_triangles(below - opposite, right - opposite)
 

@@ -26,8 +26,8 @@ from jaxtyping import Array
 from ..engines.tiles import Engine
 from ..engines.xla import spread_over
 from ..numerics.compilation import jit
-from ..system.lagrangian import derive
 from ..system.inertia import inertia
+from ..system.lagrangian import derive
 from ..system.mass import mass_is_matrix
 from ..system.system import Stated, System
 from .trajectory import Trajectory

@@ -129,14 +129,15 @@ def check_damping(system: Any, q_shape: tuple[int, ...]) -> None:
     if isinstance(damping, SparseMatrix):
         if not system.uniform_damping:
             raise InputError(
-                "a sparse damping must be a multiple of the mass, damping=gamma * mass, of which the exact flow is known; "
-                "state any other as force=lambda q, v: -(D @ v), with methods that take forces of the velocity."
+                "a sparse damping must be a multiple of the mass, damping=gamma * mass, of which the exact flow is "
+                "known; state any other as force=f(q, v)."
             )
         return
     if math.prod(q_shape) > DENSE_LIMIT and isinstance(mass, SparseMatrix):
         raise InputError(
-            f"with a sparse mass the exact flow of this damping needs the eigenvectors of M⁻¹D, a dense matrix of {math.prod(q_shape)} "
-            f"unknowns, above {DENSE_LIMIT}; give damping=gamma * mass, or state it as force=f(q, v)."
+            "with a sparse mass the exact flow of this damping needs the eigenvectors of M⁻¹D, a dense matrix of "
+            f"{math.prod(q_shape)} unknowns, above {DENSE_LIMIT}; give damping=gamma * mass, or state it as "
+            "force=f(q, v)."
         )
     n, shape = math.prod(q_shape), tuple(damping.shape)
     check_unambiguous(damping, tuple(q_shape), "damping")

@@ -8,7 +8,6 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array
 
 from ..errors import InputError
 from ..numerics.linalg.sparse_matrix import SparseMatrix
@@ -80,7 +79,7 @@ def mass_is_blocks(mass: Any, q_shape: tuple[int, ...]) -> bool:
     return len(q_shape) > 1 and not isinstance(mass, SparseMatrix) and mass.shape == (*q_shape, q_shape[-1])
 
 
-def mass_matrix(mass: Any, q_shape: tuple[int, ...]) -> np.ndarray:
+def mass_matrix(mass: Any, q_shape: tuple[int, ...]) -> Any:
     """M on the flattened q as a dense matrix, for analyses of small systems."""
     n = int(np.prod(q_shape))
     if isinstance(mass, SparseMatrix):
@@ -197,8 +196,8 @@ def _smallest_scaled_eigenvalue(matrix: Any, through: np.ndarray) -> float:
     scaled = scale @ matrix @ scale
     if scaled.shape[0] <= DENSE_LIMIT:
         return float(np.linalg.eigvalsh(scaled.toarray())[0])
-    start = np.random.default_rng(0).normal(size=scaled.shape[0])
+    settings: Any = {"tol": 1e-2, "maxiter": 300, "v0": np.random.default_rng(0).normal(size=scaled.shape[0])}
     try:
-        return float(eigsh(scaled, k=1, which="SA", v0=start, tol=1e-2, maxiter=300, return_eigenvectors=False)[0])
+        return float(eigsh(scaled, k=1, which="SA", return_eigenvectors=False, **settings)[0])
     except ArpackNoConvergence as unfinished:
         return float(np.min(unfinished.eigenvalues, initial=1.0))

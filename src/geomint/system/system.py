@@ -143,9 +143,9 @@ class System(Stated):
     watch:       {name: f(q, p)}, further quantities saved at every saved point, as run.watched[name]; they may be NaN
                  or infinite.
     force:       f(q, v, t) -> an array like q: friction, motors, controls. Its work is run.work.
-    damping:     D of the drag −D v: a number, an array that broadcasts to q, or a symmetric matrix. Splittings take it
-                 by its exact flow. For a sparse mass it is a multiple of it, damping=gamma * mass. With D = γM they are conformally symplectic: a step of length h scales dq ∧ dp by
-                 exp(−γh).
+    damping:     D of the drag −D v: a number, an array that broadcasts to q, or a symmetric matrix; for a sparse mass a
+                 multiple of it, gamma * mass. Splittings take it by its exact flow. With D = γM they are conformally
+                 symplectic: a step of length h scales dq ∧ dp by exp(−γh).
     overrides:   derivatives by hand, {"gradient": ∇V, "fast_gradient": ∇W}; compared with automatic differentiation
                  at q0 when a run starts (of an ensemble, at that of its first member). Inside jax.jit, jax.grad or
                  jax.vmap there are no numbers to compare, and they are taken as they are.

@@ -1,5 +1,5 @@
-"""Colours of the columns of a sparse matrix such that columns of one colour share no row (Curtis, Powell, Reid, J. Inst.
-Math. Appl. 13 (1974) 117): one product of the matrix with a vector per colour then gives all its entries.
+"""Colours of the columns of a sparse matrix such that columns of one colour share no row: one product of the matrix
+with a vector per colour then gives all its entries (Curtis, Powell, Reid, J. Inst. Math. Appl. 13 (1974) 117).
 
 Greedy in the natural order, which gives a band the fewest colours. The loop runs over the pattern itself, without the
 graph of columns that share a row, and is compiled by numba: 1e5 unknowns of a triangle mesh take 0.1 s. Small patterns
@@ -21,7 +21,7 @@ def column_colours(pattern: Pattern) -> np.ndarray:
     """Colours such that columns of one colour share no row."""
     rows, columns = pattern.tocsr(), pattern.tocsc()
     lengths = np.diff(rows.indptr).astype(np.int64)
-    loop = _greedy if np.sum(lengths**2) <= IN_PYTHON else _compiled()
+    loop: Any = _greedy if np.sum(lengths**2) <= IN_PYTHON else _compiled()
     visited = np.append(0, np.cumsum(lengths[columns.indices]))
     most = int(np.max(np.diff(visited[columns.indptr]), initial=0)) + 1
     colours = np.full(pattern.shape[1], -1, np.int64)

@@ -72,8 +72,8 @@ def start_key(system: Any, q: Any) -> Any:
 
 @functools.partial(jit, static_argnums=0)
 def _probe(product: Product, system: Any, points: Array, vectors: Array) -> Array:
-    """(vector, row): whether K(x) v is nonzero in that row at any of the points. Long vectors are multiplied one by one:
-    for 60,000 unknowns that is five times faster than all at once, whose intermediate results exceed the cache."""
+    """(vector, row): whether K(x) v is nonzero in that row at any of the points. Long vectors are multiplied one by
+    one: for 60,000 unknowns five times faster than all at once, whose intermediate results exceed the cache."""
     at_once = max(1, TOGETHER // vectors.shape[1])
     apply = functools.partial(product, system)
 

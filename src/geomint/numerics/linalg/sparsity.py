@@ -54,7 +54,7 @@ def _touched(products: Products, values: np.ndarray, group: np.ndarray, colours:
     """(colour, row group): whether the product with all columns of that colour has nonzeros in the group. Products are
     taken a fixed number at a time, so that one compiled program of bounded memory serves all of them."""
     result = np.zeros((colours.max() + 1, groups), bool)
-    batch_size = int(np.clip(TOGETHER // len(values), 1, 16))
+    batch_size = int(np.clip(TOGETHER // len(values), 1, 8))
     for begin in range(0, len(result), batch_size):
         batch = np.arange(begin, begin + batch_size)
         hit = products(np.where(colours[group][None, :] == batch[:, None], values, 0.0)) != 0

@@ -28,9 +28,9 @@ from jaxtyping import Array
 from ...errors import InputError, nearest
 from . import cpu_kernels
 from .cholesky import UNROLLED, block_tridiagonal_solve, factor_solve
+from .colouring import Pattern, column_colours
 from .conjugate_gradients import conjugate_gradients
 from .elimination import Blocks, CyclicReduction, Factored, Triangles, Tridiagonal
-from .colouring import Pattern, column_colours
 from .sparsity import Products, pattern
 
 KINDS = ("auto", "blocks", "banded", "dense", "matrix-free", "least-squares")
