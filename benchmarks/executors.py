@@ -1,14 +1,20 @@
 """Ensembles on executors: throughput of two workers against one, overhead of a shard, a million members in shards.
 
 python -m benchmarks.executors throughput | overhead | million
+
+Of a million members the memory of the client is measured as Linux reports it (/proc/self/status): VmRSS now, and VmHWM
+at its highest. It is run with a scheduler in a process of its own, as on a cluster; million_local has the scheduler of
+a LocalCluster in the client.
 """
 
 from __future__ import annotations
 
-import resource
+import contextlib
+import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +36,30 @@ def cluster(workers: int) -> Any:
     return LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
 
 
-def most_memory() -> float:
-    """MiB, at the highest."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+@contextlib.contextmanager
+def scheduler_elsewhere(workers: int, folder: Path) -> Iterator[str]:
+    """A scheduler and workers in processes of their own; the file with the address of the scheduler."""
+    file, quiet = str(folder / "scheduler.json"), {name: subprocess.DEVNULL for name in ("stdin", "stdout", "stderr")}
+    start = lambda what, *options: subprocess.Popen(
+        [sys.executable, "-m", f"distributed.cli.dask_{what}", "--scheduler-file", file, "--no-dashboard", *options],
+        **quiet,
+    )  # fmt: skip
+    begun = [start("scheduler", "--port", "0")]
+    begun += [start("worker", "--nthreads", "1", "--no-nanny") for _ in range(workers)]
+    try:
+        while not Path(file).exists():
+            time.sleep(0.1)
+        yield file
+    finally:
+        for process in begun:
+            process.kill()
+
+
+def memory() -> tuple[float, float]:
+    """MB (10⁶ bytes) now, and at the highest."""
+    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    now, highest = (int(lines[name].split()[0]) * 1024e-6 for name in ("VmRSS", "VmHWM"))
+    return now, highest
 
 
 def throughput(folder: Path, steps: int = 1_000_000) -> None:
@@ -84,20 +111,39 @@ def _time_shards(client: Any, model: Any, folder: Path, engine: str) -> None:
     )
 
 
-def million(folder: Path, members: int = 1_000_000) -> None:
+def million(folder: Path) -> None:
     """A million members of the Hénon-Heiles system in a thousand shards: memory of the client, and time to load."""
     from dask.distributed import Client
 
-    model = gm.models.henon_heiles()
+    with scheduler_elsewhere(2, folder) as file, Client(scheduler_file=file) as client:
+        client.wait_for_workers(2)
+        _run_million(client, folder)
+
+
+def million_local(folder: Path) -> None:
+    """The same with a LocalCluster, whose scheduler is in the process of the client."""
+    from dask.distributed import Client
+
     with cluster(2) as local, Client(local) as client:
-        q0s, v0s = starts(model, members)
-        before, began = most_memory(), time.perf_counter()
-        run = gm.ensemble(
-            model.system, q0s, v0s, method=gm.Verlet(), dt=0.01, t_end=1.0, save_every=20, executor=client,
-            output=folder / "million.h5", shard=1000,
-        )  # fmt: skip
-        seconds = time.perf_counter() - began
-        print(f"{len(run.shards.places)} shards in {seconds:.0f} s; memory {before:.0f} → {most_memory():.0f} MiB")
+        _run_million(client, folder)
+
+
+def _run_million(client: Any, folder: Path, members: int = 1_000_000) -> None:
+    model = gm.models.henon_heiles()
+    seen = {"Python, JAX, geomint and Dask": memory()}
+    q0s, v0s = starts(model, members)
+    seen["with the initial states"] = memory()
+    began = time.perf_counter()
+    run = gm.ensemble(
+        model.system, q0s, v0s, method=gm.Verlet(), dt=0.01, t_end=1.0, save_every=20, executor=client,
+        output=folder / "million.h5", shard=1000,
+    )  # fmt: skip
+    print(f"{len(run.shards.places)} shards in {time.perf_counter() - began:.0f} s")
+    seen["after the run"] = memory()
+    for name, (now, highest) in seen.items():
+        to_mib = 1e6 / 2**20
+        in_mib = f"{now * to_mib:.0f} MiB, at the highest {highest * to_mib:.0f} MiB"
+        print(f"{name}: {now:.0f} MB, at the highest {highest:.0f} MB ({in_mib})")
     began = time.perf_counter()
     loaded = gm.load(folder / "million.h5")
     shape = loaded.q.shape
@@ -105,7 +151,9 @@ def million(folder: Path, members: int = 1_000_000) -> None:
     assert np.array_equal(loaded.q[123_456], run.q[123_456])
 
 
+PARTS = {"throughput": throughput, "overhead": overhead, "million": million, "million_local": million_local}
+
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as name:
-        for what in sys.argv[1:] or ("throughput", "overhead", "million"):
-            {"throughput": throughput, "overhead": overhead, "million": million}[what](Path(name))
+    for what in sys.argv[1:] or ("throughput", "overhead", "million"):
+        with tempfile.TemporaryDirectory() as name:
+            PARTS[what](Path(name))

@@ -17,9 +17,12 @@ import numpy as np
 import pytest
 
 import geomint as gm
+from geomint.engines.grid import grid
 from geomint.engines.tiles import tile_size
 from geomint.io import archive
+from geomint.io.fingerprint import fingerprint
 from geomint.io.index import read_index
+from geomint.run.ensemble import _checked_start as client_start
 from geomint.run.executors import InThisProcess
 from geomint.run.shards import MOST_SHARDS, shard_size
 from helpers.noisy import Noisy
@@ -309,3 +312,23 @@ def test_errors_of_a_shard_name_its_members():
     v0s[30] = 1e200
     with pytest.raises(gm.InputError, match="member 30 overflows.*shard 2, members 24 … 35"):
         gm.ensemble(FPU.system, STARTS[0], v0s, executor=InThisProcess(), shard=12, **GRID)
+
+
+def test_the_client_compiles_nothing_and_copies_no_initial_states():
+    """XLA's compiler alone takes 45 MB in the client, and so do three copies of the states of a million members."""
+    seen: list[str] = []
+    system = gm.System(lambda q: jnp.sum(q**4), mass=2.0)  # a system that no other test has compiled
+    q0s, v0s = np.broadcast_to(np.ones(3), (MEMBERS, 3)), np.full((MEMBERS, 3), 0.1)
+    listen = lambda name, seconds, **about: seen.append(name) if "backend_compile" in name else None
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        times = grid(0.01, 1.0, 0.0, 10)
+        start = client_start(system, q0s, v0s, None, None, gm.Verlet(), times)
+        fingerprint(system, (3,), start.spread)
+        assert seen == []
+        jax.jit(lambda x: x * 1.234567)(1.0)
+        assert seen  # so compilations are heard
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+    assert np.shares_memory(start.q, q0s)
+    assert np.array_equal(start.p, 2.0 * v0s)

@@ -106,6 +106,7 @@ def certify(
                         method that converges to another motion, or to none, is not as claimed
     symplecticity       defect of the derivative of one large step (on the constraint manifold's tangent bundle); with a
                         damping D = γM instead "conformal symplecticity", the defect of JᵀΩJ = exp(−γh)Ω
+    volume              |det J − 1|, with a magnetic field
     symmetry            Φ(−h) after Φ(h);  reversibility: the same by flipping the momenta
     energy drift        per unit time over `steps` steps; "holds" means that it is smaller than the oscillation
     energy balance      of driven systems, instead: the order in dt of the error of energy − work
@@ -137,6 +138,8 @@ def certify(
         first = large / 4 if traits.steps > 2 else large  # a multistep method is measured over four times as many steps
         rows += _order(method, system, start, first, traits)
     rows.append(_symplecticity(method, system, at, large))
+    if getattr(system, "magnetic_field", None) is not None:
+        rows.append(_exact("volume", measure.volume(method, system, at, large), traits.volume))
     rows.append(_exact("symmetry", measure.symmetry(method, system, at, large), traits.symmetric))
     rows.append(_exact("reversibility", measure.reversibility(method, system, at, large), traits.reversible))
     rows += _balance(method, system, start, dt) if forced else _energy(long, traits)

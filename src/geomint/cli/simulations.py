@@ -75,14 +75,15 @@ def run(
     """Simulate MODEL, or an ensemble of it, and print how well its invariants are conserved."""
     from .. import methods, models
     from ..engines.grid import whole_saves
-    from ..plots.figures import checked_path
+    from ..plots.figures import checked_path, unused
     from ..system.lagrangian import LagrangianSystem
 
     stated = models.named(model)
     chosen = methods.named(method or ("Variational" if isinstance(stated.system, LagrangianSystem) else "Verlet"))
     picture = None
     if plot or plot_file:
-        picture = checked_path(plot_file or (output.with_suffix(".png") if output else f"{stated.name}.png"))
+        default = output.with_suffix(".png") if output else Path(f"{stated.name}.png")
+        picture = checked_path(plot_file or unused(default))
     dt = stated.dt if dt is None else dt
     t_end = whole_saves(stated.t_end, dt, save_every) if t_end is None else t_end
     settings: dict[str, Any] = {"method": chosen, "dt": dt, "t_end": t_end, "save_every": save_every, "output": output}

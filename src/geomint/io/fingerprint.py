@@ -94,7 +94,7 @@ class _Hasher:
 def of_function(function: Any, system: Stated, q_shape: tuple[int, ...], spread: str = "one") -> str:
     """sha256 of a function of (q, p), or (q, p, params), as a program."""
     hasher, stated = _Hasher(), system.member(0) if spread == "states and params" else system
-    q = jax.ShapeDtypeStruct(q_shape, jax.numpy.asarray(0.0).dtype)
+    q = jax.ShapeDtypeStruct(q_shape, jax.numpy.result_type(float))
     called = lambda q, p, params: stated.with_params(params).call(function, q, p, name="reduce")
     closed = jax.make_jaxpr(called)(q, q, stated.params)
     hasher.program(closed.jaxpr, closed.consts)
@@ -105,7 +105,7 @@ def fingerprint(system: Stated, q_shape: tuple[int, ...], spread: str = "one") -
     """sha256 of a system: the programs of its energy, constraint, momentum maps, watched quantities and derivatives by
     hand, and the numbers in mass, params (of all members) and symmetries."""
     hasher = _Hasher()
-    q = jax.ShapeDtypeStruct(q_shape, jax.numpy.asarray(0.0).dtype)
+    q = jax.ShapeDtypeStruct(q_shape, jax.numpy.result_type(float))
     leaves = jax.tree.leaves(system)
 
     traced = system.member(0) if spread == "states and params" else system
@@ -122,6 +122,8 @@ def fingerprint(system: Stated, q_shape: tuple[int, ...], spread: str = "one") -
             kinds = (*kinds, mech.momentum(q))  # which shows the pattern; its numbers are among the leaves
         if isinstance(mech, Mechanics) and mech.driven:
             kinds = (*kinds, mech.outer_force(q, 2 * q), mech.drag(q))
+        if getattr(traced, "magnetic_field", None) is not None:
+            kinds = (*kinds, mech.magnetic_field(q))
         # Methods use these in place of derivatives of the energy.
         by_hand = [traced.call(f, q, t=mech.time) for f in overrides.values()]
         return *kinds, mech.constraint(q), mech.momentum_maps(q, q), mech.watched(q, q), by_hand

@@ -18,7 +18,7 @@ import dataclasses
 import json
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +33,7 @@ from .layout import open_tables, reading, versions
 from .reader import Contents, read
 
 STOP = "stop"  # a file of this name in the folder asks the tasks to stop at their next checkpoint
+PIECE_BYTES = 2**20  # of the initial states that are read or written at a time
 
 
 class ShardPlace(NamedTuple):
@@ -81,17 +82,25 @@ class Index:
         held = self.datasets[name if name == "seeds" else f"start/{name}"]
         if not held.nbytes:
             return np.zeros((end - begin, *held.shape[1:]), held.dtype)
+        row = int(np.prod(held.shape[1:]))
         with reading(self.path):
-            return np.array(np.memmap(self.path, held.dtype, "r", held.offset, held.shape)[begin:end])
+            # Not a memory map, whose pages count as memory of this process once they were read.
+            return np.fromfile(
+                self.path, held.dtype, (end - begin) * row, offset=held.offset + begin * row * held.dtype.itemsize
+            ).reshape(-1, *held.shape[1:])
 
     def seed(self, begin: int = 0, end: int | None = None) -> Any:
         """One number, or one for each of these members."""
         return self.start("seeds", begin, end) if self.meta["seed"] is None else self.meta["seed"]
 
+    @property
+    def large(self) -> dict[str, _Stored]:
+        """The initial states of all members, and their seeds; not read yet."""
+        return {name: _Stored(self, name) for name in self.datasets if name not in self.small}
+
     def check_start(self) -> None:
         """Check that the initial states were not changed."""
-        found = {name: self.start(name.removeprefix("start/")) for name in self.datasets if name not in self.small}
-        if _start_checksum(found) != self.meta["index"]["start_checksum"]:
+        if _start_checksum(self.large) != self.meta["index"]["start_checksum"]:
             raise ArchiveError(f"{self.path}: the initial states of the members were changed.", self.path)
 
 
@@ -107,12 +116,41 @@ def _is_small(name: str) -> bool:
     return name != "seeds" and not name.startswith("start/")
 
 
-def _start_checksum(fixed: dict[str, np.ndarray]) -> int:
+def _start_checksum(fixed: Mapping[str, Any]) -> int:
     total = 0
     for name, x in sorted(fixed.items()):
         if not _is_small(name):
-            total = zlib.crc32(np.ascontiguousarray(x).tobytes(), total)
+            for rows in _pieces(x):
+                total = zlib.crc32(np.ascontiguousarray(rows).data, total)
     return total
+
+
+def _pieces(x: Any) -> Iterator[np.ndarray]:
+    """Some rows at a time of an array of all members, which may be a view or in a file."""
+    step = max(1, PIECE_BYTES // max(1, x.dtype.itemsize * int(np.prod(x.shape[1:]))))
+    return (x[a : a + step] for a in range(0, len(x), step))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Stored:
+    """The initial states in an index, read some rows at a time."""
+
+    index: Index
+    name: str
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.index.datasets[self.name].dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.index.datasets[self.name].shape
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        return self.index.start(self.name.removeprefix("start/"), *rows.indices(len(self))[:2])
 
 
 def folder_of(path: Path) -> Path:
@@ -152,13 +190,17 @@ def create_index(path: Path, meta: dict[str, Any], shard: int, fixed: dict[str, 
 def rewrite_index(index: Index, meta: dict[str, Any], rows: int | None, shown: dict[str, Any] | None = None) -> Index:
     """Replace the index: with another grid, or with rows once the run is complete.
 
-    shown: what other programs see: h5py.VirtualLayout of columns over the shards, or arrays.
+    shown: what other programs see: arrays, or functions that make the h5py.VirtualLayout of a column over the shards,
+    one after the other: layouts over a thousand shards take 12 MB each.
     """
-    large = {name: index.start(name.removeprefix("start/")) for name in index.datasets if name not in index.small}
-    fixed = {**large, **index.small}
     with writing(index.path):
-        _write(index.path, {**meta, "index": {**index.meta["index"], "rows": rows}}, fixed, shown or {})
+        _write(index.path, with_rows(meta, rows), {**index.large, **index.small}, shown or {})
     return _required(index.path)
+
+
+def with_rows(meta: dict[str, Any], rows: int | None) -> dict[str, Any]:
+    """The JSON of an index whose shards have so many rows."""
+    return {**meta, "index": {**meta["index"], "rows": rows}}
 
 
 def _write(path: Path, meta: dict[str, Any], fixed: dict[str, Any], shown: dict[str, Any]) -> None:
@@ -167,25 +209,32 @@ def _write(path: Path, meta: dict[str, Any], fixed: dict[str, Any], shown: dict[
     meta.pop("checksum", None)
     try:
         with h5py.File(part, "w", libver="earliest") as file:
-            made = {}
-            for name, x in fixed.items():
-                held = file.create_dataset(name, data=x)
-                made[name] = Dataset(name, held.dtype, held.shape, held.id.get_offset() or 0)
-            for name, x in shown.items():
-                if isinstance(x, h5py.VirtualLayout):
-                    file.create_virtual_dataset(name, x)
-                else:
-                    file.create_dataset(name, data=x)
+            made = {name: _write_array(file, name, x) for name, x in fixed.items()}
             covered = {name: np.ascontiguousarray(x).tobytes() for name, x in fixed.items() if _is_small(name)}
             total = archive_checks.checksum(meta, made, covered)
             text = json.dumps({**meta, "checksum": total})
             if len(text) > LONGEST_TEXT:
                 raise OSError("the description of its method or of its model is too long")
             file.attrs["geomint"] = text
+        for name, x in shown.items():
+            # HDF5 keeps the 7 MB of a virtual dataset over a thousand shards until the file is closed.
+            with h5py.File(part, "r+", libver="earliest") as file:
+                if callable(x):
+                    file.create_virtual_dataset(name, x())
+                else:
+                    file.create_dataset(name, data=x)
         part.replace(path)
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+def _write_array(file: h5py.File, name: str, x: Any) -> Dataset:
+    held, at = file.create_dataset(name, x.shape, x.dtype), 0
+    for rows in _pieces(x):
+        held[at : at + len(rows)] = rows
+        at += len(rows)
+    return Dataset(name, held.dtype, held.shape, held.id.get_offset() or 0)
 
 
 def read_index(path: Path) -> Index | None:

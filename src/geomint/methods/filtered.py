@@ -281,7 +281,7 @@ class SimplifiedZhangSkeel(Filtered):
 
     @property
     def traits(self) -> Traits:
-        return _traits(symplectic=False, momentum_maps="linear")
+        return _traits(symplectic=False, volume=True, momentum_maps="linear")
 
     def filter(self, mech: Mechanics, x: Array, h: Array) -> Filter:
         c = self.beta * h**2
@@ -300,7 +300,7 @@ class StiffZhangSkeel(SimplifiedZhangSkeel):
 
     @property
     def traits(self) -> Traits:
-        return _traits(symplectic=False, momentum_maps="linear", needs=("fast", "hessian"))
+        return _traits(symplectic=False, volume=True, momentum_maps="linear", needs=("fast", "hessian"))
 
     def curvature(self, mech: Mechanics, x: Array, a: Array) -> Array:
         return mech.fast_hessian_product(x, a)

@@ -94,7 +94,8 @@ class Trigonometric(Oscillatory, CanFail, DependsOnStepLength, WarnsOfStep):
     def traits(self) -> Traits:
         symplectic = self.filter in SYMPLECTIC
         maps, needs = "all" if symplectic else None, ("fast", "quadratic fast")
-        return dataclasses.replace(_TRAITS, symplectic=symplectic, momentum_maps=maps, needs=needs, forces=1)
+        kept = {"symplectic": symplectic, "volume": True, "momentum_maps": maps}
+        return dataclasses.replace(_TRAITS, **kept, needs=needs, forces=1)
 
     def prepare(self, starts: Sequence[tuple[Any, Any]]) -> Any:
         ready = super().prepare(starts)

@@ -25,6 +25,7 @@ from .energy_scale import (
     Extremes,
     Kinetic,
     SavedPoints,
+    calm_on_device,
     excess,
     first_beyond,
     trusted,
@@ -74,7 +75,7 @@ def warn_of_instability(run: Trajectory, extremes: Extremes) -> None:
         return
     if isinstance(extremes.engine, Reducing):
         _warn_of_reduced(run, extremes.engine)
-    elif "energy" in run.columns:
+    elif "energy" in run.saved and not calm_on_device(run, extremes):
         _warn_of_members(run, extremes)
 
 

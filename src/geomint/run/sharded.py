@@ -10,6 +10,8 @@ Ctrl-C, a lost executor and an error in a task leave the checkpoints of all shar
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
 import shutil
 import tempfile
 import warnings
@@ -25,7 +27,7 @@ from ..engines import Clock, choose
 from ..engines.grid import Grid
 from ..engines.tiles import Tiled
 from ..errors import ArchiveError, GeomintError, InputError, Interrupted, ProcessLost, RunStopped
-from ..io.index import STOP, Index, ShardPlace, create_index, open_shard, rewrite_index
+from ..io.index import STOP, Index, ShardPlace, create_index, open_shard, rewrite_index, with_rows
 from ..io.layout import flat
 from ..io.reader import reached
 from ..io.sharded_arrays import OpenShards
@@ -257,10 +259,8 @@ def finish(index: Index, job: Job, told: list[tuple[type[Warning], str]]) -> Sha
         hidden.unlink(missing_ok=True)
     stopped = _rows_before_failure(index)
     rows = job.times.saves if stopped is None else stopped
-    index = rewrite_index(index, index.meta, rows)
-    run = ShardedRun(index, job.system, job.method)
-    shown = _shown(run)
-    run.index = run.shards.index = rewrite_index(index, index.meta, rows, shown)
+    run = ShardedRun(dataclasses.replace(index, meta=with_rows(index.meta, rows)), job.system, job.method)
+    run.index = run.shards.index = rewrite_index(index, index.meta, rows, _shown(run))
     for category, text in _one_of_each_kind(told).items() if stopped is None else ():
         warnings.warn(text, category, stacklevel=5)
     if stopped is not None:
@@ -284,14 +284,16 @@ def _shown(run: ShardedRun) -> dict[str, Any]:
         columns = jax.tree.map(lambda x: np.moveaxis(np.asarray(x), 0, 1), run.columns)
         return {**shown, **dict(flat(columns)), **dict(flat(run.summary.rows))}
     folder, saves = run.index.meta["index"]["folder"], len(run.t)
-    for name, x in flat(run.columns):
+
+    def layout_of(name: str, x: Any) -> h5py.VirtualLayout:
         layout = h5py.VirtualLayout((saves, len(x), *x.shape[2:]), x.dtype)
         for place in run.shards.places:
             count = place.stop - place.start
             source = h5py.VirtualSource(f"{folder}/{place.path.name}", name, (run.grid.saves, count, *x.shape[2:]))
             layout[:, place.start : place.stop] = source[:saves]
-        shown[name] = layout
-    return shown
+        return layout
+
+    return {**shown, **{name: functools.partial(layout_of, name, x) for name, x in flat(run.columns)}}
 
 
 def _rows_before_failure(index: Index) -> int | None:

@@ -16,6 +16,7 @@ from ..io.sinks import Disk, Memory, check_memory
 from ..methods import Method, State, protocols
 from ..numerics.compensated import value
 from ..numerics.compilation import warn_of_outer_jit
+from ..numerics.keywords import checked_keywords
 from ..system.index_check import check_indices
 from ..system.system import Stated, System
 from .drive import archive_meta, drive
@@ -35,6 +36,7 @@ from .prepare import checked_method, checked_settings, prepared
 from .trajectory import Checkpoint, Trajectory
 
 
+@checked_keywords
 def simulate(
     system: Stated,
     q0: Any,
@@ -112,7 +114,8 @@ def _run(
         sink = Memory(runner.layout, seen, times.saves, members=False)
         return drive(runner, carry, times, sink, progress, about)
     meta = archive_meta(system, runner, times, about, value(state.q).shape)
-    disk = Disk(archive.create(path, meta, seen, carry, times.saves), runner.layout, times, members=False)
+    writer = archive.create(path, meta, seen, runner.archived_carry(carry), times.saves)
+    disk = Disk(writer, runner.layout, times, members=False, archived_carry=runner.archived_carry)
     disk.first(seen, carry)
     return drive(runner, carry, times, disk, progress, about)
 
@@ -121,6 +124,8 @@ def _traced(
     system: Stated, method: Method, times: Grid, state: State, seed: int, compensated: bool, output: Any, gradient: str
 ) -> Trajectory:
     """The run inside a JAX transformation: one compiled program that can be differentiated, without the host loop."""
+    if getattr(system, "auxiliary", None) is not None:
+        raise GeomintError("systems with neighbour lists can't run inside jax.grad, jax.jit or jax.vmap.")
     if output is not None:
         raise GeomintError("output= can't be used inside jax.grad, jax.jit or jax.vmap: the run stays in memory there.")
     warn_of_outer_jit()

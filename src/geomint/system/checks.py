@@ -178,8 +178,12 @@ def vector(x: Any, name: str, callee: str = "", *, size: int | None = None, leas
     return tuple(number(y, name, callee) for y in x)
 
 
-def as_array(x: Any, name: str, callee: str = "") -> Any:
-    """A float array in the working precision (numpy, unless traced); integers and float32 are converted exactly."""
+def as_array(x: Any, name: str, callee: str = "", *, copy: bool = True) -> Any:
+    """A float array in the working precision (numpy, unless traced); integers and float32 are converted exactly.
+
+    copy: without it, an array that is in the working precision is returned as it is, for arrays of a million members
+    that are not kept.
+    """
     argument = f"{callee}({name}=...): {name}" if callee else name
     if not isinstance(x, Tracer):
         try:
@@ -195,10 +199,31 @@ def as_array(x: Any, name: str, callee: str = "") -> Any:
     if isinstance(x, Tracer):
         return jnp.asarray(x, float)
     with np.errstate(over="ignore"):
-        x = np.array(x, jnp.result_type(float))
+        x = np.array(x, jnp.result_type(float), copy=copy or None)
     if not np.all(np.isfinite(x)):
         raise InputError(f"{argument} has entries that are not finite: {x.ravel()[~np.isfinite(x).ravel()][:3]}.")
     return x
+
+
+def as_device_array(x: Any, name: str, device: Any = None) -> Any:
+    """As `as_array`, on a device (None: JAX's default): an array that is there already is not copied to the host, and
+    any other one is copied once."""
+    plain = isinstance(x, (jax.Array, np.ndarray)) and not np.ma.is_masked(x) and x.dtype == jnp.result_type(float)
+    x = x if plain else as_array(x, name)
+    array = jax.device_put(x, device) if isinstance(x, jax.Array) else jax.device_put(x, device, may_alias=False)
+    if not all_finite(array):
+        as_array(array, name)  # raises the error, with the entries
+    return array
+
+
+@jax.jit
+def _all_finite(x: Any) -> Any:
+    return jnp.all(jnp.isfinite(x))
+
+
+def all_finite(x: jax.Array) -> bool:
+    """Whether all entries are finite, reduced to one number where the array is."""
+    return bool(_all_finite(x))
 
 
 def as_path(x: Any, name: str, callee: str = "") -> Path:
