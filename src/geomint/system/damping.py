@@ -129,8 +129,9 @@ def check_damping(system: Any, q_shape: tuple[int, ...]) -> None:
     if isinstance(damping, SparseMatrix):
         if not system.uniform_damping:
             raise InputError(
-                "a sparse damping must be a multiple of the mass, damping=gamma * mass, of which the exact flow is "
-                "known; state any other as force=f(q, v)."
+                "a sparse damping must be a multiple of the mass, damping=gamma * mass with a sparse mass, of which "
+                "the exact flow is known; give that of a small system as damping.toarray(), and any other as "
+                "force=f(q, v)."
             )
         return
     if math.prod(q_shape) > DENSE_LIMIT and isinstance(mass, SparseMatrix):

@@ -28,7 +28,8 @@ def checked_mass(mass: Any) -> Any:
         except InputError as error:
             if "not finite" in str(error):
                 raise
-            raise InputError(f"mass must be {KINDS}: {error}") from None
+            joined = "; blocks of several sizes are one matrix, scipy.sparse.block_diag(mass)"
+            raise InputError(f"mass must be {KINDS}{joined if isinstance(mass, list | tuple) else ''}.") from None
         if mass.size == 0:
             raise InputError(f"mass must be {KINDS}, not of shape {mass.shape}.")
     mass = jnp.asarray(mass, float)
@@ -132,10 +133,16 @@ def check_mass(system: Any, q_shape: tuple[int, ...]) -> None:
     check_unambiguous(mass, tuple(q_shape))
     matrix, blocks = mass_is_matrix(mass, q_shape), mass_is_blocks(mass, q_shape)
     if matrix and not blocks and shape != (n, n):
-        each = f", blocks {(*q_shape, q_shape[-1])}" if len(q_shape) > 1 else ""
+        blocks_of = (*q_shape, q_shape[-1]) if len(q_shape) > 1 else None
+        each = f", blocks {blocks_of}" if blocks_of else ""
+        hint = ""
+        if blocks_of and shape == blocks_of[-2:]:
+            hint = f" For the same block for all bodies, np.broadcast_to(mass, {blocks_of})."
+        elif len(shape) == 3 and shape[0] * shape[1] == n and shape[1] == shape[2]:
+            hint = " For blocks on the flattened q, scipy.sparse.block_diag(mass)."
         raise InputError(
             f"mass has shape {shape}, but q0 has shape {tuple(q_shape)}: give a number, an array that broadcasts "
-            f"to {tuple(q_shape)}{each}, or a matrix ({n}, {n})."
+            f"to {tuple(q_shape)}{each}, or a matrix ({n}, {n}).{hint}"
         )
     if len(shape) < 2 or shape[-2] != shape[-1] or isinstance(mass, Tracer):
         return
