@@ -63,7 +63,12 @@ def test_products_and_solves(monkeypatch, flat, large):
 
 
 @pytest.mark.parametrize(
-    "method", [gm.Verlet(), gm.ImplicitMidpoint(solver="matrix-free"), gm.ZhangSkeel(), gm.Rattle()], ids=str
+    "method",
+    [
+        gm.ImplicitMidpoint(solver="matrix-free"),
+        *(pytest.param(method, marks=pytest.mark.slow) for method in (gm.Verlet(), gm.ZhangSkeel(), gm.Rattle())),
+    ],
+    ids=str,
 )
 def test_sparse_is_dense(monkeypatch, method):
     """The whole run, with the solvers of large systems; those of the dense mass are dense."""
@@ -81,25 +86,39 @@ def test_sparse_is_dense(monkeypatch, method):
     assert np.max(np.abs(run.energy - exact.energy)) < 1e-12
 
 
-def test_structure_of_the_mass():
+def arrow(bar):
+    """A band with a full first row and column."""
+    matrix = sparse.lil_matrix(bar * 100.0)
+    matrix[0, :], matrix[:, 0] = 1.0, np.ones((matrix.shape[0], 1))
+    matrix[0, 0] = 1000.0
+    return matrix.tocsc()
+
+
+BAR = sparse.diags([np.ones(599), np.full(600, 4.0), np.ones(599)], [-1, 0, 1])
+BODIES = sparse.block_diag([np.array([[2.0, 1.0], [1.0, 3.0]])] * 300)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "kind"),
+    [
+        (arrow(BAR), "matrix-free"),
+        pytest.param(BAR, "banded", marks=pytest.mark.slow),
+        pytest.param(BODIES, "blocks", marks=pytest.mark.slow),
+    ],
+    ids=["arrow", "bar", "bodies"],
+)
+def test_structure_of_the_mass(matrix, kind):
     """A bar has a band, separate bodies have blocks; a long row is stored apart."""
-    n = 600
-    bar = sparse.diags([np.ones(n - 1), np.full(n, 4.0), np.ones(n - 1)], [-1, 0, 1])
-    bodies = sparse.block_diag([np.array([[2.0, 1.0], [1.0, 3.0]])] * 300)
-    arrow = sparse.lil_matrix(bar * 100.0)
-    arrow[0, :], arrow[:, 0] = 1.0, np.ones((n, 1))
-    arrow[0, 0] = 1000.0
-    right = np.random.default_rng(1).normal(size=(n, 2))
-    for matrix, kind in ((bar, "banded"), (bodies, "blocks"), (arrow.tocsc(), "matrix-free")):
-        made = SparseMatrix.of(matrix)
-        assert made.pattern.plan.kind == kind
-        assert made.values.size < 5 * n
-        assert abs(made.to_scipy() - matrix).max() == 0
-        exact = np.linalg.solve(matrix.toarray(), right)
-        both, one = jax.jit(lambda m, r: (m.factored().solve(r), m.factored().solve(r[:, 0])))(made, right)
-        assert np.allclose(both, exact, rtol=1e-12, atol=1e-14)
-        assert np.allclose(one, exact[:, 0], rtol=1e-12, atol=1e-14)
-        assert np.allclose(made.diagonal, matrix.diagonal(), rtol=0, atol=0)
+    right = np.random.default_rng(1).normal(size=(600, 2))
+    made = SparseMatrix.of(matrix)
+    assert made.pattern.plan.kind == kind
+    assert made.values.size < 5 * 600
+    assert abs(made.to_scipy() - matrix).max() == 0
+    exact = np.linalg.solve(matrix.toarray(), right)
+    both, one = jax.jit(lambda m, r: (m.factored().solve(r), m.factored().solve(r[:, 0])))(made, right)
+    assert np.allclose(both, exact, rtol=1e-12, atol=1e-14)
+    assert np.allclose(one, exact[:, 0], rtol=1e-12, atol=1e-14)
+    assert np.allclose(made.diagonal, matrix.diagonal(), rtol=0, atol=0)
 
 
 def test_large_dense_mass_is_factored():
@@ -140,6 +159,10 @@ def test_blocks():
     wrong[3] = [[1.0, 2.0], [2.0, 1.0]]
     with pytest.raises(gm.errors.InputError, match="positive definite; its smallest eigenvalue is -1"):
         gm.simulate(gm.System(potential, wrong), Q0, V0, method=gm.Verlet(), dt=0.02, t_end=0.2)
+    with pytest.raises(gm.errors.InputError, match=r"blocks of several sizes are one matrix, scipy.sparse.block_diag"):
+        gm.System(potential, [np.eye(2), np.eye(3)])
+    with pytest.raises(gm.errors.InputError, match=r"same block for all bodies, np.broadcast_to\(mass, \(25, 2, 2\)\)"):
+        gm.simulate(gm.System(potential, mass[0]), Q0, V0, method=gm.Verlet(), dt=0.02, t_end=0.2)
     with pytest.raises(gm.errors.InputError, match=r"mass has shape \(3, 2, 2\).*blocks \(25, 2, 2\)"):
         gm.simulate(gm.System(potential, mass[:3]), Q0, V0, method=gm.Verlet(), dt=0.02, t_end=0.2)
 
