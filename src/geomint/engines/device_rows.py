@@ -169,6 +169,6 @@ def hold(holder: Holder) -> None:
 
 
 def bytes_on_device(tree: Any) -> int:
-    """Of arrays on another device than the CPU's; tracers are on none."""
+    """Of arrays on another device than the CPU's."""
     arrays = [x for x in jax.tree.leaves(tree) if isinstance(x, jax.Array) and not isinstance(x, Tracer)]
     return sum(x.nbytes for x in arrays if next(iter(x.devices())).platform != "cpu")
