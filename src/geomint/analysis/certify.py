@@ -10,7 +10,9 @@ import numpy as np
 
 from ..errors import GeomintError, MeasurementError, RunStopped
 from ..methods import Method, Traits, as_method
+from ..models import Model
 from ..run import Trajectory
+from ..run.defaults import with_defaults
 from ..run.inputs import phase
 from ..run.instability import Start, tried_steps
 from ..system.checks import positive, whole
@@ -98,9 +100,17 @@ def _exact(name: str, measured: float, claimed: bool) -> Row:
 
 
 def certify(
-    system: Stated, method: Method, q0: Any, v0: Any = None, *, p0: Any = None, dt: float, steps: int = 20_000
+    system: Stated | Model,
+    method: Method | None = None,
+    q0: Any = None,
+    v0: Any = None,
+    *,
+    p0: Any = None,
+    dt: float | None = None,
+    steps: int = 20_000,
 ) -> Certificate:
-    """Measure the structure of a method on a system near (q0, v0), with steps around dt.
+    """Measure the structure of a method on a system near (q0, v0), with steps around dt. A Model in place of the system has
+    defaults for all others: gm.certify(gm.models.kepler()).
 
     order               exponent of the error against an independent reference, from dt down, extrapolated to h → 0; a
                         method that converges to another motion, or to none, is not as claimed
@@ -117,6 +127,9 @@ def certify(
     """
     if jnp.result_type(float) != jnp.float64:
         raise GeomintError("certify needs float64: round-off in float32 hides what it measures. Unset JAX_ENABLE_X64.")
+    system, q0, v0, method, dt, _ = with_defaults(
+        "certify", system, q0, v0, p0, method, dt, optional=("t_end",)
+    )
     checked_system(system, callee="certify")
     method = as_method(method)
     dt, steps = positive(dt, "dt", "certify"), whole(steps, "steps", "certify", least=1, most=10**9)

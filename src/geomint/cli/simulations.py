@@ -23,7 +23,7 @@ MethodName = Annotated[
     str | None,
     typer.Option(
         help="A method or an expression, as in 'Composition(Verlet(), order=8)'.",
-        show_default="Verlet; Variational for a Lagrangian",
+        show_default="the model's",
     ),
 ]
 Step = Annotated[float | None, typer.Option(help="The step.", show_default="the model's")]
@@ -76,10 +76,9 @@ def run(
     from .. import methods, models
     from ..engines.grid import whole_saves
     from ..plots.figures import checked_path
-    from ..system.lagrangian import LagrangianSystem
 
     stated = models.named(model)
-    chosen = methods.named(method or ("Variational" if isinstance(stated.system, LagrangianSystem) else "Verlet"))
+    chosen = stated.method if method is None else methods.named(method)
     picture = None
     if plot or plot_file:
         picture = checked_path(plot_file or (output.with_suffix(".png") if output else f"{stated.name}.png"))

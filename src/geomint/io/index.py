@@ -121,7 +121,7 @@ def _start_checksum(fixed: Mapping[str, Any]) -> int:
     for name, x in sorted(fixed.items()):
         if not _is_small(name):
             for rows in _pieces(x):
-                total = zlib.crc32(np.ascontiguousarray(rows), total)
+                total = zlib.crc32(np.ascontiguousarray(rows).tobytes(), total)
     return total
 
 
@@ -131,7 +131,8 @@ def _pieces(x: Any) -> Iterator[np.ndarray]:
     return (x[a : a + step] for a in range(0, len(x), step))
 
 
-class _Stored(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class _Stored:
     """The initial states in an index, read some rows at a time."""
 
     index: Index

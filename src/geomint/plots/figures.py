@@ -18,10 +18,13 @@ from matplotlib.gridspec import GridSpecBase
 
 from ..errors import InputError
 from ..system.checks import as_path
+from ..system.constraints import Orthogonal
+from ..system.lagrangian import LagrangianSystem
 
 POINTS = 5000  # most points drawn of a line; more are not visible
 LINES = 8  # most lines in a panel of coordinates
 PATHS = 50  # most particles, or members of an ensemble, that are drawn
+NARROW = 8  # paths this many times as long as wide are drawn with two scales
 _AXES = "xyz"
 
 
@@ -188,6 +191,8 @@ def _is_space(run: Any) -> bool:
     if not shape or shape[-1] not in (2, 3):
         return False
     stated = run.system
+    if isinstance(stated, LagrangianSystem) and len(shape) == 1:
+        return False  # angles and other coordinates, not a position
     # A fast part without spatial symmetry and without constraint: rows are modes or springs (fpu), not particles.
     modes = (
         stated is not None
@@ -201,25 +206,33 @@ def _is_space(run: Any) -> bool:
 def _draw_paths(axes: Axes, run: Any, members: np.ndarray | None) -> None:
     """One path in the plane for each particle (of each member)."""
     shape = _q_shape(run)
+    turns = isinstance(getattr(run.system, "constraint", None), Orthogonal)
+    if turns:  # of a rotation matrix, the image of the last axis: q[:, -1]
+        shape = shape[-1:]
     particles = int(np.prod(shape[:-1]))
     drawn = _chosen(particles, PATHS if members is None else max(1, 2 * PATHS // len(members)))
     times = _chosen(len(run), POINTS)
     colors = _colors(len(drawn) if members is None else len(members))
     for m, member in enumerate([None] if members is None else members):
-        q = np.asarray(run.q[times] if member is None else run.q[member][times]).reshape(
-            len(times), particles, shape[-1]
-        )
+        q = np.asarray(run.q[times] if member is None else run.q[member][times])
+        q = (q[..., -1] if turns else q).reshape(len(times), particles, shape[-1])
         for k, particle in enumerate(drawn):
             color = colors[k if member is None else m]
             label = f"particle {particle}" if member is None and 1 < particles <= LINES else None
             width, alpha = (0.9, 0.9) if member is None else (0.5, 0.6)
             axes.plot(q[:, particle, 0], q[:, particle, 1], lw=width, alpha=alpha, color=color, label=label)
             axes.plot(*q[0, particle, :2], "o", ms=4 if member is None else 2, color=color)
-    axes.set_aspect("equal", adjustable="datalim")
+    width, height = (np.ptp(x) for x in (axes.dataLim.intervalx, axes.dataLim.intervaly))
+    if width < NARROW * height and height < NARROW * width:
+        axes.set_aspect("equal", adjustable="datalim")
     axes.set(xlabel="x", ylabel="y")
     part = f", {len(drawn)} of {particles} particles" if len(drawn) < particles else ""
     axes.set_title(
-        ("Paths" if shape[-1] == 2 else "Paths projected on the x–y plane") + part + " (dots: start)", fontsize=10
+        ("Path of the last axis of the body" if turns else "Paths")
+        + (" projected on the x–y plane" if shape[-1] == 3 else "")
+        + part
+        + " (dots: start)",
+        fontsize=10,
     )
     _legend(axes, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=5)
     axes.grid(alpha=0.25)
@@ -288,8 +301,10 @@ def _watched(run: Any, members: np.ndarray | None) -> list[tuple[str, str, Lines
     def single(rows: np.ndarray) -> Lines:
         return [(None, c, y) for c, y in zip(colors, rows, strict=True)]
 
-    energy = pick(run.energy)
-    panels: list[tuple[str, str, Lines]] = [("Energy error", "H(t) − H(0)", single(energy - energy[:, :1]))]
+    energy, title, label = pick(run.energy), "Energy error", "H(t) − H(0)"
+    if "work" in run.columns:  # of a system with forces, whose energy changes by their work
+        energy, title, label = energy - pick(run.work), "Error of energy − work", "H(t) − H(0) − work"
+    panels: list[tuple[str, str, Lines]] = [(title, label, single(energy - energy[:, :1]))]
     maps = _momentum_lines(run, pick, members)
     if maps:
         named = len(maps) == 1 or members is not None  # else a legend names the lines
@@ -324,6 +339,7 @@ def _draw_watched(axes: Axes, t: np.ndarray, title: str, label: str, lines: Line
     axes.margins(x=0)
     axes.grid(alpha=0.25)
     axes.tick_params(labelbottom=last)
+    axes.locator_params(axis="x", nbins=6)
     if last:
         axes.set_xlabel("time")
     _legend(axes, loc="center left", bbox_to_anchor=(1.01, 0.5))

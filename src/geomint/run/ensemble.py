@@ -18,10 +18,12 @@ from ..errors import GeomintError, InputError
 from ..io import archive
 from ..io.sinks import Disk, Memory
 from ..methods import Method, protocols
+from ..models import Model
 from ..system.checks import shown
 from ..system.index_check import check_indices
 from ..system.lagrangian import derive
 from ..system.system import Stated, System, checked_params
+from .defaults import spread_over_members, with_defaults
 from .devices import devices_of
 from .drive import archive_meta, drive
 from .executors import checked_executor
@@ -44,15 +46,15 @@ from .trajectory import Trajectory
 
 
 def ensemble(
-    system: Stated,
-    q0s: Any,
+    system: Stated | Model,
+    q0s: Any = None,
     v0s: Any = None,
     *,
     p0s: Any = None,
     params: PyTree = None,
-    method: Method,
-    dt: float,
-    t_end: float,
+    method: Method | None = None,
+    dt: float | None = None,
+    t_end: float | None = None,
     t0: float = 0.0,
     save_every: int = 1,
     output: str | Path | None = None,
@@ -68,6 +70,7 @@ def ensemble(
 ) -> Trajectory:
     """As `simulate`, for q0s of shape (members, *q shape); the result's arrays are (members, saved, …).
 
+    system:  as for `simulate`. gm.ensemble(model, params=…) starts all members at the model's q0 and v0.
     params:  replaces the system's params by ones whose leaves have a leading member axis. Params of the system that all
              have that axis are treated as per-member too, with a warning where they could also be shared.
     seed:    an integer, into which members fold their number: member 3 of seed 5 has the same random numbers in every
@@ -90,6 +93,10 @@ def ensemble(
              workers, the shards, or on workers that are lost.
     A member that fails keeps its good points and is named by `run.failed_at`; the run stops only when all have failed.
     """
+    q0s, v0s = spread_over_members(system, q0s, v0s, p0s, params)
+    system, q0s, v0s, method, dt, t_end = with_defaults(
+        "ensemble", system, q0s, v0s, p0s, method, dt, t_end, t0, save_every
+    )
     if is_traced(system, q0s, v0s, p0s, params):
         raise GeomintError(
             "ensemble can't run inside jax.grad, jax.jit or jax.vmap; there, use jax.vmap over gm.simulate."

@@ -81,7 +81,7 @@ def sweep(
 ) -> Any:
     """Run gm.simulate for every combination of values; an xarray.Dataset with one dimension for each swept name.
 
-    system:   a system with q0 and v0, or a model of gm.models, whose dt and t_end are the defaults.
+    system:   a system with q0 and v0, or a model of gm.models, whose method, dt and t_end are the defaults.
     over:     {name: values}. A name is an argument of gm.simulate ("dt", "method", "t_end", "q0", "seed", …), "params",
               or a part of the params by its name, "params.k". Points that differ in dt or params do not compile again.
     settings: all other arguments of gm.simulate.
@@ -137,7 +137,7 @@ def _checked(system: Any, q0: Any, v0: Any, over: Any, output: Any, settings: di
     if isinstance(system, Model):
         q0 = system.q0 if q0 is None else q0
         v0 = system.v0 if v0 is None and settings.get("p0") is None and "p0" not in over else v0
-        settings = {"dt": system.dt, **settings}
+        settings = {"dt": system.dt, "method": system.method, **settings}
         system, default_end = system.system, system.t_end
     checked_system(system)
     for name, values in over.items():
