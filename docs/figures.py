@@ -136,6 +136,8 @@ def along(method):
     """What a method on a manifold is for the motion along a straight one: the splitting it is built on."""
     if isinstance(method, gm.Composition):
         return gm.Composition(along(method.base), method.order, method.scheme)
+    if isinstance(method, gm.Boris | gm.MagneticSplitting):  # without a magnetic field
+        return gm.Verlet(form="drift")
     return gm.Verlet() if isinstance(method, gm.Shake) else method.base if isinstance(method, gm.Rattle) else method
 
 

@@ -73,6 +73,7 @@ def methods_page():
             f"`{m.name}`",
             m.traits.order or "–",
             yes(m.traits.symplectic),
+            "–" if m.traits.steps > 1 else yes(m.traits.volume or m.traits.symplectic),
             yes(m.traits.symmetric),
             yes(m.traits.reversible),
             m.traits.energy or "drifts",
@@ -87,6 +88,7 @@ def methods_page():
         "method",
         "order",
         "symplectic",
+        "volume",
         "symmetric",
         "reversible",
         "energy",
@@ -103,6 +105,7 @@ Every claim in this table is measured by the property tests. Every property that
 
 {table(headings, rows)}
 - **energy**: "bounded" means that the error oscillates and does not grow; "drifts" means that it grows.
+- **volume**: a step preserves the volume of phase space; "–": a multistep method, whose step is no map of it.
 - **momentum maps**: conserved ones. "all": of all linear actions (momentum, angular momentum, `gm.Generator`);
   "linear": of translations only.
 - **forces a step**: evaluations of the force, where the last one of a step is used again by the next. "varies": an

@@ -10,7 +10,7 @@ import jax as _jax
 if "JAX_ENABLE_X64" not in _os.environ:
     _jax.config.update("jax_enable_x64", True)
 
-from . import methods, models
+from . import md, methods, models
 from .analysis.certify import Certificate, certify
 from .analysis.fast_slow import adaptive_splitting, split_quadratic, watch_oscillations
 from .analysis.penalty import penalize, recover_multipliers
@@ -29,6 +29,7 @@ from .manifold.projection import project
 from .methods import (
     IMEX,
     RESPA,
+    Boris,
     Composition,
     EnergyStepping,
     Gauss,
@@ -36,6 +37,7 @@ from .methods import (
     ImplicitMidpoint,
     Impulse,
     LobattoIIIAB,
+    MagneticSplitting,
     MollifiedImpulse,
     MultiStage,
     Newmark,
@@ -67,6 +69,7 @@ __all__ = [
     "IMEX",
     "RESPA",
     "ArchiveError",
+    "Boris",
     "Certificate",
     "Composition",
     "Constraint",
@@ -84,6 +87,7 @@ __all__ = [
     "Interrupted",
     "LagrangianSystem",
     "LobattoIIIAB",
+    "MagneticSplitting",
     "Mean",
     "MeasurementError",
     "Mechanics",
@@ -117,6 +121,7 @@ __all__ = [
     "certify",
     "ensemble",
     "load",
+    "md",
     "methods",
     "models",
     "penalize",

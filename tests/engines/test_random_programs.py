@@ -196,13 +196,15 @@ def check_all(cases: list[Case], wanted: int) -> None:
     assert np.mean([engine == "native" for engine in engines]) >= 0.9, engines
 
 
-# (seed, kind): the methods that compile fastest, with ten or twenty programs in each system; one is an ensemble, one
-# is constrained.
-QUICK = [(38, 0), (34, 1), (25, 2), (21, 3), (20, 4), (0, 6), (23, 7), (12, 8), (27, 13)]
+# (seed, kind): methods that compile fast, with ten programs or more in each system but the last, which is constrained.
+QUICK = [(34, 1), (25, 2), (12, 8), (27, 13)]
 
 
-def test_a_hundred_random_programs():
-    check_all([Case(seed, KINDS[k], length=2) for seed, k in QUICK], 100)
+def test_forty_random_programs():
+    """Some alone, some in an ensemble. The slow tests take two thousand, with every kind of method."""
+    cases = [Case(seed, KINDS[k], length=2) for seed, k in QUICK]
+    assert {case.members > 0 for case in cases} == {False, True}
+    check_all(cases, 40)
 
 
 SLICE = len(KINDS)  # cases: each kind once

@@ -67,7 +67,7 @@ def from_the_singular_position():
     mechanism = four_bars(2)
     feet = mechanism.q0 - [0.0, 1.0]
     start = mechanism._replace(q0=feet + np.array([1.0, 0.0]), v0=np.broadcast_to([0.0, 5.0], feet.shape).copy())
-    return start, run(start, COMPOSED, 100, 1.0)
+    return start, run(start, COMPOSED, 100, 1.0, engine="xla")
 
 
 def test_a_start_in_the_singular_position():
@@ -103,13 +103,12 @@ def test_a_step_that_ends_in_the_singular_position(engine, tmp_path):
         (gm.Composition(gm.Rattle(), order=8), 250, 1e-9),
         (gm.LobattoIIIAB(3), 1000, 1e-6),
         (gm.SymmetricMultistep(6), 1000, 1e-6),
-        (gm.Shake(), 1000, 2e-3),
     ],
     ids=lambda x: getattr(x, "name", ""),
 )
 def test_a_third_crank(method, steps, bound):
     """Redundant everywhere, and twice through the singular position in line."""
-    seen = run(third_crank(), method, steps, 5.0)
+    seen = run(third_crank(), method, steps, 5.0, engine="xla")  # which solves these in any case
     assert "rank 3 of 4" in seen.solver
     exact = third_crank_exact(seen.t)
     assert np.min(exact[:, 0, 1]) < -0.9  # below the feet: it has passed the position in line
@@ -123,7 +122,8 @@ def test_a_frame_with_one_bar_too_many():
     lengths = [float(np.linalg.norm(corners[i] - corners[j])) for i, j in sides]
     held = lambda k: gm.Distances([((0.0, 0.0), 0), *sides[:k]], [float(np.linalg.norm(corners[0])), *lengths[:k]])
     systems = [gm.System(lambda q: jnp.sum(q[:, 1]), constraint=held(k)) for k in (5, 6)]
-    plain, stiff = (run((system, corners, 0 * corners), gm.Rattle(), 500, 5.0, save_every=50) for system in systems)
+    go = lambda system, engine: run((system, corners, 0 * corners), gm.Rattle(), 500, 5.0, save_every=50, engine=engine)
+    plain, stiff = map(go, systems, ("native", "xla"))
     assert "rank 6 of 7" in stiff.solver
     np.testing.assert_allclose(stiff.q, plain.q, rtol=0, atol=1e-10)
     np.testing.assert_allclose(stiff.constraint_forces, plain.constraint_forces, rtol=0, atol=1e-8)
@@ -216,7 +216,7 @@ def test_order_from_a_start_on_the_second_branch():
     """The kick turns v off the branch before the drift asks for the direction that G loses; an error of h² would
     remain."""
     start = parallelogram(), IN_LINE, np.array([[0, 0.3], [0, -0.9]])
-    errors = [np.max(np.abs(run(start, COMPOSED, steps, 0.8).energy_error)) for steps in (20, 40)]
+    errors = [np.max(np.abs(run(start, COMPOSED, steps, 0.8, engine="xla").energy_error)) for steps in (20, 40)]
     assert errors[0] < 1e-8
     assert errors[0] / errors[1] == pytest.approx(16, rel=0.1)
 
@@ -242,12 +242,11 @@ def redundant_pendulum():
     return plain, system(lambda q: jnp.stack([first(q), second(q), 2 * first(q) + second(q)]))
 
 
-@pytest.mark.parametrize(("method", "gradient"), [(gm.Rattle(), "backwards"), (gm.Shake(), "stored")])
-def test_multipliers_and_derivatives_with_redundant_constraints(method, gradient):
+def test_multipliers_and_derivatives_with_redundant_constraints():
     q0, v0, along = np.array([[1.0, 0], [1, 1]]), np.array([[0, 0.4], [0.3, 0.4]]), np.array([[0, 1.0], [0.5, 1]])
 
     def end(system, t):
-        seen = run((system, q0, v0 + t * along), method, 20, 0.4, gradient=gradient)
+        seen = run((system, q0, v0 + t * along), gm.Shake(), 20, 0.4, gradient="stored")
         return seen.q[-1, 1, 0], (seen.q, seen.multipliers)
 
     independent, dependent = redundant_pendulum()
@@ -312,10 +311,11 @@ def test_redundant_constraints_in_single_precision():
     script = """
 import warnings; warnings.simplefilter("ignore")
 import jax.numpy as jnp, numpy as np, geomint as gm
-pairs = [(None, 0), (0, 1), (1, 2), (0, 2), (None, 0)]
-system = gm.System(lambda q: jnp.sum(q[:, 1]), constraint=gm.Distances(pairs, [1.0, 1.0, 1.0, 1.0, 1.0]))
-q0 = np.array([[1.0, 0], [2.0, 0], [1.5, np.sqrt(0.75)]])
-run = gm.simulate(system, q0, method=gm.Rattle(), dt=0.01, t_end=2.0)
+rods = lambda q: jnp.stack([jnp.sum(q[0]**2) - 1, jnp.sum((q[1] - q[0])**2) - 1])
+thrice = lambda q: jnp.array([[1, 0], [0, 1], [1.7, -0.6]]) @ rods(q)
+system = gm.System(lambda q: jnp.sum(q[:, 1]), constraint=thrice)
+q0 = np.array([[0.6, 0.8], [1.4, 0.2]])
+run = gm.simulate(system, q0, method=gm.Rattle(), dt=0.01, t_end=2.0, engine="xla")
 assert run.q.dtype == np.float32
 print(np.max(np.abs(run.energy_error)), np.max(np.abs(run.multipliers)))
 """

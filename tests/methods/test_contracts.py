@@ -13,11 +13,12 @@ import geomint as gm
 from geomint.engines import xla
 from geomint.run import loop
 from helpers.runs import run, same
-from helpers.zoo import PROBLEMS, first_of_its_class, fitting
+from helpers.zoo import PROBLEMS, cheapest, first_of_its_class
 
-# Variants of a class differ by numbers; beyond the first of each they wait for the slow tests, but for those that
-# differ by more.
-QUICK = lambda m: first_of_its_class(m) or "Rattle" in m.name
+# Variants of a class differ by numbers; beyond the first of each they wait for the slow tests, but for two that differ
+# by more.
+MORE = (gm.Rattle(gm.IMEX()).name, gm.Composition(gm.Rattle(), order=6).name)
+QUICK = lambda m: first_of_its_class(m) or m.name in MORE
 METHODS = pytest.mark.parametrize(
     "method", [pytest.param(m, id=m.name, marks=[] if QUICK(m) else pytest.mark.slow) for m in gm.methods.all()]
 )
@@ -26,8 +27,9 @@ TRACES = []
 
 @functools.cache
 def counting(method):
-    """The last problem that fits, the same system in all tests of a method; it notes each trace of its potential."""
-    problem = fitting(method)[-1]
+    """The cheapest problem that fits, the same system in all tests of a method; it notes each trace of its
+    potential."""
+    problem = cheapest(method)
 
     def potential(q, *params):
         TRACES.append(1)

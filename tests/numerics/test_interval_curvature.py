@@ -25,7 +25,7 @@ def energies():
             v = m.v0 if np.any(m.v0) else np.random.default_rng(1).normal(size=m.q0.shape)
             found.append(
                 pytest.param(
-                    lambda q, s=m.system, parts=parts: sum(s.call(f, q) for f in parts),
+                    lambda q, s=m.system, parts=parts: sum(s.call(f, q, t=0.4) for f in parts),
                     jnp.asarray(m.q0),
                     jnp.asarray(v),
                     m.dt,

@@ -57,7 +57,6 @@ def momentum(model):
 @pytest.mark.parametrize(
     ("model", "method", "dt", "steps", "settings"),
     [
-        (PENDULUM, gm.Verlet(), 0.05, 5000, {}),
         (FPU, gm.Verlet(), 0.005, 4000, {}),
         (FPU, gm.Composition(gm.Verlet(), order=8), 0.02, 1000, {"compensated": True}),
         (FPU, gm.IMEX(), 0.03, 1000, {}),

@@ -252,7 +252,7 @@ print(len(run), most() - before, sum(x.nbytes for r in run.reduced.values() for 
 """
 
 
-@pytest.mark.parametrize("saves", [51, pytest.param(401, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("saves", [21, pytest.param(401, marks=pytest.mark.slow)])
 def test_memory_is_flat(tmp_path, saves):
     """100,000 members: their rows would be 10 MB a save."""
     saved, grown, held = map(float, ends(start(MANY, tmp_path / "run.h5", saves), timeout=300).split())

@@ -11,8 +11,9 @@ import numpy as np
 from ..errors import GeomintError, MeasurementError, RunStopped
 from ..methods import Method, Traits, as_method
 from ..models import Model
+from ..numerics.keywords import checked_keywords
 from ..run import Trajectory
-from ..run.defaults import with_defaults
+from ..run.defaults import of_model
 from ..run.inputs import phase
 from ..run.instability import Start, tried_steps
 from ..system.checks import positive, whole
@@ -99,6 +100,7 @@ def _exact(name: str, measured: float, claimed: bool) -> Row:
     return Row(name, measured, holds, "yes" if claimed else "no", holds or not claimed)
 
 
+@checked_keywords
 def certify(
     system: Stated | Model,
     method: Method | None = None,
@@ -109,13 +111,15 @@ def certify(
     dt: float | None = None,
     steps: int = 20_000,
 ) -> Certificate:
-    """Measure the structure of a method on a system near (q0, v0), with steps around dt. A Model in place of the system has
-    defaults for all others: gm.certify(gm.models.kepler()).
+    """Measure the structure of a method on a system near (q0, v0), with steps around dt.
+
+    A model in place of the system has defaults for all other arguments: gm.certify(gm.models.kepler()).
 
     order               exponent of the error against an independent reference, from dt down, extrapolated to h → 0; a
                         method that converges to another motion, or to none, is not as claimed
     symplecticity       defect of the derivative of one large step (on the constraint manifold's tangent bundle); with a
                         damping D = γM instead "conformal symplecticity", the defect of JᵀΩJ = exp(−γh)Ω
+    volume              |det J − 1|, with a magnetic field
     symmetry            Φ(−h) after Φ(h);  reversibility: the same by flipping the momenta
     energy drift        per unit time over `steps` steps; "holds" means that it is smaller than the oscillation
     energy balance      of driven systems, instead: the order in dt of the error of energy − work
@@ -127,12 +131,11 @@ def certify(
     """
     if jnp.result_type(float) != jnp.float64:
         raise GeomintError("certify needs float64: round-off in float32 hides what it measures. Unset JAX_ENABLE_X64.")
-    system, q0, v0, method, dt, _ = with_defaults(
-        "certify", system, q0, v0, p0, method, dt, optional=("t_end",)
-    )
+    call = of_model("certify", system, q0, v0, p0, method, dt, not_needed=("t_end",))
+    system, q0, v0, method, dt = call.system, call.q0, call.v0, call.method, call.dt
     checked_system(system, callee="certify")
     method = as_method(method)
-    dt, steps = positive(dt, "dt", "certify"), whole(steps, "steps", "certify", least=1, most=10**9)
+    dt, steps = float(positive(dt, "dt", "certify")), whole(steps, "steps", "certify", least=1, most=10**9)
     method.check(system)
     traits, forced = method.traits_for(system), system.driven
     start = Point(*phase(system, q0, v0, p0))
@@ -150,6 +153,8 @@ def certify(
         first = large / 4 if traits.steps > 2 else large  # a multistep method is measured over four times as many steps
         rows += _order(method, system, start, first, traits)
     rows.append(_symplecticity(method, system, at, large))
+    if getattr(system, "magnetic_field", None) is not None:
+        rows.append(_exact("volume", measure.volume(method, system, at, large), traits.volume))
     rows.append(_exact("symmetry", measure.symmetry(method, system, at, large), traits.symmetric))
     rows.append(_exact("reversibility", measure.reversibility(method, system, at, large), traits.reversible))
     rows += _balance(method, system, start, dt) if forced else _energy(long, traits)

@@ -116,6 +116,8 @@ def split_quadratic(system: System, q0: Any, ratio: float = 3.0) -> System:
         watch=dict(system.watch),
         force=system.force,
         damping=system.damping,
+        magnetic_field=system.magnetic_field,
+        charge=system.charge,
     )
 
 

@@ -44,6 +44,7 @@ __all__ = [
     "step_jacobian",
     "symmetry",
     "symplecticity",
+    "volume",
 ]
 
 
@@ -139,6 +140,8 @@ def symplecticity(method: Method, system: Stated, at: Point, dt: float, rate: fl
     """max |JᵀΩJ − exp(−rate·dt)Ω| on the tangent space, relative to max |J|², with J the derivative of one step.
     With the rate γ of a damping D = γM this is the defect of conformal symplecticity.
 
+    In a magnetic field, where p = M v, Ω is the form that the exact motion preserves, with a part of B(q).
+
     For a multistep method with k steps J is that of 2k steps, after which its history holds no starting values.
     """
     n, method = at.q.size, protocols.prepare(method, [(system, at.q)])
@@ -146,11 +149,41 @@ def symplecticity(method: Method, system: Stated, at: Point, dt: float, rate: fl
     jacobian = np.asarray(
         step_jacobian(method, system, *(jnp.asarray(x, float) for x in (at.q, at.p, dt)), steps=steps)
     )
-    omega = np.block([[np.zeros((n, n)), np.eye(n)], [-np.eye(n), np.zeros((n, n))]])
+    before = after = np.block([[np.zeros((n, n)), np.eye(n)], [-np.eye(n), np.zeros((n, n))]])
+    if getattr(system, "magnetic_field", None) is not None:
+        there = flow(method, system, at, dt, steps)
+        before, after = (_magnetic_form(system, x, t) + before for x, t in ((at, 0.0), (there, steps * dt)))
     basis = _tangent(system, at)
     moved, shrunk = jacobian @ basis, np.exp(-rate * dt * steps)
-    defect = moved.T @ omega @ moved - shrunk * (basis.T @ omega @ basis)
+    defect = moved.T @ after @ moved - shrunk * (basis.T @ before @ basis)
     return float(np.max(np.abs(defect)) / max(1.0, np.max(np.abs(moved)) ** 2))
+
+
+@jit
+def _curl(system: Stated, q: Array, t: Array) -> Array:
+    """∂(e v × B)/∂v, (n, n)."""
+    mech = derive(system, q.shape, t)
+    force = lambda v: mech.magnetic_force(q, v.reshape(q.shape)).ravel()
+    return jax.jacfwd(force)(jnp.zeros(q.size, q.dtype))
+
+
+def _magnetic_form(system: Stated, at: Point, t: float) -> np.ndarray:
+    """The magnetic part of Ω, −e B·(dq × dq), (2n, 2n). With A the vector potential and p = M v the canonical form is
+
+        Σ dqᵢ ∧ d(pᵢ + e Aᵢ) = Σ dqᵢ ∧ dpᵢ − ½ e Σ Fᵢⱼ dqᵢ ∧ dqⱼ,   Fᵢⱼ = ∂ᵢAⱼ − ∂ⱼAᵢ = Σ εᵢⱼₖBₖ,
+
+    and F is the matrix of v × B."""
+    n = at.q.size
+    form = np.zeros((2 * n, 2 * n))
+    form[:n, :n] = -np.asarray(_curl(system, jnp.asarray(at.q, float), jnp.asarray(t, float)))
+    return form
+
+
+def volume(method: Method, system: Stated, at: Point, dt: float) -> float:
+    """|det J − 1| of one step of a free system, relative to the largest product that the determinant sums up."""
+    method = protocols.prepare(method, [(system, at.q)])
+    jacobian = np.asarray(step_jacobian(method, system, *(jnp.asarray(x, float) for x in (at.q, at.p, dt))))
+    return float(abs(np.linalg.det(jacobian) - 1) / max(1.0, np.max(np.abs(jacobian)) ** 2))
 
 
 def symmetry(method: Method, system: Stated, at: Point, dt: float, n: int = 4) -> float:

@@ -15,7 +15,7 @@ from jaxtyping import Array
 
 from ..errors import MeasurementError, RunStopped
 from ..manifold.dependence import DEPENDENT
-from ..methods import Composition, Rattle, Verlet
+from ..methods import Boris, Composition, Method, Rattle, Verlet
 from ..numerics.cache import BoundedCache
 from ..numerics.compilation import jit
 from ..numerics.linalg.discovery import start_key
@@ -157,12 +157,18 @@ def reference(system: Stated, at: Point, times: np.ndarray, dt: float, engine: s
 _references: BoundedCache[tuple[Point, float]] = BoundedCache(16)
 
 
+def _base_of_reference(system: System) -> Method:
+    if system.constraint is not None:
+        return Rattle()
+    return Verlet() if system.magnetic_field is None else Boris()
+
+
 @unwatched()
 def _reference(system: Stated, at: Point, times: np.ndarray, dt: float, engine: str) -> tuple[Point, float]:
     independent = independent_reference(system, at, times)
     if not isinstance(system, System):
         return independent, 1e-11
-    base = Verlet() if system.constraint is None else Rattle()
+    base = _base_of_reference(system)
     n = int(np.ceil(times[0] / dt)) * 40
     settings: dict[str, Any] = {"dt": times[0] / n, "t_end": times[-1], "save_every": n, "compensated": True}
     try:

@@ -42,9 +42,36 @@ class Clock(eqx.Module):
         return self.t0 + n * self.dt
 
 
+class Accompanied(eqx.Module):
+    """The carry of a method, and the auxiliary state of its system."""
+
+    carry: Carry
+    auxiliary: Any
+
+    def position(self, method: Method, mech: Any) -> Array:
+        return value(method.output(mech.with_auxiliary(self.auxiliary), self.carry).q)
+
+
+def started(method: Method, mech: Any, state: State, dt: Any, auxiliary: Any = None) -> Carry:
+    """The carry at the start, with the auxiliary state where there is one."""
+    if auxiliary is None:
+        return method.init(mech, state, dt)
+    return Accompanied(method.init(mech.with_auxiliary(auxiliary), state, dt), auxiliary)
+
+
+def stepped(method: Method, mech: Any, carry: Carry, dt: Any) -> Carry:
+    """One step. The auxiliary state is refreshed before it."""
+    if not isinstance(carry, Accompanied):
+        return method.step(mech, carry, dt)
+    auxiliary = mech.system.auxiliary.refreshed(carry.auxiliary, carry.position(method, mech))
+    return Accompanied(method.step(mech.with_auxiliary(auxiliary), carry.carry, dt), auxiliary)
+
+
 def observe(method: Method, mech: Any, carry: Carry, t: Array) -> Observed:
     """All that is kept of the state at time t: (q, p), the method's extras, and the watched quantities."""
     mech = mech.at(t)
+    if isinstance(carry, Accompanied):
+        mech, carry = mech.with_auxiliary(carry.auxiliary), carry.carry
     state = method.between(mech, carry, t) if isinstance(method, EventDriven) else method.output(mech, carry)
     for name in state.extras:
         if name in OWN_COLUMNS or not name.isidentifier():
@@ -101,7 +128,7 @@ def march(
     if not isinstance(method, EventDriven):
         # Only systems that depend on the time need it: otherwise it would add operations to a step.
         now = (lambda i: mech) if mech.time is None else (lambda i: mech.at(clock.time(first + i)))
-        return jax.lax.fori_loop(0, steps, lambda i, c: method.step(now(i), c, clock.dt), carry), log
+        return jax.lax.fori_loop(0, steps, lambda i, c: stepped(method, now(i), c, clock.dt), carry), log
     until = clock.time(first + steps)
     if log is None:
         return jax.lax.while_loop(
@@ -168,6 +195,7 @@ def advance(
 
 
 def _shape(method: Method, system: Stated, carry: Carry) -> tuple[int, ...]:
+    carry = carry.carry if isinstance(carry, Accompanied) else carry
     return value(jax.eval_shape(lambda c: method.output(derive(system), c).q, carry)).shape
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from ..methods import Carry, Method, protocols
 from ..system.system import Stated
 from .block import Layout, Observed, is_good
+from .device_rows import DeviceRows
 
 
 def statuses(method: Method, carry: Carry) -> Any:
@@ -43,8 +44,12 @@ class StateRows:
         """The row of the initial state, from what `begin` returned."""
         return seen
 
-    def bad_rows(self, rows: np.ndarray) -> np.ndarray:
+    def bad_rows(self, rows: np.ndarray | DeviceRows) -> np.ndarray:
         """Which rows are not good, as `is_good` defines it: (saves,) or (members, saves)."""
+        if isinstance(rows, DeviceRows):
+            if rows.good(self.layout):
+                return np.zeros(rows.shape[:-1], bool)
+            rows = np.asarray(rows)
         seen = self.layout.unpack(rows)
         if np.isfinite(rows).all() and not np.any(seen.get("status", 0)):  # ten times faster than row by row
             return np.zeros(rows.shape[:-1], bool)

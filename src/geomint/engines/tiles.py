@@ -11,6 +11,7 @@ The tiles of a device are dispatched one after another without waiting, so that 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -18,12 +19,15 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
 from ..methods import Carry, Method, State, protocols
+from ..numerics.compilation import jit
 from ..system.system import Stated
 from .block import Clock, Observed
+from .device_rows import DeviceRows, unpacked_row
 from .rows import StateRows
 from .scalar.scalar_engine import ScalarEngine
 from .xla import BUFFER_NUMBERS, BUFFER_ROWS, Spread, Xla
@@ -54,10 +58,26 @@ def shares(members: int, tile: int, devices: int) -> list[tuple[int, int]]:
 
 
 def cut_out(tree: PyTree, start: int, stop: int, size: int) -> PyTree:
-    """Members start … stop − 1 of every leaf, padded with copies of the last to `size`."""
+    """Members start … stop − 1 of every leaf, padded with copies of the last to `size`. Arrays on a device stay there;
+    all of their members are not copied."""
+    leaves = jax.tree.leaves(tree)
+    if leaves and all(isinstance(x, jax.Array) for x in leaves):
+        whole = start == 0 and size == stop == len(leaves[0])
+        return tree if whole else _cut_on_device(tree, start, stop, size)
     return jax.tree.map(
         lambda x: np.concatenate([x[start:stop], np.repeat(x[stop - 1 : stop], size - (stop - start), axis=0)]), tree
     )
+
+
+@functools.partial(jit, static_argnums=3)
+def _cut_on_device(tree: PyTree, start: Any, stop: Any, size: int) -> PyTree:
+    which = jnp.minimum(start + jnp.arange(size), stop - 1)
+    return jax.tree.map(lambda x: x[which], tree)
+
+
+@functools.partial(jit, static_argnums=1)
+def _joined_on_device(trees: Sequence[PyTree], members: int) -> PyTree:
+    return jax.tree.map(lambda *xs: jnp.concatenate(xs)[:members], *trees)
 
 
 def placed(tree: PyTree, device: Any) -> PyTree:
@@ -116,6 +136,7 @@ class Tiled(StateRows):
         )
         platform = jax.local_devices()[0].platform if devices[0] is None else devices[0].platform
         self.tile = tile_size(members, platform) if tile is None else tile
+        self.on_device = make.on_device and len(devices) == 1  # no array is copied to the host, to be joined there
         self.on_devices = [
             (*share, d) for share, d in zip(shares(members, self.tile, len(devices)), devices, strict=True)
         ]
@@ -124,10 +145,19 @@ class Tiled(StateRows):
     def _part(self, start: int, stop: int, size: int, device: Any, method: Method) -> Part:
         system = self.system
         if self.spread == "states and params":
-            system = system.with_params(cut_out(jax.tree.map(np.asarray, system.params), start, stop, size))
+            system = system.with_params(cut_out(self._arrays(system.params), start, stop, size))
         return Part(start, stop, size, device, self.make(method, system, self.clock, self.spread))
 
+    def _arrays(self, tree: PyTree) -> PyTree:
+        """The leaves as arrays on the device, or on the host where several devices share the members."""
+        if not self.on_device:
+            return jax.tree.map(np.asarray, tree)
+        return placed(jax.tree.map(jnp.asarray, tree), self.devices[0])
+
     def _joined(self, parts: list[Part], trees: Sequence[PyTree]) -> PyTree:
+        if self.on_device and all(isinstance(x, jax.Array) for x in jax.tree.leaves(trees)):
+            whole = len(parts) == 1 and parts[0].size == parts[0].count
+            return trees[0] if whole else _joined_on_device(list(trees), self.members)
         return jax.tree.map(
             lambda *xs: np.concatenate([np.asarray(x)[: t.count] for t, x in zip(parts, xs, strict=True)]), *trees
         )
@@ -139,12 +169,15 @@ class Tiled(StateRows):
 
     def observed(self, carry: SplitCarry) -> Observed:
         """What is saved of all members at the start."""
+        if self.rows_stay:
+            _, buffer = Tiled.advance(self, carry, 0, 0, 1, Tiled.buffer(self))
+            return unpacked_row(self.layout, buffer[0].rows)
         each = zip(self.parts, carry.parts, Tiled.buffer(self), strict=True)
         return self._joined(self.parts, [t.engine.observed(c, buffer)[0] for t, c, buffer in each])
 
     def start(self, state: State) -> SplitCarry:
         """The carries of the parts. It sets the layout of rows and the shape of the buffers."""
-        state, plain, reason = jax.tree.map(np.asarray, state), self.method, ""
+        state, plain, reason = self._arrays(state), self.method, ""
         if issubclass(self.make, ScalarEngine):
             carry = self._started(state, protocols.for_scalar_code(plain, many=True))
             joined = self.archived_carry(carry)
@@ -188,7 +221,7 @@ class Tiled(StateRows):
 
     def split_carry(self, carry: Carry) -> SplitCarry:
         """The inverse of `archived_carry`: the carries of the parts, from the carry of all members."""
-        carry = jax.tree.map(np.asarray, carry)
+        carry = self._arrays(carry)
         return SplitCarry([placed(cut_out(carry, t.start, t.stop, t.size), t.device) for t in self.parts])
 
     # --- the engine of the host loop ---
@@ -237,15 +270,22 @@ class Tiled(StateRows):
         ]
         return SplitCarry([c for c, _ in moved]), [b for _, b in moved]
 
-    def bad_rows(self, rows: np.ndarray) -> np.ndarray:
+    def bad_rows(self, rows: Any) -> np.ndarray:
         """A shard never stops: the ensemble stops where the members of all shards have failed."""
         return np.zeros(rows.shape[:-1], bool) if self.shard else super().bad_rows(rows)
 
     def first_rows_known_good(self, buffer: Any) -> bool:
         return all(t.engine.first_rows_known_good(b) for t, b in zip(self.parts, buffer, strict=True))
 
-    def rows_of(self, buffer: Any, blocks: int) -> np.ndarray:
-        """The first `blocks` rows of each member."""
+    @property
+    def rows_stay(self) -> bool:
+        """Whether the rows of all members are one array of a program that does not write to it again."""
+        return self.on_device and len(self.parts) == 1 and getattr(self.parts[0].engine, "program", None) is not None
+
+    def rows_of(self, buffer: Any, blocks: int) -> Any:
+        """The first `blocks` rows of each member: a NumPy array, or `DeviceRows`."""
+        if self.rows_stay:
+            return DeviceRows.of(buffer[0].rows, blocks)
         return np.concatenate([t.engine.rows_of(b, blocks)[: t.count] for t, b in zip(self.parts, buffer, strict=True)])
 
 

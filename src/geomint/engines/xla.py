@@ -18,9 +18,10 @@ from jaxtyping import Array, PyTree
 from ..methods import Carry, Method, State
 from ..numerics.compensated import value
 from ..numerics.compilation import jit
+from ..system.auxiliary import Auxiliary
 from ..system.lagrangian import derive
 from ..system.system import Stated
-from .block import Buffer, Clock, Layout, Log, Observed, advance, observe
+from .block import Accompanied, Buffer, Clock, Layout, Log, Observed, advance, observe, started
 from .rows import StateRows
 
 # What differs between the members of an ensemble: "states", or "states and params"; "one" is a single trajectory.
@@ -37,8 +38,8 @@ def spread_over(function: Any, spread: Spread, system: Stated, *arguments: Any) 
 
 
 @functools.partial(jit, static_argnums=0)
-def _init(spread: Spread, method: Method, system: Stated, state: State, clock: Clock) -> Carry:
-    start = lambda s, x: method.init(derive(s, value(x.q).shape, clock.t0), x, clock.dt)
+def _init(spread: Spread, method: Method, system: Stated, state: State, clock: Clock, auxiliary: Any = None) -> Carry:
+    start = lambda s, x: started(method, derive(s, value(x.q).shape, clock.t0), x, clock.dt, auxiliary)
     return spread_over(start, spread, system, state)
 
 
@@ -80,6 +81,7 @@ class Xla(StateRows):
     spread: Spread = "one"
     name: ClassVar[str] = "xla"
     buffer_numbers: ClassVar[int] = BUFFER_NUMBERS
+    on_device: ClassVar[bool] = False  # whether initial states and rows of an ensemble are kept on its device
     log_rows: int = LOG_ROWS
 
     def begin(self, state: State) -> tuple[Carry, Observed]:
@@ -91,8 +93,9 @@ class Xla(StateRows):
 
     def start(self, state: State) -> Carry:
         """The carry at the start. It sets the layout of rows and the shape of the buffer."""
-        carry = _init(self.spread, self.method, self.system, state, self.clock)
         q = value(state.q)
+        made = self.auxiliary.build(q) if self.auxiliary is not None else None
+        carry = _init(self.spread, self.method, self.system, state, self.clock, made)
         seen = _observed.eval_shape(self.spread, self.method, self.system, q, carry, self.clock)
         self.set_buffer_shape(Layout.of(seen, members=self.spread != "one"), q.shape[:1])
         return carry
@@ -146,9 +149,31 @@ class Xla(StateRows):
         """Whether the first row of every member is known to be good without copying it to the host."""
         return False
 
+    # --- the auxiliary state ---
+    @property
+    def auxiliary(self) -> Auxiliary | None:
+        return getattr(self.system, "auxiliary", None)
+
     def archived_carry(self, carry: Carry) -> Carry:
         """The carry as it is stored in an archive."""
-        return carry
+        if self.auxiliary is None or not isinstance(carry, Accompanied):
+            return carry
+        return Accompanied(carry.carry, self.auxiliary.kept(carry.auxiliary))
+
+    def restored_carry(self, carry: Carry) -> Carry:
+        """The inverse of `archived_carry`."""
+        if self.auxiliary is None or not isinstance(carry, Accompanied):
+            return carry
+        return Accompanied(carry.carry, self.auxiliary.restored(carry.auxiliary))
+
+    def overflowed(self, carry: Carry) -> bool:
+        """Whether the auxiliary state had not room enough."""
+        return self.auxiliary is not None and self.auxiliary.overflowed(carry.auxiliary)
+
+    def with_more_room(self, carry: Carry, overflowed: Carry) -> Carry:
+        """The carry with room for what the overflowed one needed."""
+        assert self.auxiliary is not None
+        return Accompanied(carry.carry, self.auxiliary.grown(carry.auxiliary, overflowed.auxiliary))
 
     @property
     def engine_name(self) -> str:

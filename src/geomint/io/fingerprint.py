@@ -119,6 +119,8 @@ def fingerprint(system: Stated, q_shape: tuple[int, ...], spread: str = "one") -
         )
         if isinstance(mech, Mechanics) and mech.driven:
             kinds = (*kinds, mech.outer_force(q, 2 * q), mech.drag(q))
+        if getattr(traced, "magnetic_field", None) is not None:
+            kinds = (*kinds, mech.magnetic_field(q))
         # Methods use these in place of derivatives of the energy.
         by_hand = [traced.call(f, q, t=mech.time) for f in overrides.values()]
         return *kinds, mech.constraint(q), mech.momentum_maps(q, q), mech.watched(q, q), by_hand

@@ -121,7 +121,7 @@ def _start_checksum(fixed: Mapping[str, Any]) -> int:
     for name, x in sorted(fixed.items()):
         if not _is_small(name):
             for rows in _pieces(x):
-                total = zlib.crc32(np.ascontiguousarray(rows).tobytes(), total)
+                total = zlib.crc32(np.ascontiguousarray(rows).data, total)
     return total
 
 

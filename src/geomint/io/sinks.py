@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..engines import Layout
+from ..engines.device_rows import HELD_BYTES, DeviceColumns, DeviceRows, packed_row
 from ..engines.grid import Grid
 from ..errors import InputError
 from ..methods import Carry
@@ -31,24 +32,35 @@ def check_memory(saves: int, numbers: int) -> None:
 
 
 class Memory:
-    """Rows in one array, which is allocated at its final size."""
+    """Rows in one array, which is allocated at its final size; or on a device, where the engine leaves them there and
+    they are not too many."""
 
     def __init__(self, layout: Layout, seen: dict[str, Any], saves: int, members: bool):
         self.layout, self.count, self.event_batches = layout, 0, []
-        leading = (len(jax.tree.leaves(seen)[0]),) if members else ()
+        leaves = jax.tree.leaves(seen)
+        leading = (len(leaves[0]),) if members else ()
         check_memory(saves, math.prod(leading) * layout.width)
+        size = saves * math.prod(leading) * layout.width * jnp.dtype(float).itemsize
+        self.pieces: list[DeviceRows] | None = None
+        if members and size <= HELD_BYTES and all(isinstance(x, jax.Array) for x in leaves):
+            self.pieces = []
+            self.append(DeviceRows(packed_row(seen), 1))
+            return
         first = np.concatenate(
             [
                 np.asarray(x, jnp.result_type(float)).reshape(*leading, 1, math.prod(np.shape(x)[len(leading) :]))
-                for x in jax.tree.leaves(seen)
+                for x in leaves
             ],
             axis=-1,
         )
         self.rows = np.empty((*leading, saves, layout.width), first.dtype)
         self.append(first)
 
-    def append(self, rows: np.ndarray) -> None:
-        self.rows[..., self.count : self.count + rows.shape[-2], :] = rows
+    def append(self, rows: np.ndarray | DeviceRows) -> None:
+        if self.pieces is None:
+            self.rows[..., self.count : self.count + rows.shape[-2], :] = rows
+        else:
+            self.pieces.append(rows if isinstance(rows, DeviceRows) else DeviceRows(jnp.asarray(rows), rows.shape[1]))
         self.count += rows.shape[-2]
 
     def append_events(self, events: np.ndarray) -> None:
@@ -69,7 +81,10 @@ class Memory:
         """Nothing is open."""
 
     @property
-    def columns(self) -> dict[str, Any]:
+    def columns(self) -> Any:
+        """A dictionary, or `DeviceColumns`."""
+        if self.pieces is not None:
+            return DeviceColumns(self.layout, self.pieces, self.count)
         return self.layout.unpack(self.rows[..., : self.count, :])
 
 
@@ -97,7 +112,8 @@ class Disk:
             self.writer.abandon()
             raise
 
-    def append(self, rows: np.ndarray) -> None:
+    def append(self, rows: np.ndarray | DeviceRows) -> None:
+        rows = np.asarray(rows)
         seen = self.layout.unpack(rows)
         if self.members:
             seen = jax.tree.map(lambda x: np.moveaxis(x, 0, 1), seen)

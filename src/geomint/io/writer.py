@@ -105,6 +105,8 @@ class Writer:
         sequence = self.sequence + 1
         leaves = b"".join(np.asarray(x).tobytes() for x in jax.tree.leaves(carry))
         body = SLOT_HEAD.pack(sequence, step, self.rows) + leaves
+        if len(body) + SLOT_CRC.size > self.slot_bytes:
+            raise ArchiveError(f"{self.path}: a checkpoint of {len(body)} bytes does not fit its place; this is a bug.")
         slot = self.slot_offset + (sequence % 2) * self.slot_bytes
         with self.writing():
             synchronise(self.file)

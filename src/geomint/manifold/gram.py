@@ -40,16 +40,19 @@ def gram_product(system: System, q: Array, multipliers: Array) -> Array:
     return product_with(Mechanics(system, q.shape), q)(multipliers)
 
 
-def gram_solve(plan: Plan, mech: Any, q: Array, right: Array) -> Array:
+def gram_solve(plan: Plan, mech: Any, q: Array, right: Array, noise: Array | float = 0.0) -> Array:
     """x with K x = right. Where K is singular, a dense plan gives NaN, on which the host loop takes the step by
-    `ConstraintSolver.rescued`; blocks and bands, and a matrix-free plan, go by conjugate gradients."""
+    `ConstraintSolver.rescued`; blocks and bands, and a matrix-free plan, go by conjugate gradients.
+
+    `noise`: xᵀKx below which right is nothing but rounding. XLA may then compute right twice, with and without fused
+    multiply-adds, and x is no solution for the other one."""
     if plan.assembled:
         return _assembled_solve(plan, mech, q, right)
     apply = product_with(mech, q)
     if plan.kind == "matrix-free":
         return plan.solve(apply, right).x
     x, off, size = _refined(plan, apply, right)
-    return jnp.where(off <= cutoff(right.dtype, SINGULAR_SHARE) * size, x, jnp.nan)
+    return jnp.where(off <= cutoff(right.dtype, SINGULAR_SHARE) * size + noise, x, jnp.nan)
 
 
 @functools.partial(jit, static_argnums=0)  # traced once for all its uses in a program: it takes half a second

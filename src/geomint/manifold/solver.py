@@ -23,6 +23,8 @@ from .gram import gram_solve
 from .normal_space import normal_space, smallest_multipliers
 from .position import Placed
 
+ROUNDING = 1e3  # units of rounding, relative, that a normal part of p may have where p is tangent
+
 
 class ConstraintSolver(eqx.Module):
     """How one system's constraint is solved; `discovery.find_solver` chooses one before a run."""
@@ -80,12 +82,14 @@ class ConstraintSolver(eqx.Module):
             return mech.constraint_force(q, self.projection_impulse(mech, q, p))
         if self.uses_normal_space:
             return normal_space(mech, q, p).part(mech, p)
-        pull = mech.constraint_pull(q)
-        return pull(self.gram_solve(mech, q, mech.constraint_rate(q, mech.velocity(p))))
+        pull, v = mech.constraint_pull(q), mech.velocity(p)
+        noise = _noise(p, v) if mech.driven else 0.0  # only driven steps project momenta that are tangent already
+        return pull(self.gram_solve(mech, q, mech.constraint_rate(q, v), noise))
 
     def projection_impulse(self, mech: Mechanics, q: Array, p: Array) -> Array:
         """ν of the projection of p."""
-        return self.gram_solve(mech, q, mech.velocity_constraint(q, mech.velocity(p)))
+        v = mech.velocity(p)
+        return self.gram_solve(mech, q, mech.velocity_constraint(q, v), _noise(p, v))
 
     def multipliers(self, mech: Mechanics, q: Array, p: Array) -> Array:
         """λ of the exact motion: (G M⁻¹Gᵀ) λ = G M⁻¹F + g''(v, v), F = −∇U + f − D v."""
@@ -93,11 +97,16 @@ class ConstraintSolver(eqx.Module):
         right = mech.constraint_rate(q, mech.velocity(force)) + mech.constraint_curvature(q, mech.velocity(p))
         return self.gram_solve(mech, q, right)
 
-    def gram_solve(self, mech: Mechanics, q: Array, right: Array) -> Array:
-        """x with (G M⁻¹Gᵀ) x = right; the smallest, where constraints depend on each other."""
+    def gram_solve(self, mech: Mechanics, q: Array, right: Array, noise: Array | float = 0.0) -> Array:
+        """x with (G M⁻¹Gᵀ) x = right; the smallest, where constraints depend on each other. `noise`: see gram."""
         if self.uses_normal_space:
             return smallest_multipliers(mech, q, right)
-        return gram_solve(self.plan, mech, q, right)
+        return gram_solve(self.plan, mech, q, right, noise)
+
+
+def _noise(p: Array, v: Array) -> Array:
+    """pᵀM⁻¹p of the rounding of p. The normal part of a tangent p is no larger: nothing but rounding."""
+    return (ROUNDING * jnp.finfo(p.dtype).eps) ** 2 * jnp.sum(p * v)
 
 
 class IterativeSolver(ConstraintSolver):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from . import trigonometric  # noqa: F401  # isort: skip
 from . import rattle, shake  # noqa: F401  # isort: skip
 from .base import Carry, Method, State, Traits, all, as_method, classes, register
+from .boris import Boris, MagneticSplitting
 from .composition import SCHEMES, Composition
 from .energy_stepping import EnergyStepping
 from .expressions import evaluate
@@ -41,6 +42,7 @@ __all__ = [
     "RESPA",
     "SCHEMES",
     "TABLES",
+    "Boris",
     "Carry",
     "Composition",
     "EnergyStepping",
@@ -51,6 +53,7 @@ __all__ = [
     "Impulse",
     "KickDrift",
     "LobattoIIIAB",
+    "MagneticSplitting",
     "Method",
     "MollifiedImpulse",
     "MultiStage",

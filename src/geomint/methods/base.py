@@ -40,7 +40,9 @@ class Traits:
     """What a method claims. Every claim is measured by the property tests; a denied one must measurably fail.
 
     order:          of convergence in q and p; 0 for event-driven methods, which have no step
-    symplectic:     one step preserves dq ∧ dp (on the tangent space of the constraint manifold)
+    symplectic:     one step preserves dq ∧ dp (on the tangent space of the constraint manifold); with a magnetic field,
+                    where p = M v, dq ∧ dp − e (B₁ dq₂ ∧ dq₃ + B₂ dq₃ ∧ dq₁ + B₃ dq₁ ∧ dq₂) of each particle
+    volume:         one step preserves the volume of phase space; symplectic methods need not claim it
     symmetric:      Φ(−h) ∘ Φ(h) = identity
     reversible:     flipping p, stepping and flipping again undoes a step
     energy:         "exact", "bounded" (no drift over long times) or None
@@ -53,7 +55,8 @@ class Traits:
     lagrangian:     moves systems stated by a Lagrangian too
     event_driven:   chooses its own times; dt is the interval between saved points
     takes:          what else a system may have: "time" (in the energy), "moving" (a constraint of t), "force" (of q and
-                    t), "velocity" (a force of v too), "damping"; `ALL` of them
+                    t), "velocity" (a force of v too), "damping" (`ALL` of
+                    these), "uniform field" (magnetic, stated as numbers), "field" (magnetic, a function)
     conformal:      with the damping D = γM a step scales dq ∧ dp by exp(−γh)
     forces:         evaluations of the force that a step needs, where that number is fixed (small systems may repeat one
                     rather than carry it)
@@ -75,6 +78,7 @@ class Traits:
     takes: tuple[str, ...] = ()
     conformal: bool = False
     forces: int | None = None
+    volume: bool = False
 
     def __post_init__(self) -> None:
         for name, allowed in (("energy", ("exact", "bounded", None)), ("momentum_maps", ("all", "linear", None))):
@@ -90,17 +94,22 @@ TAKEN = {
     "force": "forces",
     "velocity": "forces that depend on v",
     "damping": "damping",
+    "uniform field": "a uniform magnetic field",
+    "field": "a magnetic field that is a function",
 }
 
 
 def demands(system: Stated) -> list[str]:
     """What of `TAKEN` the system has."""
+    magnetic = getattr(system, "magnetic_field", None) is not None
     has = {
         "time": any(system.takes(name, "t") for name in ("potential", "fast", "lagrangian")),
         "moving": system.takes("constraint", "t"),
         "force": getattr(system, "force", None) is not None,
         "velocity": system.takes("force", "v"),
         "damping": getattr(system, "damping", None) is not None,
+        "uniform field": magnetic and getattr(system, "field_is_uniform", False),
+        "field": magnetic and not getattr(system, "field_is_uniform", False),
     }
     return [name for name in TAKEN if has[name]]
 
@@ -142,12 +151,16 @@ class Method(eqx.Module):
 
     def traits_for(self, system: Stated) -> Traits:
         """What this method claims on a system: of a driven one neither energy nor momentum maps, nor that reversed
-        momenta lead back; symplecticity only where it is driven by the time alone."""
+        momenta lead back; symplecticity only where it is driven by the time alone, and volume too. With a magnetic
+        field reversed momenta do not lead back, and the momentum maps of p = M v change."""
+        traits, wanted = self.traits, set(demands(system))
+        if wanted & {"uniform field", "field"}:
+            traits = dataclasses.replace(traits, reversible=False, momentum_maps=None)
         if not system.driven:
-            return self.traits
-        forced = any(name in ("force", "damping") for name in demands(system))
-        kept = {"symplectic": self.traits.symplectic and not forced}
-        return dataclasses.replace(self.traits, **kept, reversible=False, energy=None, momentum_maps=None)
+            return traits
+        forced = bool(wanted & {"force", "damping"})
+        kept = {"symplectic": traits.symplectic and not forced, "volume": traits.volume and not forced}
+        return dataclasses.replace(traits, **kept, reversible=False, energy=None, momentum_maps=None)
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
         """The carry that represents `state`."""
@@ -194,12 +207,19 @@ class Method(eqx.Module):
                 )
         if system.constraint is not None and not self.traits.constrained:
             stated = isinstance(system, LagrangianSystem)
-            fits = lambda m: m.traits.constrained and set(m.traits.needs) <= {"constraint", "hessian"}
+            wanted = set(demands(system))
+            fits = lambda m: (
+                m.traits.constrained
+                and set(m.traits.needs) <= {"constraint", "hessian"}
+                and wanted <= set(m.traits.takes)
+            )
             able = {type(m): m.name for m in reversed(all()) if fits(m) and (m.traits.lagrangian or not stated)}
             choices = [f"use {', '.join(sorted(able.values()))}"] * bool(able)
             choices += ["turn the constraint into stiff springs with gm.penalize(system, omega)"] * (not stated)
             message = f"{self.name} does not integrate constrained systems, and this system has a constraint"
             raise InputError(f"{message}; {', or '.join(choices)}.")
+        if self.traits.event_driven and getattr(system, "auxiliary", None) is not None:
+            raise InputError(f"{self.name} does not take systems with neighbour lists; use a method with fixed steps.")
         self._check_driven(system)
         if system.constraint is None and not self.traits.free:
             raise InputError(f"{self.name} integrates constrained systems only, and this system has no constraint.")

@@ -147,6 +147,7 @@ class Composition(FindsStructure, CanFail, HasScalarForm, Rescuable, WarnsOfStep
             takes=base.takes,
             conformal=base.conformal,
             forces=forces,
+            volume=base.volume,
         )
 
     # --- what only some bases have, asked of the base ---------------------------------------------------------------

@@ -37,6 +37,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..errors import outside
 from ..numerics.compensated import value
 from ..numerics.compilation import jit
 from ..numerics.linalg import KINDS, Plan, fallback, newton
@@ -171,7 +172,7 @@ class Filtered(FindsStructure, CanFail, DependsOnStepLength, WarnsOfStep):
             warnings.warn(
                 f"h²ω = {dt**2 * float(omega):.2g} is above .3: on a penalised system {self.name} becomes "
                 f"unstable there. Take dt < {np.sqrt(0.3 / float(omega)):.2g}, a smaller omega, or PushforwardNewmark.",
-                stacklevel=4,
+                stacklevel=outside(),
             )
         if self.beta >= 0.25:
             return
@@ -185,7 +186,7 @@ class Filtered(FindsStructure, CanFail, DependsOnStepLength, WarnsOfStep):
             warnings.warn(
                 f"hω = {dt * highest:.3g} for the fastest linear motion at q0, above the limit 2/√(1−4β) = "
                 f"{limit:.3g} of {self.name}. Take dt < {limit / highest:.2g}, or beta ≥ ¼.",
-                stacklevel=4,
+                stacklevel=outside(),
             )
 
 
@@ -280,7 +281,7 @@ class SimplifiedZhangSkeel(Filtered):
 
     @property
     def traits(self) -> Traits:
-        return _traits(symplectic=False, momentum_maps="linear")
+        return _traits(symplectic=False, volume=True, momentum_maps="linear")
 
     def filter(self, mech: Mechanics, x: Array, h: Array) -> Filter:
         c = self.beta * h**2
@@ -299,7 +300,7 @@ class StiffZhangSkeel(SimplifiedZhangSkeel):
 
     @property
     def traits(self) -> Traits:
-        return _traits(symplectic=False, momentum_maps="linear", needs=("fast", "hessian"))
+        return _traits(symplectic=False, volume=True, momentum_maps="linear", needs=("fast", "hessian"))
 
     def curvature(self, mech: Mechanics, x: Array, a: Array) -> Array:
         return mech.fast_hessian_product(x, a)

@@ -13,6 +13,11 @@ from .base import ALL, Carry, Method, State, Traits, register
 from .driven import DrivenCarry
 
 
+def _depends_on_v(mech: Mechanics) -> bool:
+    """Whether there may be forces of v or t besides those of the potential."""
+    return mech.driven or mech.system.magnetic_field is not None
+
+
 @register()
 class RungeKutta4(Method):
     """Order 4 in q and p, explicit; not symplectic, not symmetric, its energy drifts. Linear momentum is kept (every
@@ -30,15 +35,16 @@ class RungeKutta4(Method):
             reversible=False,
             energy=None,
             momentum_maps="linear",
-            takes=ALL,
+            takes=(*ALL, "uniform field", "field"),
             forces=4,
         )
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
-        return DrivenCarry(state.q, state.p, jnp.zeros((), value(state.q).dtype)) if mech.driven else (state.q, state.p)
+        work = jnp.zeros((), value(state.q).dtype)
+        return DrivenCarry(state.q, state.p, work) if _depends_on_v(mech) else (state.q, state.p)
 
     def step(self, mech: Mechanics, carry: Carry, dt: Array) -> Carry:
-        if mech.driven:
+        if _depends_on_v(mech):
             return self._driven_step(mech, carry, dt)
         q, p = carry
         x, y = value(q), value(p)

@@ -5,6 +5,7 @@ kind of system; `base` defines `Model` and the decorator that registers one.
 """
 
 from .base import Model, all, model, named
+from .charges import magnetic_mirror, paul_trap, penning_trap, tokamak
 from .clusters import argon_cluster, lennard_jones_cluster, morse_cluster
 from .dna import dna
 from .driven import (
@@ -14,6 +15,7 @@ from .driven import (
     kapitza_pendulum,
     relativistic_oscillator,
 )
+from .fluids import lennard_jones_fluid
 from .gravity import kepler, n_body, outer_solar_system
 from .hard_spheres import hard_spheres
 from .harmonic import harmonic_bowl, harmonic_oscillator, harmonic_trough
@@ -48,16 +50,21 @@ __all__ = [
     "kapitza_pendulum",
     "kepler",
     "lennard_jones_cluster",
+    "lennard_jones_fluid",
+    "magnetic_mirror",
     "model",
     "morse_cluster",
     "n_body",
     "named",
     "outer_solar_system",
+    "paul_trap",
     "pendulum",
+    "penning_trap",
     "relativistic_oscillator",
     "rigid_water",
     "slider_crank",
     "sphere_bodies",
     "stiff_double_pendulum",
+    "tokamak",
     "triple_pendulum",
 ]

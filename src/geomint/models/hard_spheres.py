@@ -45,8 +45,8 @@ def hard_spheres(
         |x_i − x_j|² − (2r)² ≥ 0 for i < j,     r ≤ x ≤ box − r for every coordinate,
 
     the two functions in `inside` of the model and of its method, EnergyStepping. A method that is not given them lets
-    the spheres pass through each other and through the walls. They start in the middles of equal cells, with Maxwell velocities at this temperature
-    (k_B = 1)."""
+    the spheres pass through each other and through the walls. They start in the middles of equal cells, with Maxwell
+    velocities at this temperature (k_B = 1)."""
     rows = next(k for k in range(1, n + 1) if k**dimension >= n)
     if not box > 2 * radius * rows:
         raise InputError(

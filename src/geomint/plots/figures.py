@@ -52,6 +52,12 @@ def checked_path(path: str | Path) -> Path:
     return path
 
 
+def unused(path: Path) -> Path:
+    """The path, or where it exists one with the next free number: fpu.png, fpu-2.png, …"""
+    found = (path.with_stem(f"{path.stem}-{k}") for k in itertools.count(2))
+    return path if not path.exists() else next(x for x in found if not x.exists())
+
+
 def save_figure(figure: Figure, path: str | Path) -> Path:
     """Write a figure; the ending of the name chooses the format, PNG (150 dpi) without one."""
     path = checked_path(path)

@@ -23,6 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..engines import Layout
+from ..engines.device_rows import DeviceColumns, DeviceRows
 from ..engines.tiles import Engine
 from ..engines.xla import spread_over
 from ..numerics.compilation import jit
@@ -41,10 +43,15 @@ class Extremes:
     """The smallest and the largest A = H − W of each member, over the rows of a run so far."""
 
     def __init__(self, engine: Engine):
-        self.engine, self.low, self.high = engine, np.inf, -np.inf
+        self.engine = engine
+        self.low: Any = np.inf
+        self.high: Any = -np.inf
 
-    def add(self, rows: np.ndarray) -> None:
+    def add(self, rows: np.ndarray | DeviceRows) -> None:
         """The next saved rows, (n, width) or (members, n, width). Rows of a reduced ensemble have no single members."""
+        if isinstance(rows, DeviceRows):
+            self.low, self.high = _extremes(self.engine.layout, rows.array, rows.count, self.low, self.high)
+            return
         seen = self.engine.states_in(rows)
         if seen is not None:
             a = conserved(seen)
@@ -58,6 +65,15 @@ class Extremes:
 def conserved(seen: dict[str, Any]) -> Any:
     """A = H − W."""
     return seen["energy"] - seen["work"] if "work" in seen else seen["energy"]
+
+
+@functools.partial(jit, static_argnums=0)
+def _extremes(layout: Layout, rows: Array, count: Any, low: Any, high: Any) -> tuple[Array, Array]:
+    """`Extremes` of rows on a device."""
+    a = conserved(layout.unpack(rows))
+    counts = (jnp.arange(a.shape[1]) < count) & ~jnp.isnan(a)
+    least, most = jnp.min(jnp.where(counts, a, jnp.inf), 1), jnp.max(jnp.where(counts, a, -jnp.inf), 1)
+    return jnp.minimum(low, least), jnp.maximum(high, most)
 
 
 class Kinetic:
@@ -113,21 +129,21 @@ class SavedPoints:
 
     def __init__(self, run: Trajectory):
         self.run, self.count = run, len(run.t)
-        self.members = run.q.shape[0] if run.members else 1
+        self.members = len(run.q) if run.members else 1
         self.kinetic = Kinetic(run.system) if isinstance(run.system, System) else None
 
     def column(self, name: str, members: Any, rows: Any) -> np.ndarray:
-        column = self.run.columns[name]
+        column = getattr(self.run, name)
         return np.asarray(column[members, rows] if self.run.members else column[rows])
 
     def conserved(self, members: Any, rows: Any) -> np.ndarray:
-        names = [n for n in ("energy", "work") if n in self.run.columns]
+        names = [n for n in ("energy", "work") if n in self.run.saved]
         return conserved({n: self.column(n, members, rows) for n in names})
 
     def allowed(self, member: int, rows: slice) -> np.ndarray:
         """The kinetic energy that conservation allows at saved points of a member."""
         h, a0 = self.column("energy", member, rows), self.conserved(member, 0)
-        work = self.column("work", member, rows) if "work" in self.run.columns else 0.0
+        work = self.column("work", member, rows) if "work" in self.run.saved else 0.0
         if self.kinetic is not None:
             return a0 + work - (h - self.kinetic(self.column("p", member, rows)))
         q = jnp.asarray(self.column("q", member, rows))
@@ -141,7 +157,7 @@ class SavedPoints:
         """The kinetic energy that conservation allows, for many members at one saved point."""
         if not self.run.members:
             return self.allowed(0, slice(row, row + 1))
-        work = self.column("work", members, row) if "work" in self.run.columns else 0.0
+        work = self.column("work", members, row) if "work" in self.run.saved else 0.0
         if self.kinetic is not None:
             potential = self.column("energy", members, row) - self.kinetic(self.column("p", members, row))
         else:  # of all members, so that one compiled program serves every call
@@ -157,9 +173,9 @@ def excess(run: Trajectory, largest: Any = None, share: float = 1.0) -> Excess |
     largest: the error of each member, where it is known; it is read from the energies otherwise.
     """
     system = run.system
-    if system is None or run.method.traits.event_driven or "energy" not in run.columns:
+    if system is None or run.method.traits.event_driven or "energy" not in run.saved:
         return None
-    if len(run.t) < 2 or (system.driven and "work" not in run.columns):
+    if len(run.t) < 2 or (system.driven and "work" not in run.saved):
         return None
     saved = SavedPoints(run)
     if largest is None:
@@ -181,6 +197,42 @@ def excess(run: Trajectory, largest: Any = None, share: float = 1.0) -> Excess |
         scale[member] = max(scale[member], _noise(saved, int(member)), whole_scale(saved, int(member)))
     suspects = suspects[largest[suspects] > scale[suspects]]
     return Excess(suspects, share * largest[suspects], scale[suspects]) if len(suspects) else None
+
+
+def calm_on_device(run: Trajectory, extremes: Extremes) -> bool:
+    """Whether no member exceeds the scale of its energy, by the first and the last saved point alone, of a run whose
+    rows are on a device. `excess` decides where this is False."""
+    saved, system = run.saved, run.system
+    if not isinstance(saved, DeviceColumns) or not saved.pieces or not isinstance(system, System) or saved.count < 2:
+        return False
+    if system.driven and "work" not in saved:
+        return False
+    mass, first, last = system.mass, saved.pieces[0], saved.pieces[-1]
+    shape = saved.places["p"].shape
+    inverse = np.linalg.inv(np.asarray(mass)) if mass_is_matrix(np.shape(mass), shape) else 1 / np.asarray(mass)
+    at = saved.count - 1 - sum(piece.count for piece in saved.pieces[:-1])
+    layout = extremes.engine.layout
+    return at >= 0 and bool(_calm(layout, first.array, last.array, at, extremes.low, extremes.high, inverse))
+
+
+@functools.partial(jit, static_argnums=0)
+def _calm(layout: Layout, first: Array, last: Array, at: Any, low: Array, high: Array, inverse: Array) -> Array:
+    """inverse: of the mass, a matrix or one number for each coordinate."""
+    begin, end = layout.unpack(first[:, 0]), layout.unpack(last[:, at])
+    start = conserved(begin)
+    scale = ROUNDING * jnp.finfo(start.dtype).eps * jnp.abs(start)
+    for seen in (begin, end):
+        p = seen["p"]
+        if mass_is_matrix(inverse.shape, p.shape[1:]):
+            flat = p.reshape(len(p), -1)
+            kinetic = 0.5 * jnp.sum(flat * (flat @ inverse), axis=1)
+        else:
+            kinetic = 0.5 * jnp.sum((p * p * inverse).reshape(len(p), -1), axis=1)
+        allowed = start + seen.get("work", 0.0) - (seen["energy"] - kinetic)
+        error = jnp.abs(conserved(seen) - start)
+        scale = jnp.fmax(scale, jnp.where(error <= allowed / 2, allowed, 0.0))
+    largest = jnp.maximum(jnp.maximum(high - start, start - low), 0.0)
+    return ~jnp.any((largest > scale) & jnp.isfinite(conserved(end)))
 
 
 def trusted(allowed: np.ndarray, error: np.ndarray) -> np.ndarray:

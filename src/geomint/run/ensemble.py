@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from jaxtyping import PyTree
 
@@ -19,16 +18,15 @@ from ..io import archive
 from ..io.sinks import Disk, Memory
 from ..methods import Method, protocols
 from ..models import Model
-from ..system.checks import shown
+from ..numerics.keywords import checked_keywords
+from ..system.checks import as_array, as_device_array, shown
 from ..system.index_check import check_indices
-from ..system.lagrangian import derive
-from ..system.system import Stated, System, checked_params
-from .defaults import spread_over_members, with_defaults
+from ..system.system import Stated, System
+from .defaults import Call, of_model
 from .devices import devices_of
 from .drive import archive_meta, drive
 from .executors import checked_executor
 from .inputs import (
-    as_array,
     check_energy,
     check_on_manifold,
     check_overrides,
@@ -38,6 +36,7 @@ from .inputs import (
     stated_velocity,
     warn_of_lost_digits,
 )
+from .members import ToArray, with_member_axis
 from .prepare import checked_method, checked_settings, prepared, sampled
 from .reducing_engine import Reducing
 from .reductions import Reduction, checked
@@ -45,6 +44,7 @@ from .sharded import Plan, Start, run_sharded
 from .trajectory import Trajectory
 
 
+@checked_keywords
 def ensemble(
     system: Stated | Model,
     q0s: Any = None,
@@ -70,9 +70,14 @@ def ensemble(
 ) -> Trajectory:
     """As `simulate`, for q0s of shape (members, *q shape); the result's arrays are (members, saved, …).
 
-    system:  as for `simulate`. gm.ensemble(model, params=…) starts all members at the model's q0 and v0.
-    params:  replaces the system's params by ones whose leaves have a leading member axis. Params of the system that all
-             have that axis are treated as per-member too, with a warning where they could also be shared.
+    An array without the member axis is shared by all members: q0s, or v0s or p0s, where the other one of them has the
+    axis, or where params= counts the members. A model in place of the system gives its q0 and v0, shared, and its
+    method, dt and t_end, where the call has none.
+
+    params:  replaces the system's params. A leaf whose leading length is the number of members has one value for each
+             of them; other leaves are shared. A shared leaf of that length is to be given the member axis, with
+             np.broadcast_to. Params of the system that all have the axis are treated as per-member too, with a warning
+             where they could also be shared.
     seed:    an integer, into which members fold their number: member 3 of seed 5 has the same random numbers in every
              ensemble. Or one integer for each member, which then has those of gm.simulate with that seed.
     reduce:  {name: gm.Mean(...), gm.Quantiles(...) or gm.Histogram(...)}: at every save the members are reduced to
@@ -93,25 +98,27 @@ def ensemble(
              workers, the shards, or on workers that are lost.
     A member that fails keeps its good points and is named by `run.failed_at`; the run stops only when all have failed.
     """
-    q0s, v0s = spread_over_members(system, q0s, v0s, p0s, params)
-    system, q0s, v0s, method, dt, t_end = with_defaults(
-        "ensemble", system, q0s, v0s, p0s, method, dt, t_end, t0, save_every
-    )
-    if is_traced(system, q0s, v0s, p0s, params):
+    call = of_model("ensemble", system, q0s, v0s, p0s, method, dt, t_end, t0, save_every)
+    if is_traced(call.system, call.q0, call.v0, p0s, params):
         raise GeomintError(
             "ensemble can't run inside jax.grad, jax.jit or jax.vmap; there, use jax.vmap over gm.simulate."
         )
     path, progress, compensated = checked_settings(output, progress, compensated)
     executor, devices = _checked_workers(executor, mesh, shard)
-    times = grid(dt, t_end, t0, save_every)
-    start = _checked_start(system, q0s, v0s, p0s, params, method, times)
+    times = grid(call.dt, call.t_end, t0, save_every)
+    make = choose(engine, members=True)
+    on_device = make.on_device and executor is None and len(devices) == 1
+    to_array = functools.partial(as_array, copy=False)  # members are copied tile by tile
+    if on_device:
+        to_array = functools.partial(as_device_array, device=devices[0])
+    start = _checked_start(call, params, times, to_array)
     about = {"seed": _seeds(seed, len(start.q)), "compensated": compensated, "members": True}
     if executor is not None:
         reductions = None if reduce is None and keep is None else checked({} if reduce is None else reduce)
         kept = _kept(keep, len(start.q))
         plan = Plan(times, about, engine, reductions, kept, shard)
         return run_sharded(start, plan, executor, path, progress)
-    runner = _engine(start, choose(engine, members=True), times, reduce, keep, devices)
+    runner = _engine(start, make, times, reduce, keep, devices)
     return _run(runner, start, times, about, path, progress)
 
 
@@ -182,18 +189,16 @@ def _kept(keep: Iterable[int] | None, members: int) -> np.ndarray:
     return kept.astype(np.int64) % members
 
 
-def _checked_start(system: Stated, q0s: Any, v0s: Any, p0s: Any, params: PyTree, method: Method, times: Grid) -> Start:
+def _checked_start(call: Call, params: PyTree, times: Grid, to_array: ToArray) -> Start:
     """Check what the user stated, and let the method find the structure of the system."""
-    method = checked_method(system, method)
-    q0s = as_array(q0s, "q0s", copy=False)
-    if q0s.ndim == 0 or len(q0s) == 0:
-        raise InputError("q0s needs a leading axis that counts the members, and at least one of them.")
-    members = len(q0s)
-    system, spread = _spread(system, params, q0s, members)
-    q, p = phase(system.at_time(times.t0), q0s, v0s, p0s, members=True, own_params=spread == "states and params")
+    method = checked_method(call.system, call.method)
+    system, spread, q0s, v0s, p0s = with_member_axis(call, params, to_array)
+    own_params = spread == "states and params"
+    q, p = phase(system.at_time(times.t0), q0s, v0s, p0s, members=True, own_params=own_params, to_array=to_array)
     check_on_manifold(system, q, p, spread, times.t0)
-    for i in sampled(members):
-        check_indices(system.member(i) if spread == "states and params" else system, q[i], p[i])
+    sample = sampled(len(q))
+    for i, one_q, one_p in zip(sample, *(np.asarray(x[np.array(sample)]) for x in (q, p)), strict=True):
+        check_indices(system.member(i) if own_params else system, one_q, one_p)
     method = prepared(method, system.at_time(times.t0), q, spread)
     one = system if spread == "states" else system.member(0)
     warn_of_lost_digits(one, q.shape[1:])
@@ -201,33 +206,4 @@ def _checked_start(system: Stated, q0s: Any, v0s: Any, p0s: Any, params: PyTree,
     protocols.check_start(method, one, q, p, members=True)
     if isinstance(one, System) and one.overrides:
         check_overrides(one, q[0], times.t0)
-    return Start(method, system, spread, q, p, stated_velocity(system, "v0s", v0s))
-
-
-def _spread(system: Stated, params: PyTree, q0s: Any, members: int) -> tuple[Any, str]:
-    """Whether params differ from member to member."""
-    if params is not None:
-        params = checked_params(params)
-        if any(np.shape(x)[:1] != (members,) for x in jax.tree.leaves(params)):
-            raise InputError(f"params: every leaf needs a leading axis of {members} members, as many as q0s has.")
-        return system.with_params(params), "states and params"
-    if system.params is None or any(np.shape(x)[:1] != (members,) for x in jax.tree.leaves(system.params)):
-        return system, "states"
-    shared, own = _traces(system, q0s[0]), _traces(system.member(0), q0s[0])
-    if shared and own:
-        warnings.warn(
-            f"params is ambiguous: every leaf of system.params has a leading axis of {members}, the number of members. "
-            "Treated as per-member, although the energy is also defined with all of them at once. To share them, close "
-            "over them; ensemble(..., params=...) states explicitly that they differ.",
-            stacklevel=3,
-        )
-    return system, "states and params" if own else "states"
-
-
-def _traces(system: Stated, q: Any) -> bool:
-    """Whether the energy is a single number for params as they are."""
-    try:
-        jax.eval_shape(lambda x: derive(system, x.shape).lagrangian(x, x), q)
-    except Exception:
-        return False
-    return True
+    return Start(method, system, spread, q, p, stated_velocity(system, "v0s", v0s, to_array))

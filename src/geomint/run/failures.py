@@ -76,6 +76,10 @@ def _why_not_finite(engine: Engine, times: Grid, good: dict[str, Any], bad: dict
             "a value (log of a negative number)."
         )
     mech = derive(engine.system, good["q"].shape) if engine.spread == "one" else None
+    if isinstance(mech, Mechanics) and mech.system.auxiliary is not None:
+        reason = mech.system.auxiliary.explain(good["q"], times.dt * mech.velocity(jnp.asarray(good["p"])))
+        if reason:
+            return reason
     if isinstance(mech, Mechanics) and not np.all(np.isfinite(mech.force(jnp.asarray(good["q"])))):
         return (
             "The force at the last good state is not finite: the gradient of potential has a singularity there (sqrt "

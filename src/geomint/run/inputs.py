@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,17 +13,18 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
-from ..errors import InputError
+from ..errors import InputError, outside
 from ..manifold import gram_product, loses_rank, not_kept_by, scales, seeds, vanishing
 from ..methods import State
 from ..numerics.compensated import Compensated
 from ..numerics.compilation import jit
 from ..numerics.linalg.discovery import over_members, plan_for
 from ..numerics.linalg.structure import DENSE_LIMIT
-from ..system.checks import as_array, plain_scalar, shown
+from ..system.checks import all_finite, as_array, plain_scalar, shown
 from ..system.damping import check_damping
 from ..system.index_check import check_filled
 from ..system.lagrangian import LagrangianSystem, derive
+from ..system.magnetic import check_magnetic
 from ..system.mass import check_mass, mass_is_matrix
 from ..system.mechanics import Mechanics, real_array
 from ..system.system import Stated, System
@@ -34,11 +36,18 @@ def is_traced(*trees: Any) -> bool:
 
 
 def phase(
-    system: Stated, q0: Any, v0: Any, p0: Any, members: bool = False, own_params: bool = False
+    system: Stated,
+    q0: Any,
+    v0: Any,
+    p0: Any,
+    members: bool = False,
+    own_params: bool = False,
+    to_array: Callable[[Any, str], Any] = as_array,
 ) -> tuple[Array, Array]:
-    """(q, p) at the start, from v0 or p0; at rest with neither."""
+    """(q, p) at the start, from v0 or p0; at rest with neither. to_array: checks an argument and makes an array of it,
+    on the host or on a device."""
     s = "s" if members else ""  # as the arguments of ensemble are called
-    q = as_array(q0, "q0" + s, copy=not members)  # an ensemble copies its members tile by tile
+    q = to_array(q0, "q0" + s)
     shape = q.shape[1:] if members else q.shape
     if members and q.ndim == 0:
         raise InputError("q0s needs a leading axis that counts the members.")
@@ -47,11 +56,11 @@ def phase(
     if isinstance(system, System):
         check_mass(system, shape)
         check_damping(system.damping, shape)
+        check_magnetic(system, shape)
     if v0 is not None and p0 is not None:
         raise InputError(f"give v0{s} or p0{s}, not both.")
     name = ("v0" if p0 is None else "p0") + s
-    given = v0 if p0 is None else p0
-    x = 0 * q if given is None else as_array(given, name, copy=not members)  # at rest with neither
+    x = to_array(v0 if p0 is None else p0, name) if v0 is not None or p0 is not None else 0 * q  # at rest
     if x.shape != q.shape:
         raise InputError(f"{name} has shape {x.shape}, but q0{s} has shape {q.shape}; they must be the same.")
     if p0 is not None:
@@ -94,7 +103,8 @@ def initial_state(
     """The state that a method's init receives, with a velocity near that of p where one is known. The key of a run is
     that of its seed. Members of an ensemble with one seed fold their number into it; those with a seed each have the
     key of a run with that seed. first: the number of the first member."""
-    wrap = (lambda x: Compensated(x, np.zeros(x.shape, x.dtype))) if compensated else (lambda x: x)
+    zeros = lambda x: (jnp if isinstance(x, jax.Array) else np).zeros(x.shape, x.dtype)
+    wrap = (lambda x: Compensated(x, zeros(x))) if compensated else (lambda x: x)
     if members is None:
         return State(wrap(q), wrap(p), np.asarray(t0), _key(int(seed)), velocity_guess=velocity_guess)
     if np.ndim(seed):
@@ -111,9 +121,9 @@ def _folded(key: Array, members: Array) -> Array:
     return jax.vmap(fold)(members)
 
 
-def stated_velocity(system: Stated, name: str, v0: Any) -> Any:
+def stated_velocity(system: Stated, name: str, v0: Any, to_array: Callable[[Any, str], Any] = as_array) -> Any:
     """v0 where p is not a constant mass times v0: the velocity is solved for from p, with v0 as the initial guess."""
-    return as_array(v0, name) if isinstance(system, LagrangianSystem) and v0 is not None else None
+    return to_array(v0, name) if isinstance(system, LagrangianSystem) and v0 is not None else None
 
 
 def _key(seed: int) -> np.ndarray:
@@ -136,7 +146,7 @@ def warn_of_lost_digits(system: Stated, shape: tuple[int, ...]) -> None:
         if _has_float32(traced.jaxpr) or any(getattr(c, "dtype", None) == jnp.float32 for c in traced.consts):
             warnings.warn(
                 f"{name}(q) uses numbers in float32, which carry seven digits; make them float64 (numpy's default).",
-                stacklevel=4,
+                stacklevel=outside(),
             )
 
 
@@ -173,7 +183,10 @@ def check_energy(system: Stated, seen: dict[str, Any], start: int = 0, own_param
 
     start: the number of the first member of `system` and `seen`; own_params: members have their own params.
     """
-    finite = np.isfinite(seen["energy"])
+    energy = seen["energy"]
+    if isinstance(energy, jax.Array) and all_finite(energy):
+        return  # members on a device, which were not copied
+    finite = np.isfinite(energy)
     if not np.all(finite):
         first = int(np.argmin(finite))  # of the members
         q, p = (np.asarray(seen[name])[first] if np.ndim(finite) else np.asarray(seen[name]) for name in ("q", "p"))

@@ -10,7 +10,7 @@ from ..io.index import read_index
 from ..system.checks import as_path
 from ..system.system import Stated, checked_system
 from .archived import Archived
-from .restore import check_match
+from .restore import matching
 from .sharded_run import ShardedRun
 from .trajectory import Trajectory
 
@@ -27,14 +27,10 @@ def load(path: str | Path, system: Stated | None = None) -> Trajectory:
         checked_system(system)
     index = read_index(path)
     if index is not None:
-        if system is not None:
-            check_match(index, system)
-        return ShardedRun(index, system)
+        return ShardedRun(index, None if system is None else matching(index, system))
     contents = archive.read(path)
     if "shard" in contents.meta and "reduce" in contents.meta:
         raise ArchiveError(
             f"{path} has one shard of a reduced run; load the index of the run, beside the folder {path.parent}.", path
         )
-    if system is not None:
-        check_match(contents, system)
-    return Archived(contents, system)
+    return Archived(contents, None if system is None else matching(contents, system))

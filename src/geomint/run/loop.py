@@ -17,6 +17,8 @@ the run ends with a `Failure`.
 from __future__ import annotations
 
 import dataclasses
+import sys
+import threading
 import time
 import warnings
 from typing import Any, NamedTuple, Protocol
@@ -94,7 +96,7 @@ class HostLoop:
 
     def __init__(self, engine: Engine, start: Position, grid: Grid, sink: Sink, progress: bool):
         self.engine, self.grid, self.sink = engine, grid, sink
-        self.now = start
+        self.now, self.progress = start, progress
         self.last_good = start  # the last position at which a row was seen without any failure
         self.buffer = engine.buffer()
         if engine.key not in _pace and start.step < grid.steps:
@@ -115,7 +117,18 @@ class HostLoop:
         )
 
     def _compile(self) -> None:
-        """Run no steps at all, so that the first chunk is timed without compilation."""
+        """Run no steps at all, so that the first chunk is timed without compilation. Where progress is shown, say so if
+        it takes longer than a second."""
+        note = threading.Timer(1.0, lambda: print("compiling…", file=sys.stderr, flush=True))
+        if self.progress:
+            note.daemon = True
+            note.start()
+        try:
+            self._run_no_steps()
+        finally:
+            note.cancel()
+
+    def _run_no_steps(self) -> None:
         unused, self.buffer = self.engine.advance(self.now.carry, self.now.step, 0, 0, self.buffer)
         jax.block_until_ready(unused)
 
@@ -200,6 +213,8 @@ class HostLoop:
         """Keep the good blocks of a chunk. Then take the failing step in its slower form, or find it and stop."""
         before = self.now.step
         self.now = _keep_good(self.engine, self.now, self.grid, chunk.steps, good_blocks, self.sink)
+        if self._grow(chunk.steps):
+            return None
         rescued = self.rescue.step(self.now, chunk.steps)
         if rescued is None:
             # The energy may have ceased to be finite before this chunk, in a row between saves that was passed over.
@@ -210,6 +225,25 @@ class HostLoop:
         self.now = self.last_good = rescued
         self.most_after_rescue = 1
         return None
+
+    def _grow(self, steps: int) -> bool:
+        """Where the auxiliary state had not room enough in one of the next steps, go to the step before with more room.
+        That step depends on the motion alone, so that chunks and restarts change nothing."""
+        engine, start = self.engine, self.now
+        if not isinstance(engine, Xla) or engine.auxiliary is None:
+            return False
+        after = lambda k: engine.advance(start.carry, start.step, k, 1, engine.buffer())[0] if k else start.carry
+        if not engine.overflowed(after(steps)):
+            return False
+        good, bad = 0, steps
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            good, bad = (good, middle) if engine.overflowed(after(middle)) else (middle, bad)
+        self.now = Position(engine.with_more_room(after(good), after(bad)), start.step + good)
+        self.most_after_rescue = 1
+        self.bar.update(good)
+        self.sink.checkpoint(self.now.carry, self.now.step)
+        return True
 
 
 class Rescue:

@@ -40,6 +40,13 @@ def prepared(method: Method, system: Stated, q: Any, spread: str) -> Method:
     members, which grows by members that do not fit what was found."""
     if spread == "one":
         return protocols.prepare(method, [(system, q)])
+    if getattr(system, "auxiliary", None) is not None:
+        raise InputError(
+            "gm.ensemble does not take systems with neighbour lists: run the members one by one with gm.simulate, or "
+            "leave System(auxiliary=...) out, which compares all pairs."
+        )
+    if not isinstance(method, protocols.FindsStructure):
+        return method
     own_params = spread == "states and params"
     sample, others = _spread_out(np.arange(len(q)), SAMPLE), None
     for _ in range(ROUNDS):

@@ -163,7 +163,7 @@ class Reducing(Tiled):
     def states_in(self, rows: np.ndarray) -> None:
         return None
 
-    def bad_rows(self, rows: np.ndarray) -> np.ndarray:
+    def bad_rows(self, rows: Any) -> np.ndarray:
         """Rows at which all members have failed: the program that reduces a tile has counted the others."""
         if self.shard:
             return np.zeros(len(rows), bool)

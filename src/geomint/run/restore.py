@@ -28,6 +28,7 @@ from ..methods import Carry, protocols
 from ..models import named
 from ..system.system import Stated
 from .inputs import initial_state
+from .members import with_own_params
 from .prepare import prepared
 from .reducing_engine import Marked, Reducing
 from .reductions import Reductions
@@ -72,11 +73,14 @@ def method_of_model(contents: archive.Contents | Index) -> methods.Method | None
     return method if method.name == contents.meta["method"] else None
 
 
-def check_match(contents: archive.Contents | Index, system: Stated) -> None:
-    """Check by its fingerprint that the system given is the one that was run."""
+def matching(contents: archive.Contents | Index, system: Stated) -> Stated:
+    """The system given, after a check by its fingerprint that it is the one that was run. Leaves of params that the
+    members share are repeated, as in the run."""
     meta = contents.meta
+    if meta["spread"] == "states and params" and "shard" not in meta:
+        system = with_own_params(system, _members(contents))
     if _fingerprint_here(system, meta) == meta["fingerprint"]:
-        return
+        return system
     here = archive.versions()
     differing = [
         f"{name} {meta['versions'][name]} → {here[name]}"
@@ -90,6 +94,13 @@ def check_match(contents: archive.Contents | Index, system: Stated) -> None:
         f"{contents.path}: the system given is not the one that was run (its energy, constraint, mass, params, "
         f"symmetries or derivatives by hand differ).{hint}"
     )
+
+
+def _members(contents: archive.Contents | Index) -> int:
+    """The number of members of an archived ensemble."""
+    if isinstance(contents, Index):
+        return contents.members
+    return len(contents.fixed["start/q"]) if "reduce" in contents.meta else contents.columns["q"].shape[0]
 
 
 def _fingerprint_here(system: Stated, meta: dict[str, Any]) -> str | None:
@@ -142,7 +153,7 @@ def _restore_engine(
     if not meta["members"]:
         engine = make(method, system, clock, meta["spread"])
         begun, _ = engine.begin(initial_state(q, p, times.t0, meta["seed"], meta["compensated"]))
-        return Restored(engine, contents.carry_like(begun))
+        return Restored(engine, engine.restored_carry(contents.carry_like(engine.archived_carry(begun))))
     members = len(q)
     tile = meta.get("tile", members)  # archives of the first versions have no tiles
     arguments = make, method, system, clock, meta["spread"], members, devices, tile

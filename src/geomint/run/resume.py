@@ -29,7 +29,7 @@ from .drive import archive_meta, drive
 from .executors import checked_executor
 from .prepare import prepared
 from .reductions import Reduction
-from .restore import check_match, method_of, method_of_model, reopened, restore_engine, system_of
+from .restore import matching, method_of, method_of_model, reopened, restore_engine, system_of
 from .sharded import run_index
 from .shards import Job
 from .summary import reductions_of_archive
@@ -161,7 +161,7 @@ def _sink(contents: archive.Contents, times: Grid, ready: Ready, about: dict[str
     writer = reopened(contents, times, meta)
     if isinstance(engine, Tiled):
         return Disk(writer, engine.layout, times, engine.rows_per_member, engine.archived_carry)
-    sink = Disk(writer, engine.layout, times, False)
+    sink = Disk(writer, engine.layout, times, False, engine.archived_carry)
     sink.truncate(contents.rows, events)
     return sink
 
@@ -201,7 +201,7 @@ def _stated_again(contents: archive.Contents | Index, given: Given) -> StatedAga
         if meta["origin"] is not None:
             made = f"{meta['origin']:.100} is not the system of this run here"
         raise InputError(f"{path}: {made}; state its system again: gm.resume({str(path)!r}, system=system).")
-    check_match(contents, system)
+    system = matching(contents, system)
     if method is None and not meta.get("complete_name", True):
         method = method_of_model(contents)
     if method is None and not meta.get("complete_name", True):

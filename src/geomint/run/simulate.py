@@ -17,9 +17,10 @@ from ..methods import Method, State, protocols
 from ..models import Model
 from ..numerics.compensated import value
 from ..numerics.compilation import warn_of_outer_jit
+from ..numerics.keywords import checked_keywords
 from ..system.index_check import check_indices
 from ..system.system import Stated, System
-from .defaults import with_defaults
+from .defaults import of_model
 from .drive import archive_meta, drive
 from .gradients import check_gradient, integrate_traced
 from .inputs import (
@@ -37,6 +38,7 @@ from .prepare import checked_method, checked_settings, prepared
 from .trajectory import Checkpoint, Trajectory
 
 
+@checked_keywords
 def simulate(
     system: Stated | Model,
     q0: Any = None,
@@ -74,13 +76,12 @@ def simulate(
     Inside jax.grad, jax.jit or jax.vmap the result has traced arrays, and q0, v0, p0, mass and params may be
     differentiated. No error can be raised there: saved values after a failure are not finite, and gradients are NaN.
     """
-    system, q0, v0, method, dt, t_end = with_defaults(
-        "simulate", system, q0, v0, p0, method, dt, t_end, t0, save_every
-    )
+    call = of_model("simulate", system, q0, v0, p0, method, dt, t_end, t0, save_every)
+    system, q0, v0 = call.system, call.q0, call.v0
     check_gradient(gradient)
     seed = check_seed(seed)
     path, progress, compensated = checked_settings(output, progress, compensated)
-    method, times = checked_method(system, method), grid(dt, t_end, t0, save_every)
+    method, times = checked_method(system, call.method), grid(call.dt, call.t_end, t0, save_every)
     at_start = system.at_time(times.t0)
     q, p = phase(at_start, q0, v0, p0)
     velocity = stated_velocity(system, "v0", v0)
@@ -119,7 +120,8 @@ def _run(
         sink = Memory(runner.layout, seen, times.saves, members=False)
         return drive(runner, carry, times, sink, progress, about)
     meta = archive_meta(system, runner, times, about, value(state.q).shape)
-    disk = Disk(archive.create(path, meta, seen, carry, times.saves), runner.layout, times, members=False)
+    writer = archive.create(path, meta, seen, runner.archived_carry(carry), times.saves)
+    disk = Disk(writer, runner.layout, times, members=False, archived_carry=runner.archived_carry)
     disk.first(seen, carry)
     return drive(runner, carry, times, disk, progress, about)
 
@@ -128,6 +130,8 @@ def _traced(
     system: Stated, method: Method, times: Grid, state: State, seed: int, compensated: bool, output: Any, gradient: str
 ) -> Trajectory:
     """The run inside a JAX transformation: one compiled program that can be differentiated, without the host loop."""
+    if getattr(system, "auxiliary", None) is not None:
+        raise GeomintError("systems with neighbour lists can't run inside jax.grad, jax.jit or jax.vmap.")
     if output is not None:
         raise GeomintError("output= can't be used inside jax.grad, jax.jit or jax.vmap: the run stays in memory there.")
     warn_of_outer_jit()

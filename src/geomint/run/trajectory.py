@@ -11,6 +11,7 @@ import numpy as np
 from jax.core import Tracer
 
 from ..engines import is_good
+from ..engines.device_rows import DeviceColumns, bytes_on_device, hold
 from ..engines.grid import Grid
 from ..engines.rows import statuses
 from ..errors import InputError
@@ -26,10 +27,21 @@ Values = np.ndarray  # inside jax.grad, jax.jit and jax.vmap a JAX array, which 
 
 @dataclasses.dataclass
 class Checkpoint:
-    """The whole carry at a step: all that a restart needs."""
+    """The whole carry at a step: all that a restart needs. The arrays of an ensemble on a GPU may still be there."""
 
     carry: Carry
     step: int
+
+    def __post_init__(self) -> None:
+        if self.device_bytes:
+            hold(self)
+
+    @property
+    def device_bytes(self) -> int:
+        return bytes_on_device(self.carry)
+
+    def to_host(self) -> None:
+        self.carry = jax.tree.map(np.asarray, self.carry)
 
 
 class Trajectory:
@@ -52,7 +64,6 @@ class Trajectory:
     method: Method
     grid: Grid
     t: Values
-    columns: dict[str, Any]  # everything saved, by name; groups such as momentum_maps are dictionaries
     members: bool  # whether it is an ensemble
     spread: str  # "one"; "states" or, where params differ too, "states and params" of the members
     seed: Any
@@ -69,7 +80,7 @@ class Trajectory:
         method: Method,
         grid: Grid,
         t: Any,
-        columns: dict[str, Any],
+        columns: dict[str, Any] | DeviceColumns,
         *,
         members: bool = False,
         spread: str = "one",
@@ -81,11 +92,18 @@ class Trajectory:
         path: Path | None = None,
         summary: Summary | None = None,
     ):
-        self.system, self.method, self.grid, self.t, self.columns = system, method, grid, t, columns
+        self.system, self.method, self.grid, self.t, self.saved = system, method, grid, t, columns
         self.members, self.spread, self.seed, self.compensated, self.engine = members, spread, seed, compensated, engine
         self.checkpoint, self.records, self.path, self.summary = checkpoint, records, path, summary
 
     # --- what was saved ---
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Everything saved, by name; groups such as momentum_maps are dictionaries."""
+        if isinstance(self.saved, DeviceColumns):
+            self.saved = self.saved.to_host()
+        return self.saved
+
     @property
     def q(self) -> Values:
         """Positions."""
@@ -112,10 +130,10 @@ class Trajectory:
         return self._column("velocity_residual")
 
     def _column(self, name: str) -> Any:
-        columns = self.__dict__.get("columns", {})
+        columns = self.__dict__.get("saved", {})
         if name in columns:
-            return columns[name]
-        if not columns and self.__dict__.get("summary") is not None:
+            return columns.read(name) if isinstance(columns, DeviceColumns) else columns[name]
+        if not isinstance(columns, DeviceColumns) and not columns and self.__dict__.get("summary") is not None:
             raise AttributeError(
                 f"this run has no {name!r}: its members were reduced while it ran, to run.reduced; "
                 "ensemble(..., keep=[...]) keeps the rows of some."
@@ -130,8 +148,8 @@ class Trajectory:
 
     def __dir__(self) -> list[str]:
         """Without properties whose quantity was not saved."""
-        missing = {name for name in ("q", "p", "energy", "work", "velocity_residual") if name not in self.columns}
-        return sorted({*super().__dir__(), *self.columns} - missing)
+        missing = {name for name in ("q", "p", "energy", "work", "velocity_residual") if name not in self.saved}
+        return sorted({*super().__dir__(), *self.saved} - missing)
 
     # --- of reduced ensembles ---
     def _summary(self) -> Summary:
@@ -158,8 +176,8 @@ class Trajectory:
     def status(self) -> Any:
         """Of methods that can fail: 0 without a failure, else the key of a message in `run.method.failures`; (saved,),
         (members, saved), or for a reduced ensemble (members,) at the end."""
-        if self.summary is None and "status" in self.columns:
-            return self.columns["status"]
+        if self.summary is None and "status" in self.saved:
+            return self._column("status")
         if self.summary is None or self.checkpoint is None:
             why = "its method can't fail, or it was loaded without its system: gm.load(path, system=system) gives it"
             raise AttributeError(f"this run has no status: {why}.")
@@ -183,6 +201,14 @@ class Trajectory:
             raise AttributeError("velocities need the mass: load with gm.load(path, system=system).")
         return self._at_every_point(system, lambda mech, q, p: mech.velocity_at(q, p), self.p)
 
+    @property
+    def kinetic(self) -> Values:
+        """The kinetic energy ½ vᵀMv; of a Lagrangian system H − H at rest."""
+        system = self.system
+        if system is None:
+            raise AttributeError("kinetic energies need the mass: load with gm.load(path, system=system).")
+        return self._at_every_point(system, lambda mech, q, p: mech.kinetic_at(q, p), self.p)
+
     def _at_every_point(self, system: Stated, function: Any, other: Any) -> Any:
         """function(mech, q, x) of the saved q and of another saved array, with each member's own params."""
         in_jax = isinstance(self.q, jax.Array)
@@ -201,32 +227,36 @@ class Trajectory:
 
     @property
     def energy_error(self) -> Values:
-        """H(t) − H(t0)."""
-        return self.energy - (self.energy[:, :1] if self.members else self.energy[0])
+        """H(t) − H(t0), where t0 is the first saved point of this run, or of this part of a run."""
+        return self.energy - (self.energy[:, :1] if self.members else self.energy[:1])
 
     @property
     def momentum_maps(self) -> dict[str, Any]:
-        return self.columns.get("momentum_maps", {})
+        return self._column("momentum_maps") if "momentum_maps" in self.saved else {}
 
     @property
     def watched(self) -> dict[str, Any]:
         """The quantities of System(watch={name: f(q, p)}), by name."""
-        return self.columns.get("watched", {})
+        return self._column("watched") if "watched" in self.saved else {}
 
     @property
     def constraint_residual(self) -> Values:
         """g(q), (saved, m); m = 0 for a free system."""
-        return self.columns.get("constraint_residual", np.zeros((*self.energy.shape, 0)))
+        if "constraint_residual" in self.saved:
+            return self._column("constraint_residual")
+        return np.zeros((*self.energy.shape, 0))
 
     @property
     def multipliers(self) -> Values:
         """λ at the saved points, (saved, m); m = 0 for a free system."""
-        if "constraint_residual" in self.columns and "multipliers" not in self.columns:
+        if "multipliers" in self.saved:
+            return self._column("multipliers")
+        if "constraint_residual" in self.saved:
             raise InputError(
                 f"{self.method.name} saves no multipliers: its output has to return self.state_with_multipliers(...), "
                 "or State(..., extras={'multipliers': ...})."
             )
-        return self.columns.get("multipliers", np.zeros((*self.energy.shape, 0)))
+        return np.zeros((*self.energy.shape, 0))
 
     @property
     def constraint_forces(self) -> Values:
@@ -255,30 +285,44 @@ class Trajectory:
         """For each member of an ensemble the first saved index that is not good, or −1."""
         if self.summary is not None:
             return self.summary.failed_at
-        bad = np.atleast_2d(~is_good(self.columns, np.ndim(self.energy)))
+        names = [name for name in ("q", "p", "energy", "status") if name in self.saved]
+        bad = np.atleast_2d(~is_good({name: self._column(name) for name in names}, np.ndim(self.energy)))
         return np.where(bad.any(axis=1), bad.argmax(axis=1), -1)
+
+    def __getitem__(self, key: Any) -> Any:
+        """run[-1] is a saved point, with t, q, p, v, energy and kinetic; run[10:20] and run[::5] are the runs of these
+        points. Of an ensemble, ensemble[3] is the run of a member and ensemble[2:5] the ensemble of some."""
+        from .indexing import part
+
+        return part(self, key)
 
     def __len__(self) -> int:
         return len(self.t)
 
     def __repr__(self) -> str:
-        count = len(self.failed_at if self.summary is not None else self.q) if self.members else 1
+        count = self._count() if self.members else 1
         kind = f"{count} trajectories" + ", reduced" * (self.summary is not None) if self.members else "trajectory"
         span = f"t = {float(self.t[0]):g} … {float(self.t[-1]):g}" if len(self.t) else "no points"
         where = f", on disk in {self.path}" if self.path else ""
         about = f"{self.method.name}, dt = {self.grid.dt:g}, {span}, {len(self.t)} saved points"
         return f"<geomint {kind}: {about}{self._largest_energy_error()}{where}>"
 
+    def _count(self) -> int:
+        """The number of members."""
+        if self.summary is not None:
+            return len(self.failed_at)
+        return self.saved.members if isinstance(self.saved, DeviceColumns) else len(self.q)
+
     def _largest_energy_error(self) -> str:
         """The largest energy error, for repr. A few rows are read at a time: the run may not fit into memory."""
-        energy = self.columns.get("energy")
+        energy = self._column("energy") if "energy" in self.saved else None
         if energy is None or isinstance(energy, Tracer) or not 0 < np.size(energy) <= READABLE:
             return ""
-        balanced, forced = "work" in self.columns, self.system is not None and self.system.driven
+        balanced, forced = "work" in self.saved, self.system is not None and self.system.driven
         start, worst = None, 0.0
         for begin in range(0, len(self.t), 4096):
             piece = (slice(None), slice(begin, begin + 4096)) if self.members else slice(begin, begin + 4096)
-            rows = np.asarray(energy[piece]) - (np.asarray(self.columns["work"][piece]) if balanced else 0.0)
+            rows = np.asarray(energy[piece]) - (np.asarray(self.work[piece]) if balanced else 0.0)
             start = rows[..., :1] if start is None else start
             with np.errstate(invalid="ignore"):
                 worst = np.fmax(worst, np.fmax.reduce(np.abs(rows - start), axis=None))

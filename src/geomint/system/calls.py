@@ -28,20 +28,27 @@ class Given(NamedTuple):
     leading: tuple[str, ...]  # always given, whatever the function calls them
     named: tuple[str, ...]  # given by name
     in_order: tuple[str, ...] = ()  # of these, what arguments of other names receive
+    hidden: tuple[str, ...] = ()  # given by name too, but not mentioned in errors, since few functions need it
 
 
-_OF_POSITION = Given(("q",), ("t",))
+_OF_POSITION = Given(("q",), ("t",), hidden=("auxiliary",))
 KINDS = {
     "potential": _OF_POSITION,
     "fast": _OF_POSITION,
     "constraint": _OF_POSITION,
     "overrides": _OF_POSITION,
+    "magnetic_field": _OF_POSITION,
     "lagrangian": Given(("q", "v"), ("t",)),
     "force": Given(("q",), ("v", "t"), ("v", "t")),
     "watch": Given(("q",), ("p", "v", "t"), ("p",)),
     "reduce": Given(("q",), ("p",), ("p",)),
 }
 _ANY = Given(("q",), ())
+_WITHOUT_AUXILIARY = (
+    ". Its argument `auxiliary` is None here: so it is outside a run, as for the energy at q0, and where "
+    "System(auxiliary=...) is not given. Return the same energy without neighbour lists then, as a gm.md.PairPotential "
+    "does."
+)
 
 
 class Plan(NamedTuple):
@@ -106,14 +113,20 @@ def call_function(name: str, function: Any, given: Mapping[str, Any], params: An
         plan = _plan(kind, _parameters(function), has_params)
     except _Misfit as misfit:
         raise InputError(_wrong_signature(name, kind, function, has_params, misfit)) from None
-    values = {**given, "params": params, **({"t": function.t} if isinstance(function, AtTime) else {})}
+    values = {
+        "auxiliary": None,
+        **given,
+        "params": params,
+        **({"t": function.t} if isinstance(function, AtTime) else {}),
+    }
     try:
         return function(*(values[x] for x in plan.positional), **{place: values[x] for place, x in plan.keywords})
     except FAILURES as error:
         if isinstance(error, GeomintError) and not isinstance(function, Function):
             raise  # a constraint of geomint names itself
-        used = {key: x for key, x in given.items() if key in plan.arguments - {"t"}}
-        raise InputError(_explained(name, used, error)) from error
+        used = {key: x for key, x in given.items() if key in plan.arguments - {"t", "auxiliary"}}
+        missing = "auxiliary" in plan.arguments and values["auxiliary"] is None
+        raise InputError(_explained(name, used, error) + (_WITHOUT_AUXILIARY if missing else "")) from error
 
 
 def _bare(function: Any) -> Any:
@@ -150,7 +163,9 @@ def _plan(kind: Given, parameters: tuple[inspect.Parameter, ...] | None, has_par
     if len(places) < count:
         raise _Misfit(f"write a function of ({', '.join(kind.leading)}), or of more of these arguments")
     rest = [*places[count:], *(p for p in parameters if p.kind == p.KEYWORD_ONLY)]
-    found = {p.name: p.name for p in rest if p.name in kind.named or (p.name == "params" and has_params)}
+    found = {
+        p.name: p.name for p in rest if p.name in (*kind.named, *kind.hidden) or (p.name == "params" and has_params)
+    }
     found |= _other_names(kind, [p for p in rest if p.name not in found], set(found), has_params)
     positional, keywords = list(kind.leading), []
     for i, p in enumerate(places[count:], count):

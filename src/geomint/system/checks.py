@@ -205,6 +205,27 @@ def as_array(x: Any, name: str, callee: str = "", *, copy: bool = True) -> Any:
     return x
 
 
+def as_device_array(x: Any, name: str, device: Any = None) -> Any:
+    """As `as_array`, on a device (None: JAX's default): an array that is there already is not copied to the host, and
+    any other one is copied once."""
+    plain = isinstance(x, (jax.Array, np.ndarray)) and not np.ma.is_masked(x) and x.dtype == jnp.result_type(float)
+    x = x if plain else as_array(x, name)
+    array = jax.device_put(x, device) if isinstance(x, jax.Array) else jax.device_put(x, device, may_alias=False)
+    if not all_finite(array):
+        as_array(array, name)  # raises the error, with the entries
+    return array
+
+
+@jax.jit
+def _all_finite(x: Any) -> Any:
+    return jnp.all(jnp.isfinite(x))
+
+
+def all_finite(x: jax.Array) -> bool:
+    """Whether all entries are finite, reduced to one number where the array is."""
+    return bool(_all_finite(x))
+
+
 def as_path(x: Any, name: str, callee: str = "") -> Path:
     """The path of a file, which need not exist."""
     text = x if isinstance(x, str) else os.fspath(x) if isinstance(x, os.PathLike) else None

@@ -113,6 +113,10 @@ class LagrangianMechanics(Derived):
         v = self.velocity_at(q, p, guess)
         return jnp.sum(p * v) - self.lagrangian(q, v)
 
+    def kinetic_at(self, q: Position, p: Position) -> Array:
+        """The energy without that at rest, E(q, p) + L(q, 0)."""
+        return self.energy(q, p) + self.lagrangian(value(q), jnp.zeros_like(value(q)))
+
     def acceleration(self, q: Position, v: Array, t: Array | float | None = None) -> Array:
         """q̈ of the equation of motion, constrained or not; at another time where one is given."""
         return (self if t is None else self.at(t))._accelerated(value(q), v)[0]

@@ -23,6 +23,7 @@ from ..numerics.compensated import Compensated, value
 from ..numerics.hints import materialize
 from .calls import takes
 from .damping import DampingFlow
+from .magnetic import as_field, cross, field_shape
 from .mass import mass_is_matrix
 from .system import System
 
@@ -183,10 +184,11 @@ class Mechanics(Derived):
     system: System
     mass_inverse: Array
     time: Any
+    auxiliary: Any  # the auxiliary state of the system; None outside a run, and where it has none
 
     def __init__(self, system: System, shape: tuple[int, ...] | None = None, time: Any = 0.0):
         """`shape` is that of q; without it a square mass is taken for a matrix."""
-        self.system = system
+        self.system, self.auxiliary = system, None
         self.time = jnp.asarray(time, float) if system.depends_on_time else None
         mass = system.mass
         square = mass.ndim == 2 and mass.shape[0] == mass.shape[1]
@@ -199,20 +201,24 @@ class Mechanics(Derived):
         else:
             self.mass_inverse = 1 / mass  # a product a step instead of a division, which costs several times more
 
+    def with_auxiliary(self, auxiliary: Any) -> Self:
+        """The mechanics with this auxiliary state."""
+        return eqx.tree_at(lambda m: m.auxiliary, self, auxiliary, is_leaf=lambda x: x is None)
+
     # --- energy -----------------------------------------------------------------------------------------------------
     def slow_potential(self, q: Position) -> Array:
         """V(q)."""
         q = value(q)
         if self.system.potential is None:
             return jnp.zeros((), q.dtype)
-        return scalar("potential", self.system.call(self.system.potential, q, t=self.time), q)
+        return scalar("potential", self.system.call(self.system.potential, q, t=self.time, auxiliary=self.auxiliary), q)
 
     def fast_potential(self, q: Position) -> Array:
         """W(q)."""
         q = value(q)
         if self.system.fast is None:
             return jnp.zeros((), q.dtype)
-        return scalar("fast", self.system.call(self.system.fast, q, t=self.time), q)
+        return scalar("fast", self.system.call(self.system.fast, q, t=self.time, auxiliary=self.auxiliary), q)
 
     def potential(self, q: Position) -> Array:
         """U = V + W."""
@@ -227,6 +233,10 @@ class Mechanics(Derived):
     def kinetic(self, p: Position) -> Array:
         """½ pᵀM⁻¹p."""
         return 0.5 * jnp.sum(value(p) * self.velocity(p))
+
+    def kinetic_at(self, q: Position, p: Position) -> Array:
+        """The kinetic energy, as for any kind of system."""
+        return self.kinetic(p)
 
     def energy(self, q: Position, p: Position) -> Array:
         """H = ½ pᵀM⁻¹p + U(q)."""
@@ -250,12 +260,32 @@ class Mechanics(Derived):
         return force if self.system.damping is None else force - self.drag(v)
 
     def total_force(self, q: Position, v: Array) -> Array:
-        """−∇U(q) + f(q, v, t) − D v."""
-        return self.force(q) + self.nonconservative_force(q, v)
+        """−∇U(q) + f(q, v, t) − D v + e v × B(q, t)."""
+        force = self.force(q) + self.nonconservative_force(q, v)
+        return force if self.system.magnetic_field is None else force + self.magnetic_force(q, v)
 
     def damping_flow(self, shape: tuple[int, ...]) -> DampingFlow | None:
         """The exact flow of ṗ = N − D M⁻¹p for q of that shape; None without damping."""
         return None if self.system.damping is None else DampingFlow.of(self.system.mass, self.system.damping, shape)
+
+    # --- the magnetic field -----------------------------------------------------------------------------------------
+    def magnetic_field(self, q: Position) -> Array:
+        """e B(q, t): a vector at each particle, in the plane a number."""
+        q = value(q)
+        b = real_array("magnetic_field(q)", self.system.call(self.system.magnetic_field, q, t=self.time))
+        charge = jnp.asarray(self.system.charge)
+        each = charge[..., None] if charge.ndim and q.shape[-1] == 3 else charge
+        return each * as_field(b, q.shape).astype(q.dtype)
+
+    def magnetic_force(self, q: Position, v: Array) -> Array:
+        """e v × B(q, t)."""
+        return cross(v, self.magnetic_field(q))
+
+    def gyration(self, q: Position) -> Array:
+        """Ω = e B(q, t)/m, in the shape of the field: v̇ = v × Ω."""
+        shape = value(q).shape
+        inverse = jnp.broadcast_to(self.mass_inverse, shape)
+        return self.magnetic_field(q) * (inverse if field_shape(shape) == shape else inverse[..., 0])
 
     # --- mass -------------------------------------------------------------------------------------------------------
     def _matrix_mass(self, x: Array) -> bool:
@@ -300,7 +330,11 @@ class Mechanics(Derived):
         if self.system.potential is None:
             return jnp.zeros_like(q)
         by_hand = self.system.overrides.get("gradient")
-        return jax.grad(self.slow_potential)(q) if by_hand is None else self.system.call(by_hand, q, t=self.time)
+        return (
+            jax.grad(self.slow_potential)(q)
+            if by_hand is None
+            else self.system.call(by_hand, q, t=self.time, auxiliary=self.auxiliary)
+        )
 
     def fast_gradient(self, q: Position) -> Array:
         """∇W(q), by hand where the system overrides it."""
@@ -308,7 +342,11 @@ class Mechanics(Derived):
         if self.system.fast is None:
             return jnp.zeros_like(q)
         by_hand = self.system.overrides.get("fast_gradient")
-        return jax.grad(self.fast_potential)(q) if by_hand is None else self.system.call(by_hand, q, t=self.time)
+        return (
+            jax.grad(self.fast_potential)(q)
+            if by_hand is None
+            else self.system.call(by_hand, q, t=self.time, auxiliary=self.auxiliary)
+        )
 
     def gradient(self, q: Position) -> Array:
         """∇U(q)."""

@@ -14,14 +14,17 @@ from jax.core import Tracer
 from jaxtyping import Array, PyTree
 
 from ..errors import InputError, nearest
+from ..numerics.keywords import checked_keywords
+from .auxiliary import Auxiliary
 from .calls import AtTime, Function, call_function, takes
-from .checks import function, instance, shown
+from .checks import as_array, function, instance, shown
 from .damping import checked_damping, is_uniform
+from .magnetic import UniformField, checked_charge
 from .mass import checked_mass
 from .symmetries import Symmetry
 
 OVERRIDES = ("gradient", "fast_gradient")
-FUNCTIONS = ("potential", "fast", "constraint", "lagrangian", "force")
+FUNCTIONS = ("potential", "fast", "constraint", "lagrangian", "force", "magnetic_field")
 
 
 def as_function(name: str, f: Any) -> Any:
@@ -63,10 +66,22 @@ class Stated(eqx.Module):
             named[name] = symmetry
         return named
 
-    def call(self, function: Any, q: Any, p: Any = None, *, v: Any = None, t: Any = None, name: str = "") -> Any:
+    def call(
+        self,
+        function: Any,
+        q: Any,
+        p: Any = None,
+        *,
+        v: Any = None,
+        t: Any = None,
+        auxiliary: Any = None,
+        name: str = "",
+    ) -> Any:
         """Call a user's function with those of the arguments that it takes (see calls.py), and with params. `name`: for
         errors, if the function is not a part of the system."""
-        given = {key: x for key, x in (("q", q), ("v", v), ("p", p), ("t", t)) if x is not None}
+        given = {
+            key: x for key, x in (("q", q), ("v", v), ("p", p), ("t", t), ("auxiliary", auxiliary)) if x is not None
+        }
         return call_function(name or self._name_of(function), function, given, self.params)
 
     def takes(self, name: str, argument: str) -> bool:
@@ -124,7 +139,7 @@ class Stated(eqx.Module):
 class System(Stated):
     """A mechanical system with energy H(q, p) = ½ pᵀM⁻¹p + V(q) + W(q), on the manifold g(q) = 0 where one is given:
 
-        M q̈ = −∇(V + W) + f(q, q̇, t) − D q̇ − Gᵀλ,      g(q) = 0.
+        M q̈ = −∇(V + W) + f(q, q̇, t) − D q̇ + e q̇ × B(q, t) − Gᵀλ,      g(q) = 0.
 
     Functions take q first and, by name, any of t and params (forces and watched functions v too): V(q), V(q, t),
     V(q, params), g(q, t), f(q, v, t, params). An argument of another name is params.
@@ -144,6 +159,13 @@ class System(Stated):
     damping:     D of the drag −D v: a number, an array that broadcasts to q, or a symmetric matrix. Splittings take it
                  by its exact flow. With D = γM they are conformally symplectic: a step of length h scales dq ∧ dp by
                  exp(−γh).
+    magnetic_field:  B(q, t) -> a vector at each particle, for q of shape (n, 3) or (3,); for motion in the plane,
+                 (n, 2) or (2,), its component B_z. A constant array is a uniform field. p is the kinetic momentum M v,
+                 not the canonical one. For Boris, MagneticSplitting and RungeKutta4.
+    charge:      e, a number or one for each particle; in the force of the magnetic field only, since V is an energy.
+    auxiliary:   the neighbour lists of a gm.md.PairPotential, made again along a run when particles have moved. The
+                 functions potential, fast and overrides receive them as the argument `auxiliary`; outside a run it is
+                 None.
     overrides:   derivatives by hand, {"gradient": ∇V, "fast_gradient": ∇W}; compared with automatic differentiation
                  at q0 when a run starts (of an ensemble, at that of its first member). Inside jax.jit, jax.grad or
                  jax.vmap there are no numbers to compare, and they are taken as they are.
@@ -155,8 +177,12 @@ class System(Stated):
     overrides: dict[str, Any]
     force: Any
     damping: Array | None
+    magnetic_field: Any
+    charge: Array | None
+    auxiliary: Auxiliary | None
     uniform_damping: bool = eqx.field(static=True, init=False)  # whether D = γM is known
 
+    @checked_keywords
     def __init__(
         self,
         potential: Callable | None = None,
@@ -170,6 +196,9 @@ class System(Stated):
         origin: str | None = None,
         force: Callable | None = None,
         damping: Any = None,
+        magnetic_field: Any = None,
+        charge: Any = 1.0,
+        auxiliary: Auxiliary | None = None,
     ):
         self.potential = as_function("potential", potential)
         self.constraint = as_function("constraint", constraint)
@@ -178,6 +207,8 @@ class System(Stated):
         self.force = as_function("force", force)
         self.damping = checked_damping(damping)
         self.uniform_damping = is_uniform(self.damping, self.mass)
+        self.magnetic_field = as_magnetic_field(magnetic_field)
+        self.charge = checked_charge(charge, magnetic_field is not None)
         self.symmetries = checked_symmetries(symmetries)
         self.params = checked_params(params)
         self.watch = checked_watch(watch)
@@ -187,13 +218,44 @@ class System(Stated):
                 raise InputError(f"overrides has no entry {shown(name)}." + nearest(str(name), OVERRIDES))
         given = sorted((name, f) for name, f in overrides.items() if f is not None)
         self.overrides = {name: as_function(f"overrides[{name!r}]", f) for name, f in given}
+        self.auxiliary = checked_auxiliary(auxiliary)
+        functions = {"potential": self.potential, "fast": self.fast, **self.overrides}
+        if auxiliary is not None and not any(self.takes_auxiliary(*named) for named in functions.items()):
+            raise InputError(
+                "auxiliary is given, but neither potential nor fast has an argument `auxiliary`: pass it on to the "
+                "PairPotential, as in potential=lambda q, auxiliary: pair(q, auxiliary) + external(q)."
+            )
         self.origin = checked_origin(origin)
+
+    def takes_auxiliary(self, name: str, function: Any) -> bool:
+        return takes(name, function, "auxiliary", self.params is not None)
+
+    @property
+    def field_is_uniform(self) -> bool:
+        """Whether the magnetic field is stated as numbers."""
+        return isinstance(self.magnetic_field, UniformField)
 
     @property
     def damping_rate(self) -> Array:
         """γ of a damping D = γM; 0 without damping."""
         damping = 0.0 if self.damping is None else self.damping
         return jnp.ravel(damping)[0] / jnp.ravel(self.mass)[0]
+
+
+def checked_auxiliary(auxiliary: Any) -> Auxiliary | None:
+    if auxiliary is not None and not isinstance(auxiliary, Auxiliary):
+        raise InputError(
+            f"auxiliary must be neighbour lists, such as pair.neighbours(skin=0.3) of a gm.md.PairPotential, or None, "
+            f"not {shown(auxiliary)}."
+        )
+    return auxiliary
+
+
+def as_magnetic_field(field: Any) -> Any:
+    """A function, or numbers: a uniform field."""
+    if field is None or callable(field):
+        return as_function("magnetic_field", field)
+    return UniformField(jnp.asarray(field if isinstance(field, Tracer) else as_array(field, "magnetic_field"), float))
 
 
 def checked_system(system: Any, kind: type | tuple[type, ...] = (), name: str = "system", callee: str = "") -> Any:

@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import itertools
 import math
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
@@ -21,6 +22,7 @@ import numpy as np
 from ...methods import Carry
 from ...numerics.compilation import jit
 from ..block import Buffer
+from ..device_rows import DeviceRows
 from ..scalar.fma_fusion import OptimizingCode
 from ..scalar.program import CACHED_LOOPS, Loop, LoopArguments, Packed, StepProgram
 from ..scalar.scalar_engine import ScalarEngine
@@ -341,16 +343,12 @@ def compiled(program: StepProgram, shape: Shape) -> Any:
     return _program(program, shape, jax.dtypes.canonicalize_dtype(float))
 
 
+_compiled: weakref.WeakSet[Any] = weakref.WeakSet()  # kernels that were launched before
+
+
 @functools.lru_cache(CACHED_LOOPS)
 def _program(program: StepProgram, shape: Shape, real: Any) -> Any:
     return jit(functools.partial(_launch, program, shape))
-
-
-@functools.partial(jit, static_argnums=1)
-def _first_rows_good(rows: Any, status: tuple[int, ...]) -> Any:
-    """Whether the first row of every member is finite, and its status zero."""
-    first = rows[:, 0]
-    return jnp.all(jnp.isfinite(first)) & jnp.all(first[:, np.array(status, int)] == 0)
 
 
 @dataclasses.dataclass
@@ -359,6 +357,7 @@ class Kernel(ScalarEngine):
 
     name: ClassVar[str] = "kernel"
     buffer_numbers: ClassVar[int] = 2**26
+    on_device: ClassVar[bool] = True
 
     def compile_program(self, carry: Carry) -> Any:
         if self.spread == "one":
@@ -368,9 +367,9 @@ class Kernel(ScalarEngine):
         members = self.buffer_shape[0]
         shape = Shape(self.layout.width, self.row_capacity, members, LANES, WARPS, INTERPRET)
         program = compiled(StepProgram(self.method, self.system, carry, self.spread), shape)
-        jax.block_until_ready(
-            program(self.method, self.system, carry, *self.scalar_arguments(0, 0, 0))
-        )  # compiles now, so that an error leads to the fallback
+        if program not in _compiled:  # compile now, so that an error leads to the fallback
+            jax.block_until_ready(program(self.method, self.system, carry, *self.scalar_arguments(0, 0, 0)))
+            _compiled.add(program)
         return program
 
     def scalar_arguments(self, first: int, steps: int, blocks: int) -> tuple[Any, Any]:
@@ -392,5 +391,4 @@ class Kernel(ScalarEngine):
     def first_rows_known_good(self, buffer: Buffer) -> bool:
         if self.program is None:
             return super().first_rows_known_good(buffer)
-        status = self.layout.unpack(np.arange(self.layout.width)).get("status", np.zeros(0, int))
-        return bool(_first_rows_good(buffer.rows, tuple(np.ravel(status).tolist())))
+        return DeviceRows.of(buffer.rows, 1).good(self.layout)

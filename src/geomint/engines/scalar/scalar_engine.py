@@ -28,6 +28,9 @@ class ScalarEngine(Xla):
     def start(self, state: State) -> Carry:
         plain, self.method = self.method, protocols.for_scalar_code(self.method, self.spread != "one")
         carry = super().start(state)
+        if self.auxiliary is not None:
+            self.reason = "systems with neighbour lists"
+            return carry
         if self.attempt(carry):
             return carry
         self.method = plain

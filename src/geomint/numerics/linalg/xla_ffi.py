@@ -44,13 +44,19 @@ def _pointer_to(kind: Any) -> Any:
     return cast
 
 
-words, doubles = _pointer_to(types.int64), _pointer_to(types.float64)
+words, doubles, halves = _pointer_to(types.int64), _pointer_to(types.float64), _pointer_to(types.int32)
 
 
 @numba.njit(inline="always")
 def data(frame, group, i):
     """The entries of the i-th of the ARGUMENTS or RESULTS. Words of a buffer: [3] data, [4] rank, [5] dimensions."""
     return doubles(words(words(frame[group])[i])[3])
+
+
+@numba.njit(inline="always")
+def integers(frame, group, i):
+    """As `data`, of an array of int32."""
+    return halves(words(words(frame[group])[i])[3])
 
 
 @numba.njit(inline="always")

@@ -1,0 +1,58 @@
+"""A periodic box with right angles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..errors import InputError
+from ..numerics.keywords import checked_keywords
+from ..system.checks import shown
+
+
+class Box(eqx.Module):
+    """A periodic box. Positions are not wrapped into it: trajectories stay continuous, and only differences are taken
+    to the nearest image.
+
+    lengths: of the edges, one number for each coordinate of a particle.
+    """
+
+    lengths: tuple[float, ...] = eqx.field(static=True)
+
+    @checked_keywords
+    def __init__(self, lengths: Any):
+        try:
+            found = np.asarray(lengths, float)
+        except (TypeError, ValueError):
+            raise InputError(f"Box(lengths=...) must be positive numbers, not {shown(lengths)}.") from None
+        if found.ndim != 1 or len(found) not in (2, 3) or not np.all(np.isfinite(found) & (found > 0)):
+            raise InputError(
+                f"Box(lengths=...) must be two or three positive numbers, the edges of the box, not {shown(lengths)}."
+            )
+        self.lengths = tuple(found.tolist())
+
+    @property
+    def volume(self) -> float:
+        return float(np.prod(self.lengths))
+
+    def nearest(self, differences: Array) -> Array:
+        """Differences (…, d) of positions, to the nearest image."""
+        edges = jnp.asarray(self.lengths, differences.dtype)
+        return differences - edges * jnp.round(differences / edges)
+
+    def wrapped(self, q: Array) -> Array:
+        """Positions (…, d) moved into the box, 0 ≤ x < length; for pictures."""
+        edges = jnp.asarray(self.lengths, q.dtype)
+        return q - edges * jnp.floor(q / edges)
+
+
+def checked_box(box: Any, of: str) -> Box | None:
+    if box is not None and not isinstance(box, Box):
+        raise InputError(
+            f"{of}(box=...) must be a periodic box, such as gm.md.Box([8.0, 8.0]), or None, not {shown(box)}."
+        )
+    return box
