@@ -38,7 +38,9 @@ def penning_trap(frequency: Positive = 1.0, field: Positive = 5.0) -> Model:
     q0, v0 = np.array([1.0, 0.0, 0.5]), np.array([0.0, 0.5, 0.0])
     fastest = 0.5 * (field + np.sqrt(field**2 - 2 * frequency**2))
     description = "a charge between a quadrupole and a uniform magnetic field"
-    return Model(system, q0, v0, "penning_trap", description, MagneticSplitting(), dt=0.1 / fastest, t_end=500 / fastest)
+    return Model(
+        system, q0, v0, "penning_trap", description, MagneticSplitting(), dt=0.1 / fastest, t_end=500 / fastest
+    )
 
 
 @model
