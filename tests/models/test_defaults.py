@@ -11,6 +11,12 @@ import geomint as gm
 
 MODELS = gm.models.all()
 STEPS = 20
+# Models that take more than 1.5 s of CPU time to compile; the others take 13 s together.
+EXPENSIVE = {
+    "chain", "double_pendulum", "driven_slider_crank", "driven_slider_crank_angles", "hard_spheres", "heavy_top",
+    "kapitza_pendulum", "lennard_jones_fluid", "rigid_water", "slider_crank", "triple_pendulum",
+}  # fmt: skip
+QUICK = [pytest.param(name, marks=pytest.mark.slow if name in EXPENSIVE else ()) for name in MODELS]
 
 
 def check(run):
@@ -27,7 +33,7 @@ def check(run):
     assert np.max(np.abs(balance - balance[0])) < 0.05 * np.max(twice_kinetic) / 2
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", QUICK)
 def test_first_steps(name):
     model = MODELS[name]()
     with warnings.catch_warnings():
