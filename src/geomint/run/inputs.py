@@ -13,7 +13,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
-from ..errors import InputError
+from ..errors import InputError, outside
 from ..manifold import gram_product, loses_rank, not_kept_by, scales, seeds, vanishing
 from ..methods import State
 from ..numerics.compensated import Compensated
@@ -146,7 +146,7 @@ def warn_of_lost_digits(system: Stated, shape: tuple[int, ...]) -> None:
         if _has_float32(traced.jaxpr) or any(getattr(c, "dtype", None) == jnp.float32 for c in traced.consts):
             warnings.warn(
                 f"{name}(q) uses numbers in float32, which carry seven digits; make them float64 (numpy's default).",
-                stacklevel=4,
+                stacklevel=outside(),
             )
 
 

@@ -29,7 +29,7 @@ from .drive import archive_meta, drive
 from .executors import checked_executor
 from .prepare import prepared
 from .reductions import Reduction
-from .restore import matching, method_of, reopened, restore_engine, system_of
+from .restore import matching, method_of, method_of_model, reopened, restore_engine, system_of
 from .sharded import run_index
 from .shards import Job
 from .summary import reductions_of_archive
@@ -202,6 +202,8 @@ def _stated_again(contents: archive.Contents | Index, given: Given) -> StatedAga
             made = f"{meta['origin']:.100} is not the system of this run here"
         raise InputError(f"{path}: {made}; state its system again: gm.resume({str(path)!r}, system=system).")
     system = matching(contents, system)
+    if method is None and not meta.get("complete_name", True):
+        method = method_of_model(contents)
     if method is None and not meta.get("complete_name", True):
         held = f"{meta['method']} was given functions (inside=...), which an archive can't hold"
         raise InputError(f"{path}: {held}; give it again: gm.resume(..., method=method).")

@@ -14,11 +14,13 @@ from ..errors import GeomintError
 from ..io import archive
 from ..io.sinks import Disk, Memory, check_memory
 from ..methods import Method, State, protocols
+from ..models import Model
 from ..numerics.compensated import value
 from ..numerics.compilation import warn_of_outer_jit
 from ..numerics.keywords import checked_keywords
 from ..system.index_check import check_indices
 from ..system.system import Stated, System
+from .defaults import of_model
 from .drive import archive_meta, drive
 from .gradients import check_gradient, integrate_traced
 from .inputs import (
@@ -38,14 +40,14 @@ from .trajectory import Checkpoint, Trajectory
 
 @checked_keywords
 def simulate(
-    system: Stated,
-    q0: Any,
+    system: Stated | Model,
+    q0: Any = None,
     v0: Any = None,
     *,
     p0: Any = None,
-    method: Method,
-    dt: float,
-    t_end: float,
+    method: Method | None = None,
+    dt: float | None = None,
+    t_end: float | None = None,
     t0: float = 0.0,
     save_every: int = 1,
     output: str | Path | None = None,
@@ -57,6 +59,8 @@ def simulate(
 ) -> Trajectory:
     """Integrate a system from (q0, v0) at t0 to t_end with a method in steps of dt; keep every `save_every`-th state.
 
+    system:       a System or a LagrangianSystem; or a Model (gm.models.kepler(), …), which has q0, v0, method, dt and
+                  t_end: gm.simulate(model) runs it, and what is given here takes the place of the model's.
     v0 or p0:     the velocity or the momentum at the start; at rest with neither.
     dt, t_end:    t_end − t0 is a whole number of steps. For event-driven methods dt is the interval between saves.
     output:       write the run to this file, with checkpoints; memory stays constant, whatever the length of the run.
@@ -72,10 +76,12 @@ def simulate(
     Inside jax.grad, jax.jit or jax.vmap the result has traced arrays, and q0, v0, p0, mass and params may be
     differentiated. No error can be raised there: saved values after a failure are not finite, and gradients are NaN.
     """
+    call = of_model("simulate", system, q0, v0, p0, method, dt, t_end, t0, save_every)
+    system, q0, v0 = call.system, call.q0, call.v0
     check_gradient(gradient)
     seed = check_seed(seed)
     path, progress, compensated = checked_settings(output, progress, compensated)
-    method, times = checked_method(system, method), grid(dt, t_end, t0, save_every)
+    method, times = checked_method(system, call.method), grid(call.dt, call.t_end, t0, save_every)
     at_start = system.at_time(times.t0)
     q, p = phase(at_start, q0, v0, p0)
     velocity = stated_velocity(system, "v0", v0)
