@@ -10,6 +10,7 @@ NAMES = (
     "energy_stepping",
     "native",
     "compiling",
+    "driven",
     "gpu",
 )
 

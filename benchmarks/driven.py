@@ -93,7 +93,7 @@ def problems() -> dict[str, Problem]:
 
 
 def _methods() -> list[Any]:
-    """Every method that takes anything of this, but for magnetic fields; a Lagrangian of higher order by composition."""
+    """Every method that takes time or forces, and compositions that are not registered."""
     listed = [m for m in gm.methods.all() if {"time", "force"} & set(m.traits.takes)]
     return [*listed, gm.Composition(gm.Variational(), order=4), gm.Composition(gm.Boris(), order=4)]
 

@@ -73,4 +73,4 @@ def test_the_projection_of_a_tangent_momentum_is_not_a_failure(circle):
     assert jnp.max(jnp.abs(solver.normal_part(mech, q, p))) < 1e-19
     assert jnp.all(jnp.isnan(gram_solve(solver.plan, mech, q, jnp.full(1, 1e-20))))  # without `noise`
     twice = Inexact(gm.System(constraint=lambda q: jnp.stack([q[0], q[0]]), damping=0.3), q.shape)
-    assert jnp.all(jnp.isnan(NewtonSolver(fallback(2)).normal_part(twice, q, q)))  # a singular K is noticed
+    assert jnp.any(jnp.isnan(NewtonSolver(fallback(2)).normal_part(twice, q, q)))  # a singular K is noticed

@@ -29,7 +29,6 @@ from ..system.mass import check_mass, mass_is_matrix
 from ..system.mechanics import Mechanics, real_array
 from ..system.system import Stated, System
 
-
 ANOTHER_TIME = 0.7310585786  # after t0, where overrides are compared a second time: no likely period of a drive
 
 
@@ -182,8 +181,8 @@ def _check_overrides_at(system: System, q: Array, t: float) -> None:
         error = float(jnp.max(jnp.abs(by_hand - exact)))
         if not error <= 1e-8 * max(1.0, float(jnp.max(jnp.abs(exact)))):
             raise InputError(
-                f"overrides[{name!r}] differs from the automatic derivative at q0{when} by {error:.3g}; correct it or leave "
-                "it out."
+                f"overrides[{name!r}] differs from the automatic derivative at q0{when} by {error:.3g}; correct it or "
+                "leave it out."
             )
 
 

@@ -121,8 +121,8 @@ def call_function(name: str, function: Any, given: Mapping[str, Any], params: An
     }
     if "t" in plan.arguments and "t" not in values:
         raise InputError(
-            f"{name} has the argument t, but no function of the system that gives the energy, a force or the constraint "
-            "has it: leave it out, or write the function it belongs to with t."
+            f"{name} has the argument t, but no function of the system that gives the energy, a force or the "
+            "constraint has it: leave it out, or write the function it belongs to with t."
         )
     try:
         return function(*(values[x] for x in plan.positional), **{place: values[x] for place, x in plan.keywords})
