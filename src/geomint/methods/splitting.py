@@ -220,7 +220,7 @@ class Splitting(KickDrift):
         # power f·v, the rate of the work; a symmetric sequence of order 4 meets all conditions anyway.
         partial = table.nystrom and table.stages != table.stages[::-1]
         damped = partial and getattr(system, "damping", None) is not None
-        forced = partial and system.force is not None
+        forced = partial and getattr(system, "force", None) is not None
         if system.constraint is None and (of_v or damped or forced):
             what = "forces that depend on v" if of_v else "damping" if damped else "a force, whose work it would miss"
             taken = "potentials only" if partial else "forces of q and t only"
