@@ -8,6 +8,7 @@ NAMES = (
     "chains",
     "oscillatory",
     "energy_stepping",
+    "sheet",
     "native",
     "compiling",
     "driven",

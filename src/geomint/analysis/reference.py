@@ -22,7 +22,7 @@ from ..numerics.linalg.discovery import start_key
 from ..run import simulate
 from ..run.instability import unwatched
 from ..system.lagrangian import derive
-from ..system.mass import mass_is_matrix
+from ..system.mass import mass_is_matrix, mass_matrix
 from ..system.system import Stated, System
 
 EVALUATIONS = 400_000  # of the force, for an independent reference: about ten seconds
@@ -81,11 +81,10 @@ class Acceleration:
         self.root: Any = None  # M⁻¹ = root·rootᵀ, for a mass matrix
         self.scale: Any = None  # M⁻¹ = diag(scale²), for masses of the coordinates
         if isinstance(system, System) and self.constrained:
-            mass = np.asarray(system.mass)
-            if mass_is_matrix(mass.shape, shape):
-                self.root = np.linalg.inv(np.linalg.cholesky(mass)).T
+            if mass_is_matrix(system.mass, shape):
+                self.root = np.linalg.inv(np.linalg.cholesky(mass_matrix(system.mass, shape))).T
             else:
-                self.scale = 1 / np.sqrt(np.broadcast_to(mass, shape)).ravel()
+                self.scale = 1 / np.sqrt(np.broadcast_to(system.mass, shape)).ravel()
 
     def __call__(self, q: np.ndarray, v: np.ndarray, t: float) -> np.ndarray:
         q, v = q.reshape(self.shape), v.reshape(self.shape)

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..numerics.linalg.sparse_matrix import SparseMatrix
 from ..system.lagrangian import derive
 from ..system.mechanics import Mechanics
 from ..system.system import Stated
@@ -117,6 +118,8 @@ def fingerprint(system: Stated, q_shape: tuple[int, ...], spread: str = "one") -
             if isinstance(mech, Mechanics)
             else (mech.lagrangian(q, 2 * q), mech.outer_force(q, 2 * q))
         )
+        if isinstance(mech, Mechanics) and isinstance(mech.system.mass, SparseMatrix):
+            kinds = (*kinds, mech.momentum(q))  # which shows the pattern; its numbers are among the leaves
         if isinstance(mech, Mechanics) and mech.driven:
             kinds = (*kinds, mech.outer_force(q, 2 * q), mech.drag(q))
         if getattr(traced, "magnetic_field", None) is not None:

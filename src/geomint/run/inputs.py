@@ -57,7 +57,7 @@ def phase(
         raise InputError(f"q0{s} has shape {q.shape}: there is no coordinate in it.")
     if isinstance(system, System):
         check_mass(system, shape)
-        check_damping(system.damping, shape)
+        check_damping(system, shape)
         check_magnetic(system, shape)
     if v0 is not None and p0 is not None:
         raise InputError(f"give v0{s} or p0{s}, not both.")
@@ -67,7 +67,7 @@ def phase(
         raise InputError(f"{name} has shape {x.shape}, but q0{s} has shape {q.shape}; they must be the same.")
     if p0 is not None:
         return q, x
-    if isinstance(system, System) and not mass_is_matrix(system.mass.shape, shape) and not is_traced(system.mass, q, x):
+    if isinstance(system, System) and not mass_is_matrix(system.mass, shape) and not is_traced(system.mass, q, x):
         # A program of XLA for this product takes 45 MB in a process that needs no other one (executor=).
         with np.errstate(over="ignore"):
             return q, x * np.asarray(system.mass)

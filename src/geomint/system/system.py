@@ -18,7 +18,7 @@ from ..numerics.keywords import checked_keywords
 from .auxiliary import Auxiliary
 from .calls import AtTime, Function, call_function, takes
 from .checks import as_array, function, instance, shown
-from .damping import checked_damping, is_uniform
+from .damping import checked_damping, first_entry, is_uniform
 from .magnetic import UniformField, checked_charge
 from .mass import checked_mass
 from .symmetries import Symmetry
@@ -145,7 +145,9 @@ class System(Stated):
     V(q, params), g(q, t), f(q, v, t, params). An argument of another name is params.
 
     potential:   V(q) -> scalar. q has any shape.
-    mass:        a number, an array that broadcasts to q, or a symmetric positive definite matrix (q.size, q.size).
+    mass:        a number, an array that broadcasts to q, or a symmetric positive definite matrix (q.size, q.size). A
+                 scipy.sparse matrix has that size, or that of the first axis of q: a mass matrix of n nodes acts on
+                 each component of q (n, d). An array (n, d, d) has a block for each body of q (n, d).
                  Where an array fits several axes of q, as (2,) does for two bodies in the plane, write mass[:, None]
                  or mass[None, :].
     constraint:  g(q) -> (m,), holonomic; g(q, t) moves.
@@ -156,9 +158,9 @@ class System(Stated):
     watch:       {name: f(q, p)}, further quantities saved at every saved point, as run.watched[name]; they may be NaN
                  or infinite.
     force:       f(q, v, t) -> an array like q: friction, motors, controls. Its work is run.work.
-    damping:     D of the drag −D v: a number, an array that broadcasts to q, or a symmetric matrix. Splittings take it
-                 by its exact flow. With D = γM they are conformally symplectic: a step of length h scales dq ∧ dp by
-                 exp(−γh).
+    damping:     D of the drag −D v: a number, an array that broadcasts to q, or a symmetric matrix; for a sparse mass a
+                 multiple of it, gamma * mass. Splittings take it by its exact flow. With D = γM they are conformally
+                 symplectic: a step of length h scales dq ∧ dp by exp(−γh).
     magnetic_field:  B(q, t) -> a vector at each particle, for q of shape (n, 3) or (3,); for motion in the plane,
                  (n, 2) or (2,), its component B_z. A constant array is a uniform field. p is the kinetic momentum M v,
                  not the canonical one. For Boris, MagneticSplitting and RungeKutta4.
@@ -172,11 +174,11 @@ class System(Stated):
     """
 
     potential: Any
-    mass: Array
+    mass: Any  # an array, or a SparseMatrix
     fast: Any
     overrides: dict[str, Any]
     force: Any
-    damping: Array | None
+    damping: Any
     magnetic_field: Any
     charge: Array | None
     auxiliary: Auxiliary | None
@@ -239,7 +241,7 @@ class System(Stated):
     def damping_rate(self) -> Array:
         """γ of a damping D = γM; 0 without damping."""
         damping = 0.0 if self.damping is None else self.damping
-        return jnp.ravel(damping)[0] / jnp.ravel(self.mass)[0]
+        return first_entry(damping) / first_entry(self.mass)
 
 
 def checked_auxiliary(auxiliary: Any) -> Auxiliary | None:
