@@ -63,7 +63,9 @@ def stepped(method: Method, mech: Any, carry: Carry, dt: Any) -> Carry:
     """One step. The auxiliary state is refreshed before it."""
     if not isinstance(carry, Accompanied):
         return method.step(mech, carry, dt)
-    auxiliary = mech.system.auxiliary.refreshed(carry.auxiliary, carry.position(method, mech))
+    # A symmetric method of k steps shows the middle of its history, and takes forces k/2 steps ahead of it.
+    ahead = max(1, method.traits.steps // 2)
+    auxiliary = mech.system.auxiliary.refreshed(carry.auxiliary, carry.position(method, mech), ahead)
     return Accompanied(method.step(mech.with_auxiliary(auxiliary), carry.carry, dt), auxiliary)
 
 

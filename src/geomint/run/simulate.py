@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +67,8 @@ def simulate(
     output:       write the run to this file, with checkpoints; memory stays constant, whatever the length of the run.
     compensated:  sum the updates of q and p with compensation for rounding.
     engine:       "xla", the reference; "native", machine code for small systems, several times faster; "kernel", for
-                  ensembles on a GPU; "auto", the faster one. Where an engine does not cover an operation or a size, XLA
-                  runs instead, and run.engine says why.
+                  ensembles on a GPU; "auto", the one with which the run is likely to end first, compiling included.
+                  Where an engine does not cover an operation or a size, XLA runs instead, and run.engine says why.
     seed:         of stochastic methods.
     gradient:     how jax.grad goes back through the run. "backwards": by steps of −dt, for symmetric methods; nothing
                   is stored, and rounding limits how well the reversed run follows the run. "stored": from the state
@@ -112,7 +113,8 @@ def _run(
     engine: str,
 ) -> Trajectory:
     """Choose the engine, and run it into memory or into an archive."""
-    runner = choose(engine)(method, system, Clock.of(times.t0, times.dt))
+    steps = math.inf if method.traits.event_driven else times.steps
+    runner = choose(engine)(method, system, Clock.of(times.t0, times.dt), run_steps=steps)
     carry, seen = runner.begin(state)
     check_energy(system, seen)
     about = {**about, "members": False}
