@@ -31,9 +31,24 @@ CARRY_TYPES = {
     "float32",
     "float64",
 }
-RESULTS = {"Mean": ("mean", "standard_deviation"), "Quantiles": ("quantiles",), "Histogram": ("counts",)}
-PARTS = {"Mean": ("mean", "squares", "number"), "Quantiles": ("values",), "Histogram": ("counts",)}  # of a tile
-SETTINGS = {"Mean": (), "Quantiles": ("levels",), "Histogram": ("edges",)}
+RESULTS = {
+    "Mean": ("mean", "standard_deviation"),
+    "Quantiles": ("quantiles",),
+    "Histogram": ("counts",),
+    "RadialDistribution": ("counts", "distribution"),
+}
+PARTS = {  # of a tile
+    "Mean": ("mean", "squares", "number"),
+    "Quantiles": ("values",),
+    "Histogram": ("counts",),
+    "RadialDistribution": ("counts", "pairs"),
+}
+SETTINGS = {
+    "Mean": (),
+    "Quantiles": ("levels",),
+    "Histogram": ("edges",),
+    "RadialDistribution": ("edges", "box", "first", "second", "molecules"),
+}
 FIXED_DATASETS = ("seeds", "kept", "start/q", "start/p")  # written once, as are the settings of reductions
 SPREADS = ("one", "states", "states and params")
 

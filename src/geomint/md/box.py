@@ -52,5 +52,7 @@ class Box(eqx.Module):
 
 def checked_box(box: Any, of: str) -> Box | None:
     if box is not None and not isinstance(box, Box):
-        raise InputError(f"{of}(box=...) must be a periodic box, such as gm.md.Box([8.0, 8.0]), or None, not {shown(box)}.")
+        raise InputError(
+            f"{of}(box=...) must be a periodic box, such as gm.md.Box([8.0, 8.0]), or None, not {shown(box)}."
+        )
     return box

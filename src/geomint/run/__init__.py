@@ -24,10 +24,22 @@ plots is imported by the methods of a Trajectory that need it, when they are cal
 
 from .ensemble import ensemble
 from .load import load
+from .radial import RadialDistribution
 from .reductions import Histogram, Mean, Quantiles
 from .resume import resume
 from .simulate import simulate
 from .sweep import sweep
 from .trajectory import Trajectory
 
-__all__ = ["Histogram", "Mean", "Quantiles", "Trajectory", "ensemble", "load", "resume", "simulate", "sweep"]
+__all__ = [
+    "Histogram",
+    "Mean",
+    "Quantiles",
+    "RadialDistribution",
+    "Trajectory",
+    "ensemble",
+    "load",
+    "resume",
+    "simulate",
+    "sweep",
+]
