@@ -28,6 +28,7 @@ from .errors import (
     ProcessLost,
     RunStopped,
 )
+from .io.ase_atoms import from_ase
 from .manifold.projection import project
 from .methods import (
     IMEX,
@@ -131,6 +132,7 @@ __all__ = [
     "degrees_of_freedom",
     "energy_drift",
     "ensemble",
+    "from_ase",
     "load",
     "md",
     "methods",

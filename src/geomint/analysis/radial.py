@@ -6,11 +6,13 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from ..errors import InputError
 from ..md.box import Box
 from ..numerics.compilation import jit
 from ..run.radial import RadialDistribution
+from ..run.reductions import TileResult
 from ..run.summary import Reduced
 from ..run.trajectory import Trajectory
 from ..system.checks import instance
@@ -47,17 +49,22 @@ def radial_distribution(
     stated = RadialDistribution(
         "q", bins, range, atoms=atoms, between=between, box=box, molecule=molecule, intramolecular=intramolecular
     )
-    count = jit(stated.of_tile)
-    size = max(1, NUMBERS // int(np.prod(points)))
+    size = max(1, min(len(run.t), NUMBERS // int(np.prod(points))))
     total: dict[str, Any] = {}
     for frames in _pieces(run, size):
         good = np.all(np.isfinite(frames).reshape(len(frames), -1), axis=1)
         padded = np.concatenate([frames, np.zeros((size - len(frames), *points))]) if len(frames) < size else frames
         valid = np.pad(good, (0, size - len(good)))
-        found = count(jnp.asarray(np.where(valid.reshape(-1, *(1,) * len(points)), padded, 0.0)), jnp.asarray(valid))
+        finite = np.where(valid.reshape(-1, *(1,) * len(points)), padded, 0.0)
+        found = _counted(stated, jnp.asarray(finite), jnp.asarray(valid))
         total = {name: total.get(name, 0) + np.asarray(x) for name, x in found.items()}
     joined = stated.joined([{name: np.asarray(x)[None] for name, x in total.items()}], np.ones(1))
     return Reduced("RadialDistribution of q", {name: x[0] for name, x in joined.items()}, stated.settings)
+
+
+@jit
+def _counted(stated: RadialDistribution, frames: Array, valid: Array) -> TileResult:
+    return stated.of_tile(frames, valid)
 
 
 def _pieces(run: Trajectory, size: int) -> Any:

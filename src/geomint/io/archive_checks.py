@@ -50,6 +50,7 @@ SETTINGS = {
     "RadialDistribution": ("edges", "box", "first", "second", "molecules"),
 }
 FIXED_DATASETS = ("seeds", "kept", "start/q", "start/p")  # written once, as are the settings of reductions
+FRAMES = (".xyz", ".extxyz", ".pdb", ".h5md")  # endings of files of frames
 SPREADS = ("one", "states", "states and params")
 
 # A string, which is skipped, or a character of the structure. Possessive quantifiers: others need 60 bytes of
@@ -193,6 +194,7 @@ OPTIONAL: dict[str, Callable[[Any], bool]] = {
     "reduce": _table_of(_reduction),
     "checksum": _whole,
     "solver": _text,
+    "frames": lambda x: _text(x) and x in FRAMES,
 }
 
 

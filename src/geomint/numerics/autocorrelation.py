@@ -8,7 +8,7 @@ import numpy as np
 
 WINDOW = 5.0  # Sokal's constant: the sum ends at the first lag that is at least so many times the sum
 
-LEAST = 0.05
+LEAST = 0.5
 
 
 class IntegratedTime(NamedTuple):
@@ -30,9 +30,9 @@ def autocorrelation(x: np.ndarray) -> np.ndarray:
 
 def integrated_time(x: np.ndarray, window: float = WINDOW) -> IntegratedTime:
     """τ = ½ + Σ_{k=1}^{W} ρ(k) with W the smallest lag that is at least window · τ(W) (Sokal 1997, "Monte Carlo methods
-    in statistical mechanics"; Madras and Sokal 1988): later lags add noise and no sum. Independent samples have τ = ½;
-    the mean of n samples has the variance 2τσ²/n. Anticorrelated samples have less; a sum below LEAST is taken as LEAST,
-    so that errors stay positive."""
+    in statistical mechanics"; Madras and Sokal 1988): later lags add noise and no sum. Independent samples have τ = ½,
+    and the mean of n samples has the variance 2τσ²/n. Anticorrelated ones have a smaller τ, which is returned as ½: the
+    error of a mean is not claimed to be smaller than that of independent samples."""
     sums = np.cumsum(autocorrelation(x)) - 0.5
     ends = np.flatnonzero(np.arange(len(sums)) >= window * sums)
     lag = int(ends[0]) if len(ends) else len(sums) - 1

@@ -154,9 +154,7 @@ def _groups(between: Any, atoms: Atoms | None, size: int) -> tuple[Sites, Sites]
         )
     first, second = (_sites(group, atoms) for group in between)
     if first != second and set(first) & set(second):
-        raise InputError(
-            f"RadialDistribution(between={shown(between)}): the groups overlap; take the same or disjoint."
-        )
+        raise InputError(f"RadialDistribution(between={shown(between)}): give equal or disjoint groups.")
     if size and max(*first, *second) >= size:
         raise InputError(
             f"RadialDistribution(between={shown(between)}): a molecule has {size} particles, numbered from 0."
