@@ -84,6 +84,8 @@ def energy_drift(run: Trajectory, centre_of_mass: bool = False) -> EnergyDrift:
     the standard error of the slopes of its members. centre_of_mass: as for gm.degrees_of_freedom.
     """
     instance(run, "run", "energy_drift", kinds=Trajectory, must="a run of gm.simulate or gm.ensemble")
+    if run.system is None:
+        raise InputError("energy_drift(run=...): the run needs its system; load it with gm.load(path, system=system).")
     energy = np.asarray(run.energy_error) - (np.asarray(run.work) if "work" in run.saved else 0.0)
     rows, t = np.atleast_2d(energy), np.asarray(run.t)
     if rows.shape[1] < 3:

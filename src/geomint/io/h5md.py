@@ -89,7 +89,8 @@ class H5MD(FrameFile):
                 self.topology.edges, (len(frames.t), 3)
             )  # MDAnalysis reads one for each frame
         for name, x in rows.items():
-            self.file[name][begin:end] = x
+            series: Any = self.file[name]
+            series[begin:end] = x
         self.count = end
 
     def synchronise(self) -> None:

@@ -32,7 +32,7 @@ class TextFrames(FrameFile):
 
     @classmethod
     def create(cls, path: Path, topology: Topology) -> Self:
-        return cls(path, topology, path.open("xb"), 0)
+        return cls(path, topology, path.open("x+b"), 0)
 
     @classmethod
     def reopen(cls, path: Path, topology: Topology, count: int) -> Self | None:
@@ -123,7 +123,8 @@ class PDB(TextFrames):
         self.lines, self.head = len(topology.symbols) + 2, ""
         if topology.edges is not None:
             self.lines += 1
-            self.head = "CRYST1%9.3f%9.3f%9.3f  90.00  90.00  90.00 P 1\n" % tuple(topology.edges.tolist())
+            edges = "".join(f"{x:9.3f}" for x in topology.edges)
+            self.head = f"CRYST1{edges}  90.00  90.00  90.00 P 1\n"
         name, lines = topology.atoms.molecule.ljust(4), []
         for i, (symbol, molecule) in enumerate(zip(topology.symbols, topology.molecules.tolist(), strict=True)):
             atom = f"ATOM  {(i + 1) % 100000:5d} {symbol:>4} {name:>4} {molecule % 9999 + 1:4d}    "
@@ -133,8 +134,9 @@ class PDB(TextFrames):
     def text(self, frames: Frames, k: int) -> str:
         x = frames.positions[k]
         if not np.all((x > self.LIMITS[0]) & (x < self.LIMITS[1])):
+            worst = x.flat[np.argmax(np.abs(x))]
             raise InputError(
-                f"{self.path}: a coordinate of {x.flat[np.argmax(np.abs(x))]:g} does not fit the columns of a PDB file, "
-                "which has room for -999.999 to 9999.999; write .xyz or .h5md instead."
+                f"{self.path}: a coordinate of {worst:g} does not fit the columns of a PDB file, which hold "
+                "-999.999 to 9999.999; write .xyz or .h5md instead."
             )
         return f"{self.head}MODEL     {self.count + 1}\n" + self.body % tuple(x.ravel().tolist())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,18 +26,18 @@ _FORMULA = re.compile(r"(?:[A-Z][a-z]?\d*)+")
 _PART = re.compile(r"([A-Z][a-z]?)(\d*)")
 ANGSTROM, PICOSECOND = 1e-10, 1e-12  # in metres and seconds
 DALTON, ELECTRONVOLT = 1.66053906892e-27, 1.602176634e-19  # kilograms (CODATA 2022) and joules (exact)
-MOST_IN_FORMULA = 10**7
+MOST_IN_FORMULA = 10**7  # atoms
 
 
-class UnitSystem(Protocol):
-    """The units of a system, in metres, kilograms and joules."""
+class UnitSystem(NamedTuple):
+    """The units of a system, in metres, kilograms and joules. That of time is length · √(mass/energy)."""
 
-    @property
-    def length(self) -> float: ...
-    @property
-    def mass(self) -> float: ...
-    @property
-    def energy(self) -> float: ...
+    length: float
+    mass: float
+    energy: float
+
+
+ELECTRONVOLTS = UnitSystem(ANGSTROM, DALTON, ELECTRONVOLT)  # the units of ASE; that of time is 10.18 fs
 
 
 class Scales(NamedTuple):
@@ -163,10 +163,9 @@ def _scales(units: Any) -> Scales:
         return Scales()
     try:
         length, mass, energy = (float(getattr(units, name)) for name in ("length", "mass", "energy"))
-        fits = all(0 < x < math.inf for x in (length, mass, energy))
     except (AttributeError, TypeError, ValueError):
-        fits = False
-    if not fits:
+        length = mass = energy = 0.0
+    if not all(0 < x < math.inf for x in (length, mass, energy)):
         raise InputError(
             f"Atoms(units=...) has length, mass and energy in metres, kilograms and joules, not {shown(units)}."
         )

@@ -78,11 +78,11 @@ def ensemble(
              where they could also be shared.
     seed:    an integer, into which members fold their number: member 3 of seed 5 has the same random numbers in every
              ensemble. Or one integer for each member, which then has those of gm.simulate with that seed.
-    reduce:  {name: gm.Mean(...), gm.Quantiles(...), gm.Histogram(...) or gm.RadialDistribution(...)}: at every save the members are reduced to
-             these statistics, run.reduced[name]; their own rows are kept neither in memory nor in `output`. A reduction
-             is of a saved quantity by its name ("energy", "q", a momentum map, a watched quantity, …), or of a function
-             f(q, p) of one member, f(q, p, params) where the system has params. Members that have failed do not count.
-             The last states are in run.checkpoint.
+    reduce:  {name: gm.Mean(...), gm.Quantiles(...), gm.Histogram(...) or gm.RadialDistribution(...)}: at every save
+             the members are reduced to these statistics, run.reduced[name]; their own rows are kept neither in memory
+             nor in `output`. A reduction is of a saved quantity by its name ("energy", "q", a momentum map, a watched
+             quantity, …), or of a function f(q, p) of one member, f(q, p, params) where the system has params. Members
+             that have failed do not count. The last states are in run.checkpoint.
     keep:    members whose own rows are kept as well, such as range(10): run.q is (kept, saved, …), in this order.
     engine:  as for `simulate`; "kernel" runs all members in one kernel of a GPU, and "auto" chooses it where JAX's
              default device is a GPU.

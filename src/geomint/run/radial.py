@@ -88,14 +88,14 @@ class RadialDistribution(Reduction):
         size = self.molecule or n
         if n % size:
             raise InputError(f"RadialDistribution: {n} particles are not molecules of {size}.")
+        molecule = None if self.intramolecular else np.arange(n) // size
         if self.between is None:
-            groups = (np.arange(n),) * 2
-        else:
-            if max(max(sites) for sites in self.between) >= size:
-                raise InputError(f"RadialDistribution(between=...): there are {size} particles, numbered from 0.")
-            starts = np.arange(0, n, size)[:, None]
-            groups = tuple((starts + np.array(sites)[None]).ravel() for sites in self.between)
-        return *groups, None if self.intramolecular else np.arange(n) // size
+            return np.arange(n), np.arange(n), molecule
+        if max(max(sites) for sites in self.between) >= size:
+            raise InputError(f"RadialDistribution(between=...): there are {size} particles, numbered from 0.")
+        starts = np.arange(0, n, size)[:, None]
+        first, second = ((starts + np.array(sites)[None]).ravel() for sites in self.between)
+        return first, second, molecule
 
     def of_tile(self, x: Array, valid: Array) -> TileResult:
         if x.ndim < 3 or x.shape[-1] not in (2, 3):
