@@ -7,9 +7,11 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Array
 
 from ..errors import InputError
 from ..numerics.autocorrelation import integrated_time
+from ..numerics.compilation import jit
 from ..run.trajectory import Trajectory
 from ..system.checks import as_array, flag, instance, positive
 from ..system.lagrangian import derive
@@ -30,15 +32,19 @@ def degrees_of_freedom(system: Stated, q: Any, centre_of_mass: bool = False) -> 
     fixed = q.shape[-1] if flag(centre_of_mass, "centre_of_mass", "degrees_of_freedom") and q.ndim > 1 else 0
     held = 0
     if system.constraint is not None:
-        mech = derive(system, q.shape, 0.0)
-        held = jax.eval_shape(mech.constraint, q).size
+        held = jax.eval_shape(derive(system, q.shape, 0.0).constraint, q).size
         if held * q.size <= DENSE:
-            held = int(np.linalg.matrix_rank(np.asarray(mech.constraint_jacobian(q))))
+            held = int(np.linalg.matrix_rank(np.asarray(_jacobian(system, q))))
     left = q.size - held - fixed
     if left < 1:
         raise InputError(f"degrees_of_freedom: {q.size} coordinates, {held} constraints and {fixed} components of the "
                          "centre of mass leave no degree of freedom.")  # fmt: skip
     return left
+
+
+@jit
+def _jacobian(system: Stated, q: Array) -> Array:
+    return derive(system, q.shape, 0.0).constraint_jacobian(q)
 
 
 @dataclasses.dataclass(frozen=True)
