@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import geomint as gm
-from geomint.io import frame_files, h5md, sinks, text
+from geomint.io import frame_files, h5md, sinks, text, writer
 from geomint.md.atoms import DALTON, ELECTRONVOLTS, UnitSystem
 from geomint.run import loop
 
@@ -107,6 +107,27 @@ def test_interrupted_prolonged_and_lost_files(whole, ending, tmp_path, monkeypat
     saved = tmp_path / f"saved.{ending}"
     gm.load(path, system=SYSTEM).save(saved)
     assert contents(saved) == contents(whole / f"x.{ending}")
+
+
+def test_frames_are_on_the_disk_before_the_checkpoint_that_counts_them(tmp_path, monkeypatch):
+    order = []
+    for cls, name in ((text.TextFrames, "synchronise"), (writer.Writer, "checkpoint")):
+        real = getattr(cls, name)
+        monkeypatch.setattr(cls, name, lambda *a, real=real, name=name, **k: (order.append(name), real(*a, **k))[1])
+    run(4, output=tmp_path / "x.xyz")
+    assert order == ["synchronise", "checkpoint"] * (len(order) // 2)
+    assert len(order) >= 4
+
+
+def test_an_h5md_file_left_open_is_made_again(tmp_path, whole):
+    """Its tables may be damaged in any way, here in a number that no table shows."""
+    path = tmp_path / "x.h5md"
+    run(50, output=path)
+    with h5py.File(path, "r+") as file:
+        file["h5md"].attrs[h5md.OPEN] = 1
+        file["particles/trajectory/position/value"][3] = 0.0
+    gm.resume(path, system=SYSTEM, t_end=1.0)
+    assert contents(path) == contents(whole / "x.h5md")
 
 
 def test_text_is_what_ase_writes(whole):
