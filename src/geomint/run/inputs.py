@@ -59,6 +59,8 @@ def phase(
         check_mass(system, shape)
         check_damping(system, shape)
         check_magnetic(system, shape)
+        if system.atoms is not None:
+            system.atoms.check(shape)
     if v0 is not None and p0 is not None:
         raise InputError(f"give v0{s} or p0{s}, not both.")
     name = ("v0" if p0 is None else "p0") + s
