@@ -87,7 +87,7 @@ def observe(method: Method, mech: Any, carry: Carry, t: Array) -> Observed:
     if mech.system.symmetries:
         seen["momentum_maps"] = mech.momentum_maps(q, p)
     if mech.system.watch:
-        seen["watched"] = mech.watched(q, p)
+        seen["watched"] = mech.watched(q, p, t)
     if mech.system.constraint is not None:
         seen["constraint_residual"] = mech.constraint(q)
         seen["velocity_residual"] = mech.velocity_constraint(q, mech.velocity_at(q, p, *guess))

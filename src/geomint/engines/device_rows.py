@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from ..numerics.compilation import jit
 from .block import Layout, Observed
@@ -169,5 +170,5 @@ def hold(holder: Holder) -> None:
 
 def bytes_on_device(tree: Any) -> int:
     """Of arrays on another device than the CPU's."""
-    arrays = [x for x in jax.tree.leaves(tree) if isinstance(x, jax.Array)]
+    arrays = [x for x in jax.tree.leaves(tree) if isinstance(x, jax.Array) and not isinstance(x, Tracer)]
     return sum(x.nbytes for x in arrays if next(iter(x.devices())).platform != "cpu")

@@ -22,7 +22,7 @@ from ...methods import Carry
 from ...numerics import disk_cache
 from ...numerics.cores import cores
 from ..block import Buffer, Log
-from ..scalar.program import CACHED_LOOPS, Loop, LoopArguments, Packed, StepProgram
+from ..scalar.program import CACHED_LOOPS, Loop, LoopArguments, Packed, StepProgram, check_length
 from ..scalar.program_key import Unhashable
 from ..scalar.scalar_engine import ScalarEngine
 from ..scalar.translate import operations, primitives
@@ -77,6 +77,7 @@ class _FunctionBuilder:
 
     def write(self) -> None:
         code, value, program = self.code, self.code.value, self.program
+        check_length(program.step, code)  # before each number of a large system is loaded
         given = program.given.arrays(self.loaded(self.given, program.given))
         shared = None if program.own_params else program.params.arrays(self.loaded(self.params, program.params))
 
