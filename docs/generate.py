@@ -1,6 +1,7 @@
 """Write the generated parts of the documentation.
 
-The table in README.md, docs/methods.md, docs/models.md and the methods of docs/reference.md come from the registries.
+The table in README.md, docs/methods.md and docs/models.md come from the registries, docs/reference.md from docstrings
+and signatures (docs/reference_page.py).
 The numbers in the papers' pages come from docs/results.json (see `with_numbers`), which docs/figures.py writes when it
 runs the experiments.
 
@@ -8,11 +9,12 @@ python docs/generate.py           writes them
 python docs/generate.py --check   writes nothing; exits 1 and names the files that are out of date
 """
 
-import inspect
 import json
 import re
 import sys
 from pathlib import Path
+
+import reference_page
 
 import geomint as gm
 
@@ -111,10 +113,42 @@ Every claim in this table is measured by the property tests. Every property that
 - **forces a step**: evaluations of the force, where the last one of a step is used again by the next. "varies": an
   implicit method iterates.
 
+## What they take
+
+{taken_table()}
+- **V(q, t)**, **g(q, t)**: an energy, or a constraint, that depends on the time.
+- **f(q, t)**, **f(q, v, t)**: forces, and forces that depend on the velocity. **damping**: the drag −D v.
+- **B uniform**, **B(q, t)**: magnetic fields.
+- **L(q, v)**: systems stated by a Lagrangian.
+- **lists**: neighbour lists, `System(auxiliary=…)`.
+- "some": only some variants; the error of the others names methods that do. `Composition` takes what its base takes.
+
 ## The splittings and their sources
 
 {schemes}
 """
+
+
+def taken_table():
+    """What systems may have besides an energy of q, for each class."""
+
+    def cell(variants, holds):
+        found = {bool(holds(m.traits)) for m in variants}
+        return "some" if len(found) == 2 else yes(found.pop())
+
+    asked = {
+        "V(q, t)": lambda t: "time" in t.takes,
+        "g(q, t)": lambda t: "moving" in t.takes and t.constrained,
+        "f(q, t)": lambda t: "force" in t.takes,
+        "f(q, v, t)": lambda t: "velocity" in t.takes,
+        "damping": lambda t: "damping" in t.takes,
+        "B uniform": lambda t: {"uniform field", "field"} & set(t.takes),
+        "B(q, t)": lambda t: "field" in t.takes,
+        "L(q, v)": lambda t: t.lagrangian,
+        "lists": lambda t: not t.event_driven,
+    }
+    rows = [(f"`{cls.__name__}`", *(cell(v, holds) for holds in asked.values())) for cls, v in by_class().items()]
+    return table(("method", *asked), rows)
 
 
 def models_page():
@@ -138,14 +172,8 @@ def models_page():
     ]
     parts.append(table(("model", "what it is", "shape of q", "method", "dt", "t_end"), rows))
     for name, make in gm.models.all().items():
-        arguments = ", ".join(f"{p.name}={p.default!r}" for p in inspect.signature(make).parameters.values())
-        parts.append(f"## {name}\n\n`gm.models.{name}({arguments})`\n\n{inspect.getdoc(make)}\n")
+        parts.append(f"## {name}\n\n{reference_page.of_model(name, make)}")
     return "\n".join(parts)
-
-
-def reference_entries():
-    """What mkdocstrings shows of each method: its docstring."""
-    return "\n".join(f"::: {cls.__module__}.{cls.__name__}\n    options: {{members: false}}\n" for cls in by_class())
 
 
 def between_markers(path, text):
@@ -220,10 +248,10 @@ def paper_pages():
 
 def pages():
     """Path and content of everything that is generated."""
-    readme, reference = ROOT / "README.md", ROOT / "docs/reference.md"
+    readme = ROOT / "README.md"
     return paper_pages() | {
         readme: between_markers(readme, readme_table()),
-        reference: between_markers(reference, reference_entries()),
+        ROOT / "docs/reference.md": reference_page.page(),
         ROOT / "docs/methods.md": methods_page(),
         ROOT / "docs/models.md": models_page(),
     }
