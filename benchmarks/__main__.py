@@ -8,8 +8,10 @@ NAMES = (
     "chains",
     "oscillatory",
     "energy_stepping",
+    "sheet",
     "native",
     "compiling",
+    "driven",
     "gpu",
 )
 

@@ -22,7 +22,7 @@ from ..numerics.linalg.discovery import start_key
 from ..run import simulate
 from ..run.instability import unwatched
 from ..system.lagrangian import derive
-from ..system.mass import mass_is_matrix
+from ..system.mass import mass_is_matrix, mass_matrix
 from ..system.system import Stated, System
 
 EVALUATIONS = 400_000  # of the force, for an independent reference: about ten seconds
@@ -35,10 +35,13 @@ class Point(NamedTuple):
     p: Any
 
 
-def relative_difference(a: Point, b: Point) -> float:
-    """The largest difference, relative to the size of q and of p."""
-    relative = [np.max(np.abs(x - y)) / max(1e-300, np.max(np.abs(y))) for x, y in zip(a, b, strict=True)]
-    return float(max(relative))
+def relative_difference(a: Point, b: Point, passed: Point | None = None) -> float:
+    """The largest difference, relative to the size of q and of p at b; or at a point that the motion has passed, where
+    they are larger there: b may be at rest."""
+    sizes = [
+        max(1e-300, *(np.max(np.abs(y)) for y in each)) for each in zip(b, b if passed is None else passed, strict=True)
+    ]
+    return float(max(np.max(np.abs(x - y)) / size for x, y, size in zip(a, b, sizes, strict=True)))
 
 
 @jit
@@ -78,11 +81,10 @@ class Acceleration:
         self.root: Any = None  # M⁻¹ = root·rootᵀ, for a mass matrix
         self.scale: Any = None  # M⁻¹ = diag(scale²), for masses of the coordinates
         if isinstance(system, System) and self.constrained:
-            mass = np.asarray(system.mass)
-            if mass_is_matrix(mass.shape, shape):
-                self.root = np.linalg.inv(np.linalg.cholesky(mass)).T
+            if mass_is_matrix(system.mass, shape):
+                self.root = np.linalg.inv(np.linalg.cholesky(mass_matrix(system.mass, shape))).T
             else:
-                self.scale = 1 / np.sqrt(np.broadcast_to(mass, shape)).ravel()
+                self.scale = 1 / np.sqrt(np.broadcast_to(system.mass, shape)).ravel()
 
     def __call__(self, q: np.ndarray, v: np.ndarray, t: float) -> np.ndarray:
         q, v = q.reshape(self.shape), v.reshape(self.shape)

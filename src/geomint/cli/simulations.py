@@ -32,7 +32,8 @@ LastTime = Annotated[
 ]
 SaveEvery = Annotated[int, typer.Option(help="Keep every so many steps.")]
 Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Stream the run to this file (HDF5), with checkpoints.")
+    Path | None,
+    typer.Option("--output", "-o", help="Stream the run to this file, with checkpoints: HDF5, or .xyz, .pdb, .h5md."),
 ]
 Plot = Annotated[bool, typer.Option("--plot", help="Draw the run, beside the output or into MODEL.png.")]
 PlotFile = Annotated[Path | None, typer.Option(help="Draw the run into this file.")]
@@ -156,9 +157,10 @@ def resume(
     """Continue an archived run of a model from its last checkpoint, bit for bit as if it had never stopped. An ensemble
     in shards goes on with any number of workers."""
     from ..io import archive
+    from ..io.frame_files import archive_of
     from ..run import resume as continued
 
-    began = time.perf_counter()
+    began, file = time.perf_counter(), archive_of(file)
     mesh = "all" if not is_in_shards(file) and archive.read(file).meta["members"] else None
     with executor_of(workers, scheduler) as executor:
         done = continued(
@@ -171,8 +173,10 @@ def info(file: Annotated[Path, typer.Argument(help="An archive.")]) -> None:
     """What an archive holds, and how far its run got."""
     from ..engines.grid import Grid
     from ..io import archive
+    from ..io.frame_files import archive_of
     from ..io.index import read_index
 
+    file = archive_of(file)
     index = read_index(file)
     if index is not None:
         return print_facts(str(file), _facts_of_index(index))

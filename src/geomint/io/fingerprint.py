@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..numerics.linalg.sparse_matrix import SparseMatrix
 from ..system.lagrangian import derive
 from ..system.mechanics import Mechanics
 from ..system.system import Stated
@@ -117,13 +118,16 @@ def fingerprint(system: Stated, q_shape: tuple[int, ...], spread: str = "one") -
             if isinstance(mech, Mechanics)
             else (mech.lagrangian(q, 2 * q), mech.outer_force(q, 2 * q))
         )
+        if isinstance(mech, Mechanics) and isinstance(mech.system.mass, SparseMatrix):
+            kinds = (*kinds, mech.momentum(q))  # which shows the pattern; its numbers are among the leaves
         if isinstance(mech, Mechanics) and mech.driven:
             kinds = (*kinds, mech.outer_force(q, 2 * q), mech.drag(q))
         if getattr(traced, "magnetic_field", None) is not None:
             kinds = (*kinds, mech.magnetic_field(q))
         # Methods use these in place of derivatives of the energy.
         by_hand = [traced.call(f, q, t=mech.time) for f in overrides.values()]
-        return *kinds, mech.constraint(q), mech.momentum_maps(q, q), mech.watched(q, q), by_hand
+        watched = mech.watched(q, q, 0.0 if mech.time is None else mech.time)
+        return *kinds, mech.constraint(q), mech.momentum_maps(q, q), watched, by_hand
 
     closed = jax.make_jaxpr(stated)(q, leaves)
     hasher.program(closed.jaxpr, closed.consts)

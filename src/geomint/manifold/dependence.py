@@ -18,7 +18,8 @@ from ..numerics.compilation import jit
 from ..numerics.linalg import Plan
 from ..numerics.linalg.rank import span
 from ..numerics.linalg.structure import DENSE_LIMIT
-from ..system.mass import mass_is_matrix
+from ..system.inertia import inertia
+from ..system.mass import mass_is_matrix, mass_matrix
 from ..system.mechanics import Mechanics
 from ..system.system import System
 from .gram import gram_product, unit_diagonal
@@ -85,7 +86,7 @@ def dependence(system: System, q: np.ndarray, plan: Plan) -> Dependence:
         rows = np.asarray(_gradients(system, here))
     if not np.all(np.isfinite(rows)):
         return Dependence(0, len(rows), 0.0, list(range(len(rows))))
-    rows = _in_metric(rows, np.asarray(system.mass), np.shape(q))
+    rows = _in_metric(rows, system, np.shape(q))
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     left, singular, _ = np.linalg.svd(np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0))
     values = np.concatenate([singular, np.zeros(max(0, len(rows) - len(singular)))])
@@ -97,11 +98,11 @@ def dependence(system: System, q: np.ndarray, plan: Plan) -> Dependence:
     )
 
 
-def _in_metric(rows: np.ndarray, mass: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """G M^-½."""
-    if mass_is_matrix(mass.shape, shape):
-        return np.linalg.solve(np.linalg.cholesky(mass), rows.T).T
-    return rows / np.sqrt(np.broadcast_to(mass, shape)).ravel()
+def _in_metric(rows: np.ndarray, system: System, shape: tuple[int, ...]) -> np.ndarray:
+    """G M^-½; of a large mass matrix with the diagonal of M in place of M, which has the same rank."""
+    if mass_is_matrix(system.mass, shape) and rows.shape[1] <= DENSE_LIMIT:
+        return np.linalg.solve(np.linalg.cholesky(mass_matrix(system.mass, shape)), rows.T).T
+    return rows / np.sqrt(np.asarray(inertia(system.mass, shape).diagonal(shape))).ravel()
 
 
 def _nearest(vector: np.ndarray) -> list[int]:
@@ -133,7 +134,7 @@ def not_kept_by(system: System, q: np.ndarray, v: np.ndarray) -> Dependence | No
     """
     with jax.ensure_compile_time_eval():
         here = jnp.asarray(q, float)
-        rows = _in_metric(np.asarray(_gradients(system, here)), np.asarray(system.mass), np.shape(q))
+        rows = _in_metric(np.asarray(_gradients(system, here)), system, np.shape(q))
         lengths = np.linalg.norm(rows, axis=1)
         if not np.all(np.isfinite(rows)) or not np.all(lengths > 0):
             return None

@@ -49,7 +49,7 @@ class PositionEquation:
         self.one_mass: bool = mech.one_mass
         self.transposed: Callable[[Array], Array] = mech.constraint_pull(q)
         self.displacement_of = self.transposed if self.one_mass else lambda x: mech.velocity(self.transposed(x))
-        self.x_per_impulse = jnp.reshape(h * mech.mass_inverse, ()) if self.one_mass else h
+        self.x_per_impulse = jnp.reshape(mech.displacement(jnp.ones((), q.dtype), h), ()) if self.one_mass else h
         self.free = q + mech.displacement(p, h)
         self.constraints: int = jax.eval_shape(mech.constraint, q).size
 

@@ -21,7 +21,7 @@ DESCRIPTION = "quaternions for rotation matrices"
 def fits_rotation(system: Any, shape: tuple[int, ...]) -> bool:
     """Whether q holds rotation matrices with one mass for each column."""
     mass = np.shape(system.mass)
-    if mass_is_matrix(mass, shape) or not isinstance(system.constraint, Orthogonal):
+    if mass_is_matrix(system.mass, shape) or not isinstance(system.constraint, Orthogonal):
         return False
     return len(mass) < 2 or mass[-2] == 1
 

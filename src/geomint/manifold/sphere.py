@@ -21,7 +21,7 @@ def fits_sphere(system: Any, shape: tuple[int, ...]) -> bool:
     """Whether all particles are on spheres, each with one mass for its coordinates: the constraint force is along the
     arm, and so must be the displacement."""
     mass, constraint = np.shape(system.mass), system.constraint
-    if mass_is_matrix(mass, shape) or not isinstance(constraint, OnSphere):
+    if mass_is_matrix(system.mass, shape) or not isinstance(constraint, OnSphere):
         return False
     return constraint.particles is None and (not mass or mass[-1] == 1)
 

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..numerics.linalg import Plan
-from ..numerics.linalg.sparsity import greedy_colours
+from ..numerics.linalg.colouring import vertex_colours
 from .position import Placed, PositionEquation, Root, differentiable_root
 from .solver import IterativeSolver
 
@@ -74,7 +74,7 @@ def _sweep_colours(plan: Plan) -> np.ndarray:
         pairs += [(plan.order[block + 1, a], plan.order[block, b]), (plan.order[block, b], plan.order[block + 1, a])]
     rows, columns = (np.concatenate(side) for side in zip(*pairs, strict=True))
     real = (rows != columns) & (rows < plan.n) & (columns < plan.n)
-    return greedy_colours(
+    return vertex_colours(
         sparse.csr_matrix((np.ones(real.sum(), bool), (rows[real], columns[real])), shape=(plan.n, plan.n))
     )
 

@@ -40,12 +40,13 @@ from jaxtyping import Array
 from ..errors import outside
 from ..numerics.compensated import value
 from ..numerics.compilation import jit
-from ..numerics.linalg import KINDS, Plan, fallback, newton
+from ..numerics.linalg import KINDS, Plan, fallback
 from ..numerics.linalg.discovery import not_covered, plan_for
 from ..system.checks import bounded, number, one_of
 from ..system.mechanics import Mechanics
 from ..system.system import System
 from .base import Carry, State, Traits, register, setting
+from .implicit import solved_by_plan
 from .protocols import CanFail, DependsOnStepLength, FindsStructure, WarnsOfStep
 
 INDEFINITE, CHANGED, UNSOLVED = 1, 2, 3
@@ -94,7 +95,7 @@ class Filtered(FindsStructure, CanFail, DependsOnStepLength, WarnsOfStep):
         c = self.beta * h**2
         apply = lambda v: (mech.momentum(v.reshape(x.shape)) + c * self.curvature(mech, x, v.reshape(x.shape))).ravel()
         plan = self.plan or fallback(x.size)
-        a, pivot = plan.solve(apply, mech.force(x).ravel())
+        a, pivot = plan.solve(apply, mech.force(x).ravel(), mech.inertia.diagonal(x.shape).ravel())
         return a.reshape(x.shape), jnp.where(pivot > 0, 0, INDEFINITE)
 
     def status_of_pattern(self, status: Array, residual: Array, force: Array) -> Array:
@@ -318,12 +319,9 @@ class PushforwardNewmark(Filtered):
         """M s = c f(x + s) by Newton's method, whose matrix M + c·Hess U(x + s) has the structure of the others."""
         c, plan = self.beta * h**2, self.plan or fallback(x.size)
         residual = lambda s: mech.momentum(s) - c * mech.force(x + s)
-        linear_solve = lambda apply, r: plan.solve(lambda v: apply(v.reshape(x.shape)).ravel(), r.ravel()).x.reshape(
-            x.shape
-        )
         # From zero: c M⁻¹f(x) would overshoot by cω² where the problem is stiff; the first Newton step is
         # Zhang–Skeel's.
-        shift, converged = newton(residual, jnp.zeros_like(x), jnp.max(jnp.abs(x)), linear_solve)
+        shift, converged = solved_by_plan(mech, plan, residual, jnp.zeros_like(x), x)
         return Filter(mech.force(x + shift), shift, jnp.where(converged, 0, UNSOLVED))
 
     def filtered_potential(self, mech: Mechanics, x: Array, shift: Array) -> Array:
@@ -378,7 +376,7 @@ class Newmark(PushforwardNewmark):
         # definite, so the pivot is not checked.
         move = mech.displacement(p, dt) + (0.5 - self.beta) * dt**2 * mech.velocity(force)
         right = (mech.force(here) - hessian(move)).ravel()
-        a, _ = (self.plan or fallback(here.size)).solve(apply, right)
+        a, _ = (self.plan or fallback(here.size)).solve(apply, right, mech.inertia.diagonal(here.shape).ravel())
         if self.plan is not None and self.plan.assembled:
             status = self.status_of_pattern(status, apply(a) - right, right)
         a = a.reshape(here.shape)

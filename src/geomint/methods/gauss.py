@@ -13,7 +13,9 @@ Reference: Hairer, Lubich, Wanner, sections II.1.3 and VI.4.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -23,12 +25,14 @@ import numpy as np
 from jaxtyping import Array
 
 from ..numerics.compensated import value
-from ..numerics.linalg import fixed_point, newton
+from ..numerics.linalg import KINDS, Plan, Solution, fixed_point, newton
+from ..numerics.linalg.discovery import not_covered, plan_for
 from ..system.checks import one_of
 from ..system.mechanics import Mechanics
 from .base import ALL, Carry, State, Traits, register, setting
 from .driven import with_work
-from .protocols import CanFail
+from .implicit import solved_by_plan, stiffness_product
+from .protocols import CanFail, FindsStructure
 
 DENSE_LIMIT = (
     200  # unknowns up to which Newton's matrix is formed; beyond it the stages are found by fixed-point iteration
@@ -60,14 +64,21 @@ class GaussCarry(NamedTuple):
 
 
 @register({"stages": 1}, {"stages": 2}, {"stages": 3}, {"stages": 4})
-class Gauss(CanFail):
+class Gauss(FindsStructure, CanFail):
     """Gauss collocation with 1 to 4 stages, order 2·stages.
 
-    The stages are solved to round-off: by Newton's method for up to 200 unknowns, by fixed-point iteration beyond,
-    which converges only for h²‖M⁻¹U''‖ of order one.
+    The stages are solved to round-off: by Newton's method with a dense matrix for up to 200 unknowns. Beyond, one stage
+    without forces that do work is solved by Newton's method with the structure of M + (h²/4) Hess U (a band, blocks,
+    or conjugate gradients: `run.solver`); all others by fixed-point iteration, which converges only for h²‖M⁻¹U''‖ of
+    order one.
+
+    solver:  "auto"; "blocks", "banded", "dense", "matrix-free" override what is found, "fixed-point" is that iteration
+             beyond 200 unknowns, faster where the system is not stiff
     """
 
     stages: int = setting(one_of(1, 2, 3, 4), 2)
+    solver: str = setting(one_of(*KINDS, "fixed-point"), "auto", kw_only=True)
+    plan: Plan | None = eqx.field(static=True, default=None, kw_only=True, metadata={"found": True})
     failures = {
         1: "the equations of the implicit stages were not solved: the iteration did not converge. Try a smaller dt"
     }
@@ -83,6 +94,20 @@ class Gauss(CanFail):
             momentum_maps="all",
             takes=ALL,
         )
+
+    def prepare(self, starts: Sequence[tuple[Any, Any]]) -> Gauss:
+        system, q = starts[0]
+        small = np.size(q) <= DENSE_LIMIT and self.solver == "auto"
+        if self.plan is not None or small or self.stages > 1 or system.driven or self.solver == "fixed-point":
+            return self
+        return dataclasses.replace(self, plan=plan_for(stiffness_product, starts, np.size(q), self.solver))
+
+    def misfits(self, system: Any, q: Any, own_params: bool) -> np.ndarray:
+        return not_covered(stiffness_product, self.plan, system, q, own_params)
+
+    @property
+    def linear_solver(self) -> str | None:
+        return None if self.plan is None else self.plan.description
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
         work = jnp.zeros((), value(state.q).dtype) if mech.driven else None
@@ -101,13 +126,21 @@ class Gauss(CanFail):
         residual = lambda z: z - dt**2 * along(a @ a, acceleration(straight + z))
         start = jnp.multiply.outer(0.5 * (c * dt) ** 2, mech.velocity(mech.force(q)))
         scale = jnp.max(jnp.abs(straight))
-        solver = newton if start.size <= DENSE_LIMIT else fixed_point
-        z, converged = solver(residual, start, scale)
+        if self.plan is not None and self.stages == 1:
+            z, converged = self._midpoint(mech, self.plan, straight[0], start[0], dt)
+        else:
+            z, converged = (newton if start.size <= DENSE_LIMIT else fixed_point)(residual, start, scale)
         forces = jax.vmap(mech.force)(straight + z)
         accelerations = jax.vmap(mech.velocity)(forces)
         p = p + dt * along(b, forces)
         q = q + (dt * v + dt**2 * along(b @ a, accelerations))
         return GaussCarry(q, p, jnp.where(converged, status, 1))
+
+    def _midpoint(self, mech: Mechanics, plan: Plan, straight: Array, start: Array, dt: Array) -> Solution:
+        """Z of one stage, M Z = (h²/4) f(Q): Newton's matrix is M + (h²/4) Hess U, symmetric."""
+        residual = lambda z: mech.momentum(z) - 0.25 * dt**2 * mech.force(straight + z)
+        z, converged = solved_by_plan(mech, plan, residual, start, straight)
+        return Solution(z[None], converged)
 
     def _driven_step(self, mech: Mechanics, carry: GaussCarry, dt: Array) -> GaussCarry:
         q, p = value(carry.q), value(carry.p)

@@ -29,14 +29,16 @@ from ..errors import InputError
 from ..numerics.cache import BoundedCache
 from ..numerics.compensated import value
 from ..numerics.compilation import jit
-from ..numerics.linalg import KINDS, Plan, fallback, newton
+from ..numerics.linalg import KINDS, Plan, fallback
 from ..numerics.linalg.discovery import concrete, not_covered, plan_for, start_key
 from ..numerics.linalg.elimination import Factored
+from ..numerics.linalg.structure import matrix_free_plan
 from ..numerics.polynomials import degree
 from ..system.checks import bounded, one_of, whole
 from ..system.mechanics import Mechanics
 from ..system.system import System
 from .base import Carry, Method, State, Traits, register, setting
+from .implicit import solved_by_plan
 from .protocols import CanFail, DependsOnStepLength, FindsStructure
 from .splitting import SMALL, OnManifold, Stages, Verlet
 
@@ -146,15 +148,25 @@ class Oscillatory(FindsStructure):
 
 
 # --- IMEX -----------------------------------------------------------------------------------------------------------
+class StepLength(eqx.Module):
+    """In place of factors, where the modified mass is too large to be factored: conjugate gradients need h only."""
+
+    h: Array
+
+
 class ModifiedMass(eqx.Module):
     """Mechanics with the mass M + (h²/4) Hess W in place of M, for drifts."""
 
     mech: Mechanics
-    factored: Factored
+    factored: Factored | StepLength
     one_mass: ClassVar[bool] = False
 
     def velocity(self, p: Any) -> Array:
         p = value(p)
+        if isinstance(self.factored, StepLength):
+            apply = _modified(self.mech, jnp.zeros_like(p), self.factored.h)
+            diagonal = self.mech.inertia.diagonal(p.shape).ravel()
+            return matrix_free_plan(p.size).solve(apply, p.ravel(), diagonal).x.reshape(p.shape)
         return self.factored.solve(p.ravel()).reshape(p.shape)
 
     def displacement(self, p: Any, h: Array) -> Array:
@@ -168,6 +180,16 @@ class ModifiedMass(eqx.Module):
 
     def constraint_pull(self, q: Any) -> Callable[[Array], Array]:
         return self.mech.constraint_pull(q)
+
+
+def _modified(mech: Mechanics, q: Array, h: Array) -> Callable[[Array], Array]:
+    """v → (M + (h²/4) Hess W) v on flat vectors; W is quadratic, so any q will do."""
+
+    def apply(v: Array) -> Array:
+        v = v.reshape(q.shape)
+        return (mech.momentum(v) + 0.25 * h**2 * mech.fast_hessian_product(q, v)).ravel()
+
+    return apply
 
 
 @register()
@@ -204,11 +226,11 @@ class IMEX(Oscillatory, OnManifold, CanFail, DependsOnStepLength):
         return dataclasses.replace(ready)
 
     def modified_mass(self, mech: Mechanics, q: Array, h: Array) -> ModifiedMass:
-        """The modified mass, factored for steps of length h; its W is quadratic, so any q will do."""
-        apply = lambda v: (
-            mech.momentum(v.reshape(q.shape)) + 0.25 * h**2 * mech.fast_hessian_product(q, v.reshape(q.shape))
-        ).ravel()
-        return ModifiedMass(mech, (self.plan or fallback(q.size)).factor(apply, q.dtype))
+        """The modified mass, factored for steps of length h."""
+        plan = self.plan or fallback(q.size)
+        if plan.kind == "matrix-free":
+            return ModifiedMass(mech, StepLength(jnp.asarray(h, q.dtype)))
+        return ModifiedMass(mech, plan.factor(_modified(mech, q, h), q.dtype))
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
         q = value(state.q)
@@ -232,10 +254,7 @@ class IMEX(Oscillatory, OnManifold, CanFail, DependsOnStepLength):
         start = mech.displacement(p, dt)
         # M d = h p⁺ − (h²/2)∇W(q + d/2) for d = q' − q.
         residual = lambda d: mech.momentum(d - start) + 0.5 * dt**2 * mech.fast_gradient(here + 0.5 * d)
-        linear_solve = lambda apply, r: plan.solve(lambda v: apply(v.reshape(here.shape)).ravel(), r.ravel()).x.reshape(
-            here.shape
-        )
-        move, converged = newton(residual, jnp.zeros_like(here), jnp.max(jnp.abs(here)), linear_solve)
+        move, converged = solved_by_plan(mech, plan, residual, jnp.zeros_like(here), here)
         inner = mech.fast_gradient(here + 0.5 * move)
         q = q + (start - 0.5 * dt**2 * mech.velocity(inner))
         force = mech.slow_force(q)

@@ -32,6 +32,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,12 +40,15 @@ from jaxtyping import Array
 
 from ..errors import InputError
 from ..numerics.compensated import value
-from ..numerics.linalg import newton
+from ..numerics.linalg import KINDS, Plan, newton
+from ..numerics.linalg.discovery import not_covered, plan_for
 from ..numerics.linalg.newton import newton_within
 from ..system.checks import bounded, one_of, whole
 from ..system.lagrangian import LagrangianMechanics, derive
+from ..system.system import System
 from .base import ALL, Carry, State, Traits, register, setting
 from .driven import with_work
+from .implicit import solved_by_plan, stiffness_product
 from .protocols import CanFail, DependsOnStepLength, FindsStructure
 
 QUADRATURES = ("midpoint", "trapezoid", "galerkin")
@@ -113,10 +117,14 @@ class Variational(FindsStructure, CanFail, DependsOnStepLength):
     quadrature:  "midpoint", "trapezoid" (order 2) or "galerkin" with degree 1 to 5 (order 2·degree).
     With forces the work they do is kept as `run.work`; the energy balance is measured, not conserved. Constrained
     systems need degree 1; Composition raises the order.
+    solver:      how the equations of more than 600 unknowns are solved, where the degree is 1, the mass constant, and
+                 there is neither a constraint nor a force: "auto", or "blocks", "banded", "dense", "matrix-free".
     """
 
     quadrature: str = setting(one_of(*QUADRATURES), "midpoint")
     degree: int = setting(bounded(whole, least=1, most=5), 1)
+    solver: str = setting(one_of(*KINDS), "auto", kw_only=True)
+    plan: Plan | None = eqx.field(static=True, default=None, kw_only=True, metadata={"found": True})
     failures: ClassVar[Mapping[int, str]] = {
         1: "the discrete Euler–Lagrange equations were not solved: Newton's method did not converge. Try a smaller dt"
     }
@@ -146,6 +154,9 @@ class Variational(FindsStructure, CanFail, DependsOnStepLength):
         system, q = starts[0]
         m = 0 if system.constraint is None else jax.eval_shape(derive(system, np.shape(q)).constraint, q).size
         unknowns = np.size(q) * self.degree + m
+        simple = isinstance(system, System) and self.degree == 1 and not m and not system.driven
+        if simple and (unknowns > DENSE_LIMIT or self.solver != "auto"):
+            return dataclasses.replace(self, plan=plan_for(stiffness_product, starts, unknowns, self.solver))
         if unknowns > DENSE_LIMIT:
             other = "Rattle" if m else "Verlet, ZhangSkeel or Gauss"
             raise InputError(
@@ -153,6 +164,13 @@ class Variational(FindsStructure, CanFail, DependsOnStepLength):
                 f"for large systems of constant mass use {other}."
             )
         return self
+
+    def misfits(self, system: Any, q: Any, own_params: bool) -> np.ndarray:
+        return not_covered(stiffness_product, self.plan, system, q, own_params)
+
+    @property
+    def linear_solver(self) -> str | None:
+        return None if self.plan is None else self.plan.description
 
     def init(self, mech: Any, state: State, dt: Array) -> Carry:
         r = rule(self.quadrature, self.degree)
@@ -220,7 +238,11 @@ class Variational(FindsStructure, CanFail, DependsOnStepLength):
         velocity_guess = carry.velocity_guess
         start = guess if carry.impulse is None else whole(guess, dt * carry.impulse)
         equations = residual if carry.impulse is None else constrained
-        if velocity_guess is None:
+        if self.plan is not None:  # minus h times the equations: Newton's matrix is M + c·Hess U
+            one = lambda move: -dt * residual(move[None])[0]
+            move, converged = solved_by_plan(mech, self.plan, one, guess[0], q, scale)
+            found = move[None]
+        elif velocity_guess is None:
             moves = {} if carry.impulse is None else {"measured": lambda _, change: change[:-m]}
             found, converged = newton(equations, start, scale, **moves)
         else:  # L may be undefined at the extrapolated guess; it is defined for the last velocity

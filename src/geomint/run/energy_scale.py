@@ -28,6 +28,7 @@ from ..engines.device_rows import DeviceColumns, DeviceRows
 from ..engines.tiles import Engine
 from ..engines.xla import spread_over
 from ..numerics.compilation import jit
+from ..system.inertia import inertia
 from ..system.lagrangian import derive
 from ..system.mass import mass_is_matrix
 from ..system.system import Stated, System
@@ -80,16 +81,19 @@ class Kinetic:
     """½ pᵀM⁻¹p of rows of p, computed on the host."""
 
     def __init__(self, system: System):
-        self.mass = np.asarray(system.mass)
-        self.inverse: Any = None
+        self.mass = system.mass
 
     def __call__(self, p: np.ndarray) -> np.ndarray:
         p = np.asarray(p)
-        if not mass_is_matrix(self.mass.shape, p.shape[1:]):
-            return 0.5 * np.sum((p * p / self.mass).reshape(len(p), -1), axis=1)
-        self.inverse = np.linalg.inv(self.mass) if self.inverse is None else self.inverse
-        flat = p.reshape(len(p), -1)
-        return 0.5 * np.sum(flat * (flat @ self.inverse), axis=1)
+        if not mass_is_matrix(self.mass, p.shape[1:]):
+            return 0.5 * np.sum((p * p / np.asarray(self.mass)).reshape(len(p), -1), axis=1)
+        return np.asarray(_kinetic(self.mass, p))
+
+
+@jit
+def _kinetic(mass: Any, p: Array) -> Array:
+    velocity = inertia(mass, p.shape[1:]).velocity
+    return jax.lax.map(lambda x: 0.5 * jnp.sum(x * velocity(x)), p)
 
 
 def _potential(system: Stated, q: Array, t: Array) -> Array:
@@ -207,27 +211,21 @@ def calm_on_device(run: Trajectory, extremes: Extremes) -> bool:
         return False
     if system.driven and "work" not in saved:
         return False
-    mass, first, last = system.mass, saved.pieces[0], saved.pieces[-1]
-    shape = saved.places["p"].shape
-    inverse = np.linalg.inv(np.asarray(mass)) if mass_is_matrix(np.shape(mass), shape) else 1 / np.asarray(mass)
+    first, last = saved.pieces[0], saved.pieces[-1]
     at = saved.count - 1 - sum(piece.count for piece in saved.pieces[:-1])
     layout = extremes.engine.layout
-    return at >= 0 and bool(_calm(layout, first.array, last.array, at, extremes.low, extremes.high, inverse))
+    return at >= 0 and bool(_calm(layout, first.array, last.array, at, extremes.low, extremes.high, system.mass))
 
 
 @functools.partial(jit, static_argnums=0)
-def _calm(layout: Layout, first: Array, last: Array, at: Any, low: Array, high: Array, inverse: Array) -> Array:
-    """inverse: of the mass, a matrix or one number for each coordinate."""
+def _calm(layout: Layout, first: Array, last: Array, at: Any, low: Array, high: Array, mass: Any) -> Array:
     begin, end = layout.unpack(first[:, 0]), layout.unpack(last[:, at])
     start = conserved(begin)
     scale = ROUNDING * jnp.finfo(start.dtype).eps * jnp.abs(start)
     for seen in (begin, end):
         p = seen["p"]
-        if mass_is_matrix(inverse.shape, p.shape[1:]):
-            flat = p.reshape(len(p), -1)
-            kinetic = 0.5 * jnp.sum(flat * (flat @ inverse), axis=1)
-        else:
-            kinetic = 0.5 * jnp.sum((p * p * inverse).reshape(len(p), -1), axis=1)
+        velocity = jax.vmap(inertia(mass, p.shape[1:]).velocity)(p)
+        kinetic = 0.5 * jnp.sum((p * velocity).reshape(len(p), -1), axis=1)
         allowed = start + seen.get("work", 0.0) - (seen["energy"] - kinetic)
         error = jnp.abs(conserved(seen) - start)
         scale = jnp.fmax(scale, jnp.where(error <= allowed / 2, allowed, 0.0))

@@ -15,6 +15,7 @@ from ..engines.grid import Grid, grid
 from ..engines.tiles import Tiled
 from ..errors import GeomintError, InputError
 from ..io import archive
+from ..io.frame_files import is_frames
 from ..io.sinks import Disk, Memory
 from ..methods import Method, protocols
 from ..models import Model
@@ -80,11 +81,11 @@ def ensemble(
              where they could also be shared.
     seed:    an integer, into which members fold their number: member 3 of seed 5 has the same random numbers in every
              ensemble. Or one integer for each member, which then has those of gm.simulate with that seed.
-    reduce:  {name: gm.Mean(...), gm.Quantiles(...) or gm.Histogram(...)}: at every save the members are reduced to
-             these statistics, run.reduced[name]; their own rows are kept neither in memory nor in `output`. A reduction
-             is of a saved quantity by its name ("energy", "q", a momentum map, a watched quantity, …), or of a function
-             f(q, p) of one member, f(q, p, params) where the system has params. Members that have failed do not count.
-             The last states are in run.checkpoint.
+    reduce:  {name: gm.Mean(...), gm.Quantiles(...), gm.Histogram(...) or gm.RadialDistribution(...)}: at every save
+             the members are reduced to these statistics, run.reduced[name]; their own rows are kept neither in memory
+             nor in `output`. A reduction is of a saved quantity by its name ("energy", "q", a momentum map, a watched
+             quantity, …), or of a function f(q, p) of one member, f(q, p, params) where the system has params. Members
+             that have failed do not count. The last states are in run.checkpoint.
     keep:    members whose own rows are kept as well, such as range(10): run.q is (kept, saved, …), in this order.
     engine:  as for `simulate`; "kernel" runs all members in one kernel of a GPU, and "auto" chooses it where JAX's
              default device is a GPU.
@@ -104,6 +105,11 @@ def ensemble(
             "ensemble can't run inside jax.grad, jax.jit or jax.vmap; there, use jax.vmap over gm.simulate."
         )
     path, progress, compensated = checked_settings(output, progress, compensated)
+    if path is not None and is_frames(path):
+        raise InputError(
+            f"output={path.name!r} is a file of frames, which holds one trajectory: write the ensemble to an archive, "
+            f"output='run.h5', and then members with gm.load('run.h5')[0].save({path.name!r})."
+        )
     executor, devices = _checked_workers(executor, mesh, shard)
     times = grid(call.dt, call.t_end, t0, save_every)
     make = choose(engine, members=True)

@@ -29,6 +29,8 @@ from ..system.mass import check_mass, mass_is_matrix
 from ..system.mechanics import Mechanics, real_array
 from ..system.system import Stated, System
 
+ANOTHER_TIME = 0.7310585786  # after t0, where overrides are compared a second time: no likely period of a drive
+
 
 def is_traced(*trees: Any) -> bool:
     """Whether this call happens inside a JAX transformation."""
@@ -55,8 +57,10 @@ def phase(
         raise InputError(f"q0{s} has shape {q.shape}: there is no coordinate in it.")
     if isinstance(system, System):
         check_mass(system, shape)
-        check_damping(system.damping, shape)
+        check_damping(system, shape)
         check_magnetic(system, shape)
+        if system.atoms is not None:
+            system.atoms.check(shape)
     if v0 is not None and p0 is not None:
         raise InputError(f"give v0{s} or p0{s}, not both.")
     name = ("v0" if p0 is None else "p0") + s
@@ -65,7 +69,7 @@ def phase(
         raise InputError(f"{name} has shape {x.shape}, but q0{s} has shape {q.shape}; they must be the same.")
     if p0 is not None:
         return q, x
-    if isinstance(system, System) and not mass_is_matrix(system.mass.shape, shape) and not is_traced(system.mass, q, x):
+    if isinstance(system, System) and not mass_is_matrix(system.mass, shape) and not is_traced(system.mass, q, x):
         # A program of XLA for this product takes 45 MB in a process that needs no other one (executor=).
         with np.errstate(over="ignore"):
             return q, x * np.asarray(system.mass)
@@ -161,8 +165,14 @@ def _has_float32(jaxpr: Any) -> bool:
 
 
 def check_overrides(system: System, q: Array, t0: float = 0.0) -> None:
-    """Check that derivatives written by hand agree with automatic differentiation at q0."""
-    mech = Mechanics(system, q.shape, t0)
+    """Check that derivatives written by hand agree with automatic differentiation at q0. Where functions depend on the
+    time, at a second one too: at t0 alone a t that is missing in the override may not show."""
+    for t in (t0, t0 + ANOTHER_TIME) if system.depends_on_time else (t0,):
+        _check_overrides_at(system, q, t)
+
+
+def _check_overrides_at(system: System, q: Array, t: float) -> None:
+    mech, when = Mechanics(system, q.shape, t), f" and t = {t:g}" if system.depends_on_time else ""
     for name, energy in (("gradient", mech.slow_potential), ("fast_gradient", mech.fast_potential)):
         if name not in system.overrides:
             continue
@@ -173,8 +183,8 @@ def check_overrides(system: System, q: Array, t0: float = 0.0) -> None:
         error = float(jnp.max(jnp.abs(by_hand - exact)))
         if not error <= 1e-8 * max(1.0, float(jnp.max(jnp.abs(exact)))):
             raise InputError(
-                f"overrides[{name!r}] differs from the automatic derivative at q0 by {error:.3g}; correct it or leave "
-                "it out."
+                f"overrides[{name!r}] differs from the automatic derivative at q0{when} by {error:.3g}; correct it or "
+                "leave it out."
             )
 
 

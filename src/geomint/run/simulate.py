@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from ..engines import Clock, Layout, begin, choose
 from ..engines.grid import Grid, grid
 from ..errors import GeomintError
 from ..io import archive
-from ..io.sinks import Disk, Memory, check_memory
+from ..io.frame_files import archive_of, is_frames, new_frames
+from ..io.frames import Topology
+from ..io.sinks import Disk, DiskWithFrames, Memory, check_memory
 from ..methods import Method, State, protocols
 from ..models import Model
 from ..numerics.compensated import value
@@ -64,10 +67,12 @@ def simulate(
     v0 or p0:     the velocity or the momentum at the start; at rest with neither.
     dt, t_end:    t_end − t0 is a whole number of steps. For event-driven methods dt is the interval between saves.
     output:       write the run to this file, with checkpoints; memory stays constant, whatever the length of the run.
+                  A name that ends in .xyz, .pdb or .h5md is written for other programs, frame by frame, with the
+                  archive of the run beside it (x.xyz.h5); the system needs atoms=gm.md.Atoms(...) for that.
     compensated:  sum the updates of q and p with compensation for rounding.
     engine:       "xla", the reference; "native", machine code for small systems, several times faster; "kernel", for
-                  ensembles on a GPU; "auto", the faster one. Where an engine does not cover an operation or a size, XLA
-                  runs instead, and run.engine says why.
+                  ensembles on a GPU; "auto", the one with which the run is likely to end first, compiling included.
+                  Where an engine does not cover an operation or a size, XLA runs instead, and run.engine says why.
     seed:         of stochastic methods.
     gradient:     how jax.grad goes back through the run. "backwards": by steps of −dt, for symmetric methods; nothing
                   is stored, and rounding limits how well the reversed run follows the run. "stored": from the state
@@ -112,16 +117,29 @@ def _run(
     engine: str,
 ) -> Trajectory:
     """Choose the engine, and run it into memory or into an archive."""
-    runner = choose(engine)(method, system, Clock.of(times.t0, times.dt))
+    topology = Topology(system, value(state.q).shape, f"output={path.name!r}") if path and is_frames(path) else None
+    steps = math.inf if method.traits.event_driven else times.steps
+    runner = choose(engine)(method, system, Clock.of(times.t0, times.dt), run_steps=steps)
     carry, seen = runner.begin(state)
     check_energy(system, seen)
     about = {**about, "members": False}
     if path is None:
         sink = Memory(runner.layout, seen, times.saves, members=False)
         return drive(runner, carry, times, sink, progress, about)
-    meta = archive_meta(system, runner, times, about, value(state.q).shape)
-    writer = archive.create(path, meta, seen, runner.archived_carry(carry), times.saves)
-    disk = Disk(writer, runner.layout, times, members=False, archived_carry=runner.archived_carry)
+    shape = value(state.q).shape
+    meta = archive_meta(system, runner, times, about, shape)
+    if topology is not None:
+        meta["frames"] = path.suffix.lower()
+    writer = archive.create(archive_of(path), meta, seen, runner.archived_carry(carry), times.saves)
+    arguments = writer, runner.layout, times, False, runner.archived_carry
+    if topology is None:
+        disk = Disk(*arguments)
+    else:
+        try:
+            disk = DiskWithFrames(new_frames(path, topology), topology, *arguments)
+        except BaseException:
+            writer.abandon()
+            raise
     disk.first(seen, carry)
     return drive(runner, carry, times, disk, progress, about)
 

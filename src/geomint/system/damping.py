@@ -17,14 +17,18 @@ from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
 from ..errors import InputError
+from ..numerics.linalg.sparse_matrix import SparseMatrix
+from ..numerics.linalg.structure import DENSE_LIMIT
 from .checks import as_array
-from .mass import check_unambiguous, mass_is_matrix
+from .inertia import inertia
+from .mass import check_unambiguous, checked_sparse, is_scipy_sparse, mass_is_matrix
 
 SERIES = 0.3  # |x| up to which φ₂ is summed: its closed form loses digits by cancellation
 TERMS = 13  # of that sum: 0.3¹³/15! is 1e-19
@@ -54,14 +58,17 @@ class DampingFlow(eqx.Module):
     inverse: Any = None  # T⁻¹
 
     @classmethod
-    def of(cls, mass: Array, damping: Array, shape: tuple[int, ...]) -> DampingFlow:
+    def of(cls, mass: Any, damping: Any, shape: tuple[int, ...]) -> DampingFlow:
         """From M and D. Where one of them is a matrix, with M = L Lᵀ and L⁻¹D L⁻ᵀ = U diag(rates) Uᵀ, T = L U."""
-        n = math.prod(shape)
-        if not (mass_is_matrix(mass.shape, shape) or mass_is_matrix(damping.shape, shape)):
+        if not (mass_is_matrix(mass, shape) or mass_is_matrix(damping, shape)):
             return cls(damping / mass)
-        full = lambda x: x if mass_is_matrix(x.shape, shape) else jnp.diag(jnp.broadcast_to(x, shape).ravel())
-        lower = jnp.linalg.cholesky(full(mass))
-        root = jnp.linalg.solve(lower, jnp.eye(n, dtype=mass.dtype))
+        if isinstance(damping, SparseMatrix):
+            return cls(first_entry(damping) / first_entry(mass))  # D = γM: others are refused
+        identity = jnp.eye(math.prod(shape), dtype=damping.dtype)
+        flat = lambda momentum: jax.vmap(lambda e: momentum(e.reshape(shape)).ravel())(identity)
+        full = lambda x: x if x.shape == identity.shape else jnp.diag(jnp.broadcast_to(x, shape).ravel())
+        lower = jnp.linalg.cholesky(flat(inertia(mass, shape).momentum))
+        root = jnp.linalg.solve(lower, identity)
         rates, vectors = jnp.linalg.eigh(root @ full(damping) @ root.T)
         return cls(rates, lower @ vectors, vectors.T @ root)
 
@@ -81,10 +88,17 @@ class DampingFlow(eqx.Module):
         return self._mapped(lambda y, n: h * phi1(x) * y + h**2 * phi2(x) * n, p, force)
 
 
-def checked_damping(damping: Any) -> Array | None:
+def first_entry(x: Any) -> Array:
+    """A nonzero entry of a matrix; the same one for matrices that are proportional to each other."""
+    return jnp.ravel(x.values if isinstance(x, SparseMatrix) else x)[0]
+
+
+def checked_damping(damping: Any) -> Any:
     """A number, an array or a matrix, as an array; its shape is compared with that of q when that is known."""
-    if damping is None:
-        return None
+    if damping is None or isinstance(damping, SparseMatrix):
+        return damping
+    if is_scipy_sparse(damping):
+        return checked_sparse(damping, "damping")
     return jnp.asarray(damping if isinstance(damping, Tracer) else as_array(damping, "damping"), float)
 
 
@@ -92,6 +106,12 @@ def is_uniform(damping: Any, mass: Any) -> bool:
     """Whether D = γM with a number γ, as far as the shapes or the numbers show it."""
     if damping is None:
         return False
+    if isinstance(damping, SparseMatrix) or isinstance(mass, SparseMatrix):
+        same = isinstance(damping, SparseMatrix) and isinstance(mass, SparseMatrix) and damping.pattern == mass.pattern
+        numbers = [np.append(x.values, x.rest) for x in (damping, mass)] if same else [1.0, 0.0]
+        d, m = (np.asarray(x) for x in numbers)
+        rate = float(first_entry(damping) / first_entry(mass)) if same else 0.0
+        return bool(np.max(np.abs(d - rate * m)) <= 1e-15 * np.max(np.abs(d)))
     if damping.size == 1 and mass.size == 1:
         return True
     if isinstance(damping, Tracer) or isinstance(mass, Tracer) or damping.shape != mass.shape:
@@ -101,13 +121,28 @@ def is_uniform(damping: Any, mass: Any) -> bool:
     return bool(np.max(np.abs(d - d.ravel()[largest] / m.ravel()[largest] * m)) <= 1e-15 * np.max(np.abs(d)))
 
 
-def check_damping(damping: Any, q_shape: tuple[int, ...]) -> None:
+def check_damping(system: Any, q_shape: tuple[int, ...]) -> None:
     """Now that the shape of q is known: damping broadcasts to it, or is a symmetric matrix."""
+    damping, mass = system.damping, system.mass
     if damping is None:
         return
+    if isinstance(damping, SparseMatrix):
+        if not system.uniform_damping:
+            raise InputError(
+                "a sparse damping must be a multiple of the mass, damping=gamma * mass with a sparse mass, of which "
+                "the exact flow is known; give that of a small system as damping.toarray(), and any other as "
+                "force=f(q, v)."
+            )
+        return
+    if math.prod(q_shape) > DENSE_LIMIT and isinstance(mass, SparseMatrix):
+        raise InputError(
+            "with a sparse mass the exact flow of this damping needs the eigenvectors of M⁻¹D, a dense matrix of "
+            f"{math.prod(q_shape)} unknowns, above {DENSE_LIMIT}; give damping=gamma * mass, or state it as "
+            "force=f(q, v)."
+        )
     n, shape = math.prod(q_shape), tuple(damping.shape)
     check_unambiguous(damping, tuple(q_shape), "damping")
-    if not mass_is_matrix(shape, q_shape):
+    if not mass_is_matrix(damping, q_shape):
         return
     if shape != (n, n):
         raise InputError(

@@ -71,7 +71,7 @@ def check_magnetic(system: Any, q_shape: tuple[int, ...]) -> None:
             f"q0 has shape {q_shape}."
         )
     mass, charge = system.mass, system.charge
-    if mass_is_matrix(mass.shape, q_shape):
+    if mass_is_matrix(mass, q_shape):
         raise InputError(
             f"with a magnetic_field the mass must be a number or an array that broadcasts to q0 of shape {q_shape}, "
             "with one mass for each particle; a matrix is not possible."

@@ -21,8 +21,10 @@ from jaxtyping import Array
 from ..errors import InputError
 from ..numerics.compensated import Compensated, value
 from ..numerics.hints import materialize
+from ..numerics.linalg.sparse_matrix import SparseMatrix
 from .calls import takes
 from .damping import DampingFlow
+from .inertia import Inertia, inertia
 from .magnetic import as_field, cross, field_shape
 from .mass import mass_is_matrix
 from .system import System
@@ -163,15 +165,17 @@ class Derived(eqx.Module):
             name: symmetry.momentum_map(value(q), value(p)) for name, symmetry in self.system.named_symmetries.items()
         }
 
-    def watched(self, q: Position, p: Position) -> dict[str, Array]:
-        """What the system asks to be watched, by name."""
-        seen = {name: self._watched(f"watch[{name!r}]", f, value(q), value(p)) for name, f in self.system.watch.items()}
+    def watched(self, q: Position, p: Position, t: Any) -> dict[str, Array]:
+        """What the system asks to be watched, by name, at time t; Mechanics has no time where only watched functions
+        depend on it."""
+        watch = self.system.watch.items()
+        seen = {name: self._watched(f"watch[{name!r}]", f, value(q), value(p), t) for name, f in watch}
         return {name: real_array(f"watch[{name!r}](q, p)", x).astype(value(q).dtype) for name, x in seen.items()}
 
-    def _watched(self, name: str, function: Any, q: Array, p: Array) -> Any:
+    def _watched(self, name: str, function: Any, q: Array, p: Array, t: Any) -> Any:
         has_v = takes(name, function, "v", self.system.params is not None)
         v = self.velocity_at(q, p) if has_v else None
-        return self.system.call(function, q, p, v=v, t=0.0 if self.time is None else self.time)
+        return self.system.call(function, q, p, v=v, t=t)
 
     @abc.abstractmethod
     def velocity_at(self, q: Position, p: Position, guess: Array | None = None) -> Array:
@@ -182,7 +186,7 @@ class Mechanics(Derived):
     """The derived quantities of a system."""
 
     system: System
-    mass_inverse: Array
+    inertia: Inertia
     time: Any
     auxiliary: Any  # the auxiliary state of the system; None outside a run, and where it has none
 
@@ -190,16 +194,7 @@ class Mechanics(Derived):
         """`shape` is that of q; without it a square mass is taken for a matrix."""
         self.system, self.auxiliary = system, None
         self.time = jnp.asarray(time, float) if system.depends_on_time else None
-        mass = system.mass
-        square = mass.ndim == 2 and mass.shape[0] == mass.shape[1]
-        if square and (shape is None or mass_is_matrix(mass.shape, shape)):
-            # An explicit inverse: one product a step instead of two triangular solves, symmetric by construction,
-            # which is what symplecticity asks for; the loss is of the order of the mass ratio times eps.
-            factor = jnp.linalg.cholesky(mass)
-            root = jax.scipy.linalg.solve_triangular(factor, jnp.eye(len(mass), dtype=mass.dtype), lower=True)
-            self.mass_inverse = root.T @ root
-        else:
-            self.mass_inverse = 1 / mass  # a product a step instead of a division, which costs several times more
+        self.inertia = inertia(system.mass, shape)
 
     def with_auxiliary(self, auxiliary: Any) -> Self:
         """The mechanics with this auxiliary state."""
@@ -252,7 +247,9 @@ class Mechanics(Derived):
         damping = self.system.damping
         if damping is None:
             return jnp.zeros_like(v)
-        return (damping @ v.ravel()).reshape(v.shape) if mass_is_matrix(damping.shape, v.shape) else damping * v
+        if isinstance(damping, SparseMatrix):
+            return self.system.damping_rate * self.momentum(v)  # the only sparse D that is accepted is γM
+        return (damping @ v.ravel()).reshape(v.shape) if mass_is_matrix(damping, v.shape) else damping * v
 
     def nonconservative_force(self, q: Position, v: Array) -> Array:
         """f(q, v, t) − D v."""
@@ -284,19 +281,13 @@ class Mechanics(Derived):
     def gyration(self, q: Position) -> Array:
         """Ω = e B(q, t)/m, in the shape of the field: v̇ = v × Ω."""
         shape = value(q).shape
-        inverse = jnp.broadcast_to(self.mass_inverse, shape)
+        inverse = self.inertia.velocity(jnp.ones(shape, value(q).dtype))  # M is diagonal: matrices are refused
         return self.magnetic_field(q) * (inverse if field_shape(shape) == shape else inverse[..., 0])
 
     # --- mass -------------------------------------------------------------------------------------------------------
-    def _matrix_mass(self, x: Array) -> bool:
-        return mass_is_matrix(self.system.mass.shape, x.shape)
-
     def velocity(self, p: Position) -> Array:
         """M⁻¹p."""
-        p = value(p)
-        if self._matrix_mass(p):
-            return (self.mass_inverse @ p.ravel()).reshape(p.shape)
-        return p * self.mass_inverse
+        return self.inertia.velocity(value(p))
 
     @property
     def one_mass(self) -> bool:
@@ -304,16 +295,12 @@ class Mechanics(Derived):
         return self.system.mass.size == 1
 
     def displacement(self, p: Position, h: Array) -> Array:
-        """h M⁻¹p: a drift. For a mass without matrix the product h M⁻¹ is formed once, outside the loop over steps."""
-        p = value(p)
-        return h * self.velocity(p) if self._matrix_mass(p) else (h * self.mass_inverse) * p
+        """h M⁻¹p: a drift."""
+        return self.inertia.displacement(value(p), h)
 
     def momentum(self, v: Position) -> Array:
         """M v."""
-        v = value(v)
-        if self._matrix_mass(v):
-            return (self.system.mass @ v.ravel()).reshape(v.shape)
-        return v * self.system.mass
+        return self.inertia.momentum(value(v))
 
     def momentum_at(self, q: Position, v: Position) -> Array:
         """∂L/∂v, as for any kind of system; here M v."""

@@ -18,7 +18,8 @@ from ..numerics.keywords import checked_keywords
 from .auxiliary import Auxiliary
 from .calls import AtTime, Function, call_function, takes
 from .checks import as_array, function, instance, shown
-from .damping import checked_damping, is_uniform
+from .damping import checked_damping, first_entry, is_uniform
+from .labels import Labels, checked_labels
 from .magnetic import UniformField, checked_charge
 from .mass import checked_mass
 from .symmetries import Symmetry
@@ -145,7 +146,9 @@ class System(Stated):
     V(q, params), g(q, t), f(q, v, t, params). An argument of another name is params.
 
     potential:   V(q) -> scalar. q has any shape.
-    mass:        a number, an array that broadcasts to q, or a symmetric positive definite matrix (q.size, q.size).
+    mass:        a number, an array that broadcasts to q, or a symmetric positive definite matrix (q.size, q.size). A
+                 scipy.sparse matrix has that size, or that of the first axis of q: a mass matrix of n nodes acts on
+                 each component of q (n, d). An array (n, d, d) has a block for each body of q (n, d).
                  Where an array fits several axes of q, as (2,) does for two bodies in the plane, write mass[:, None]
                  or mass[None, :].
     constraint:  g(q) -> (m,), holonomic; g(q, t) moves.
@@ -156,9 +159,9 @@ class System(Stated):
     watch:       {name: f(q, p)}, further quantities saved at every saved point, as run.watched[name]; they may be NaN
                  or infinite.
     force:       f(q, v, t) -> an array like q: friction, motors, controls. Its work is run.work.
-    damping:     D of the drag −D v: a number, an array that broadcasts to q, or a symmetric matrix. Splittings take it
-                 by its exact flow. With D = γM they are conformally symplectic: a step of length h scales dq ∧ dp by
-                 exp(−γh).
+    damping:     D of the drag −D v: a number, an array that broadcasts to q, or a symmetric matrix; for a sparse mass a
+                 multiple of it, gamma * mass. Splittings take it by its exact flow. With D = γM they are conformally
+                 symplectic: a step of length h scales dq ∧ dp by exp(−γh).
     magnetic_field:  B(q, t) -> a vector at each particle, for q of shape (n, 3) or (3,); for motion in the plane,
                  (n, 2) or (2,), its component B_z. A constant array is a uniform field. p is the kinetic momentum M v,
                  not the canonical one. For Boris, MagneticSplitting and RungeKutta4.
@@ -166,20 +169,22 @@ class System(Stated):
     auxiliary:   the neighbour lists of a gm.md.PairPotential, made again along a run when particles have moved. The
                  functions potential, fast and overrides receive them as the argument `auxiliary`; outside a run it is
                  None.
+    atoms:       gm.md.Atoms, which names the coordinates for files and for the analysis; it changes no number.
     overrides:   derivatives by hand, {"gradient": ∇V, "fast_gradient": ∇W}; compared with automatic differentiation
                  at q0 when a run starts (of an ensemble, at that of its first member). Inside jax.jit, jax.grad or
                  jax.vmap there are no numbers to compare, and they are taken as they are.
     """
 
     potential: Any
-    mass: Array
+    mass: Any  # an array, or a SparseMatrix
     fast: Any
     overrides: dict[str, Any]
     force: Any
-    damping: Array | None
+    damping: Any
     magnetic_field: Any
     charge: Array | None
     auxiliary: Auxiliary | None
+    atoms: Labels | None = eqx.field(static=True)
     uniform_damping: bool = eqx.field(static=True, init=False)  # whether D = γM is known
 
     @checked_keywords
@@ -199,6 +204,7 @@ class System(Stated):
         magnetic_field: Any = None,
         charge: Any = 1.0,
         auxiliary: Auxiliary | None = None,
+        atoms: Labels | None = None,
     ):
         self.potential = as_function("potential", potential)
         self.constraint = as_function("constraint", constraint)
@@ -225,6 +231,7 @@ class System(Stated):
                 "auxiliary is given, but neither potential nor fast has an argument `auxiliary`: pass it on to the "
                 "PairPotential, as in potential=lambda q, auxiliary: pair(q, auxiliary) + external(q)."
             )
+        self.atoms = checked_labels(atoms)
         self.origin = checked_origin(origin)
 
     def takes_auxiliary(self, name: str, function: Any) -> bool:
@@ -239,7 +246,7 @@ class System(Stated):
     def damping_rate(self) -> Array:
         """γ of a damping D = γM; 0 without damping."""
         damping = 0.0 if self.damping is None else self.damping
-        return jnp.ravel(damping)[0] / jnp.ravel(self.mass)[0]
+        return first_entry(damping) / first_entry(self.mass)
 
 
 def checked_auxiliary(auxiliary: Any) -> Auxiliary | None:

@@ -194,6 +194,12 @@ class LoopArguments:
     dt: Any
 
 
+def check_length(jaxpr: Any, code: Code) -> None:
+    """NotCovered for a program that is too long for a code."""
+    if operations(jaxpr) > FOLDED * code.longest:
+        raise NotCovered(f"more than {code.longest} operations a step")
+
+
 class Loop:
     """Writes the loop of a `StepProgram` with a code.
 
@@ -219,8 +225,7 @@ class Loop:
 
     def read(self, jaxpr: Any, state: list[Any], *floats: Any) -> list[Values]:
         """The results of one of the program's jaxprs at the carry `state`, with further arguments `floats`."""
-        if operations(jaxpr) > FOLDED * self.code.longest:
-            raise NotCovered(f"more than {self.code.longest} operations a step")
+        check_length(jaxpr, self.code)
         carry = self.program.carry.arrays(state)
         return ScalarInterpreter(self.code).evaluate(
             jaxpr, [*self.given, *self.params, *carry, *(filled((), [x]) for x in floats)]

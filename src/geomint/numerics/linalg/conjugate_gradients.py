@@ -23,13 +23,18 @@ class _Iterate(NamedTuple):
 
 
 def conjugate_gradients(
-    apply: Callable[[Array], Array], right: Array, inverse_diagonal: Array | float = 1.0, limit: int = 2000
+    apply: Callable[[Array], Array],
+    right: Array,
+    inverse_diagonal: Array | float = 1.0,
+    limit: int = 2000,
+    tolerance: float = 0.0,
 ) -> tuple[Array, Array]:
     """x with apply(x) = right for a symmetric positive definite operator, and the smallest pᵀAp / pᵀp of all search
     directions p.
 
     Iterates until the residual is at round-off of the right side or, near it, no longer falls: a looser tolerance would
-    leave an error that depends on the path and breaks symplecticity.
+    leave an error that depends on the path and breaks symplecticity. A `tolerance` relative to the right side is for
+    callers that iterate to round-off themselves.
     """
     dot = lambda x, y: jnp.sum(x * y)
     eps = jnp.finfo(right.dtype).eps
@@ -37,7 +42,8 @@ def conjugate_gradients(
 
     def unfinished(s: _Iterate) -> Array:
         patience = jnp.where(s.squared < (1e3 * eps) ** 2 * whole, 5, 500)  # iterations for the residual to halve
-        return (s.squared > (4 * eps) ** 2 * whole) & (s.waited < patience) & (s.iterations < limit) & (s.curvature > 0)
+        enough = max(4 * float(eps), tolerance)
+        return (s.squared > enough**2 * whole) & (s.waited < patience) & (s.iterations < limit) & (s.curvature > 0)
 
     def advance(s: _Iterate) -> _Iterate:
         product = apply(s.direction)

@@ -105,15 +105,18 @@ def newton(
     scale: Array,
     linear_solve: LinearSolve = dense_solve,
     measured: Measured = _entire_change,
+    rough_solve: LinearSolve | None = None,
 ) -> Solution:
     """residual(x) = 0 by Newton's method with the exact Jacobian; corrections of eps·scale count as round-off.
 
     linear_solve(A, b) returns x with A(x) = b, by default with a dense matrix. measured(x, change) is the part of a
-    change that has to vanish, where not all of x is determined equally well.
+    change that has to vanish, where not all of x is determined equally well. rough_solve, where it is given, makes the
+    corrections; a few digits suffice, since they are repeated until they vanish (inexact Newton: the rounds of an
+    iterative solver add up to those of one accurate solve). Derivatives are by linear_solve.
     """
 
     def solve(f: Residual, x: Array) -> tuple[Array, Array]:
-        correction = lambda y: linear_solve(lambda d: jax.jvp(f, (y,), (d,))[1], f(y))
+        correction = lambda y: (rough_solve or linear_solve)(lambda d: jax.jvp(f, (y,), (d,))[1], f(y))
         return _iterate(correction, x, scale, measured)
 
     return _root(residual, start, scale, solve, linear_solve, measured is _entire_change)

@@ -11,35 +11,16 @@ straight chain, a symmetric molecule) is still found.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-Pattern = Any  # a scipy.sparse.csr_matrix of booleans
+from .colouring import Pattern, column_colours
+
 Products = Callable[[np.ndarray], np.ndarray]  # (k, n) vectors -> (k, n), where nonzero at any of the probed points
 
 SMALL = 64  # unknowns up to which every column is probed separately
+TOGETHER = 2**19  # entries of the vectors that are multiplied in one call
 TOO_MANY = 400  # products a level may take before the operator counts as unstructured
-
-
-def greedy_colours(conflicts: Pattern) -> np.ndarray:
-    """A colour for each column such that conflicting ones differ."""
-    n = conflicts.shape[0]
-    colours = np.full(n, -1)
-    start, neighbours = conflicts.indptr, conflicts.indices
-    for j in range(n):
-        taken = set(colours[neighbours[start[j] : start[j + 1]]])
-        colour = 0
-        while colour in taken:
-            colour += 1
-        colours[j] = colour
-    return colours
-
-
-def column_colours(pattern: Pattern) -> np.ndarray:
-    """Colours such that columns of one colour share no row: one product per colour then gives all entries."""
-    meet = (pattern.T.astype(np.int32) @ pattern.astype(np.int32)).tocsr()
-    return greedy_colours(meet)
 
 
 def pattern(products: Products, n: int) -> Pattern | None:
@@ -57,9 +38,8 @@ def pattern(products: Products, n: int) -> Pattern | None:
         size //= 2
         groups = -(-n // size)
         split: Pattern = sparse.kron(known, np.ones((2, 2), bool), format="csr")[:groups, :groups]
-        colours = column_colours(split)
-        if colours.max() + 1 > TOO_MANY:
-            return None
+        if np.max(np.diff(split.indptr)) > TOO_MANY or (colours := column_colours(split)).max() + 1 > TOO_MANY:
+            return None  # a row of k entries takes k colours
         group = np.arange(n) // size
         touched = _touched(products, values, group, colours, groups)
         # Where a colour has nonzeros in a row group, they come from the only group of that colour that may have some.
@@ -71,13 +51,13 @@ def pattern(products: Products, n: int) -> Pattern | None:
 
 
 def _touched(products: Products, values: np.ndarray, group: np.ndarray, colours: np.ndarray, groups: int) -> np.ndarray:
-    """(colour, row group): whether the product with all columns of that colour has nonzeros in the group."""
+    """(colour, row group): whether the product with all columns of that colour has nonzeros in the group. Products are
+    taken a fixed number at a time, so that one compiled program of bounded memory serves all of them."""
     result = np.zeros((colours.max() + 1, groups), bool)
-    batch_size = max(1, int(2e7 // len(values)))
+    batch_size = int(np.clip(TOGETHER // len(values), 1, 8))
     for begin in range(0, len(result), batch_size):
-        batch = np.arange(begin, min(begin + batch_size, len(result)))
-        vectors = np.where(colours[group][None, :] == batch[:, None], values, 0.0)
-        hit = products(vectors) != 0
-        for k, row in zip(batch, hit, strict=True):
+        batch = np.arange(begin, begin + batch_size)
+        hit = products(np.where(colours[group][None, :] == batch[:, None], values, 0.0)) != 0
+        for k, row in zip(batch[batch < len(result)], hit, strict=False):
             result[k, np.unique(group[row])] = True
     return result

@@ -28,9 +28,10 @@ from jaxtyping import Array
 from ...errors import InputError, nearest
 from . import cpu_kernels
 from .cholesky import UNROLLED, block_tridiagonal_solve, factor_solve
+from .colouring import Pattern, column_colours
 from .conjugate_gradients import conjugate_gradients
 from .elimination import Blocks, CyclicReduction, Factored, Triangles, Tridiagonal
-from .sparsity import Pattern, Products, column_colours, pattern
+from .sparsity import Products, pattern
 
 KINDS = ("auto", "blocks", "banded", "dense", "matrix-free", "least-squares")
 DENSE_LIMIT = 400  # unknowns up to which a matrix without structure is formed
@@ -77,10 +78,11 @@ class Plan:
         """Whether the solver uses the pattern found at the start (then a changed pattern must be detected)."""
         return self.kind in ("blocks", "banded")
 
-    def solve(self, apply: Apply, right: Array) -> Solved:
-        """K x = right, where apply(v) = K v on flat vectors."""
+    def solve(self, apply: Apply, right: Array, diagonal: Array | None = None, rough: bool = False) -> Solved:
+        """K x = right, where apply(v) = K v on flat vectors. For conjugate gradients: `diagonal` is a positive diagonal
+        near that of K, the preconditioner; with `rough` four digits will do."""
         if self.kind == "matrix-free":
-            return _matrix_free(apply, right)
+            return _matrix_free(apply, right, diagonal, 1e-4 if rough else 0.0)
         if self.kind == "least-squares":
             return _least_squares(apply, right)
         if self.kind == "dense":
@@ -224,12 +226,13 @@ class _Iterated(Factored):
         return bicgstab(self.apply, right, tol=1e-10, maxiter=500)[0]
 
 
-def _matrix_free(apply: Apply, right: Array) -> Solved:
-    """Conjugate gradients, differentiated as a linear solve."""
-    curvature = jnp.asarray(1.0, right.dtype)
+def _matrix_free(apply: Apply, right: Array, diagonal: Array | None = None, tolerance: float = 0.0) -> Solved:
+    """Conjugate gradients, differentiated as a linear solve. For a sheet of 20,000 nodes a product by differentiation
+    takes 0.9 ms and one with an assembled sparse matrix 1.1 ms: nothing is assembled."""
+    inverse = 1.0 if diagonal is None else jax.lax.stop_gradient(1 / diagonal)
 
     def solve(operator: Apply, r: Array) -> tuple[Array, Array]:
-        return conjugate_gradients(operator, r)
+        return conjugate_gradients(operator, r, inverse, tolerance=tolerance)
 
     x, curvature = jax.lax.custom_linear_solve(apply, right, solve, symmetric=True, has_aux=True)
     return Solved(x, curvature)
@@ -276,7 +279,11 @@ def find(products: Products, n: int, kind: str = "auto", tiny: int = TINY) -> Pl
     if kind in ("dense", "matrix-free", "least-squares"):
         makers = {"dense": dense_plan, "matrix-free": matrix_free_plan, "least-squares": least_squares_plan}
         return makers[kind](n)
-    found = pattern(products, n) if n > 1 else None
+    return plan_of_pattern(pattern(products, n) if n > 1 else None, n, kind, tiny)
+
+
+def plan_of_pattern(found: Pattern | None, n: int, kind: str = "auto", tiny: int = TINY) -> Plan:
+    """The plan for an operator with nonzeros in a known symmetric pattern; None for an unknown one."""
     if found is not None:
         plan = _block_plan(found, n) if kind in ("auto", "blocks") else None
         if plan is None and kind in ("auto", "banded"):
@@ -351,6 +358,8 @@ def _block_size(found: Pattern, permutation: np.ndarray) -> int:
     rows, columns = found.nonzero()
     i, j = place[rows], place[columns]
     width = int(np.max(np.abs(i - j)))
+    if (width + 1) // 2 > BLOCK_LIMIT:
+        return width  # too large in any case
     return next(
         (b for b in range(max(1, (width + 1) // 2), width + 1) if np.max(np.abs(i // b - j // b)) <= 1), max(1, width)
     )

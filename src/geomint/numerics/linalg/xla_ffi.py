@@ -16,10 +16,9 @@ from typing import Any
 import jax
 import numba
 from numba import types
-from numba.core import config
 from numba.extending import intrinsic
 
-from .. import disk_cache
+from .numba_cache import cached_on_disk
 
 ARGUMENTS, RESULTS = 9, 14  # words of the frame that hold the address of an array of pointers to buffers
 
@@ -92,16 +91,4 @@ def _compiled(handler: Callable[[Any], int]) -> Any:
     compile_with = functools.partial(
         numba.cfunc, types.int64(types.CPointer(types.int64)), error_model="numpy", fastmath={"contract"}
     )
-    folder = disk_cache.folder()
-    if folder is None:
-        return compile_with()(handler)
-    # Numba's own key has the processor, but neither the modules that the handler uses nor the version above.
-    key = disk_cache.key(numba.__version__, disk_cache.sources(Path(__file__).parent), str(_VERSION))
-    settings: Any = config
-    before, settings.CACHE_DIR = settings.CACHE_DIR, str(folder / f"numba-{key[:16]}")
-    try:
-        return compile_with(cache=disk_cache.usable(folder / f"numba-{key[:16]}"))(handler)
-    except Exception:  # a damaged cache, or a folder that numba can't use
-        return compile_with()(handler)
-    finally:
-        settings.CACHE_DIR = before
+    return cached_on_disk(lambda cache: compile_with(cache=cache)(handler), str(_VERSION))
