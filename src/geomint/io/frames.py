@@ -44,7 +44,7 @@ class Topology:
         self.symbols = atoms.of(self.q_shape)
         self.molecules = atoms.molecules(self.q_shape)
         self.mass = np.asarray(system.mass)  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
-        self.matrix = mass_is_matrix(self.mass.shape, self.q_shape)
+        self.matrix = mass_is_matrix(self.mass, self.q_shape)
 
     @property
     def has_units(self) -> bool:

@@ -223,9 +223,15 @@ class View(NamedTuple):
 
 
 def _views(run: Any) -> list[View]:
-    """The x–y plane; for charges in a magnetic field in space the meridian plane too, where orbits that turn around the
-    axis are bananas and mirrors are seen from the side."""
+    """The x–y plane, or the x–z plane where nearly all motion is along z (a drum); for charges in a magnetic field in
+    space the meridian plane too, where orbits that turn around the axis are bananas and mirrors are seen from the
+    side."""
     spatial = _q_shape(run)[-1] == 3
+    if spatial and not run.members:
+        q = np.asarray(run.q[_chosen(len(run), 100)])
+        along = np.max(np.abs(q - q[:1]), axis=tuple(range(q.ndim - 1)))
+        if along[2] > NARROW * max(along[0], along[1]):
+            return [View(" projected on the x–z plane", ("x", "z"), lambda q: q[..., ::2])]
     plane = View(" projected on the x–y plane" if spatial else "", ("x", "y"), lambda q: q[..., :2])
     if not spatial or getattr(run.system, "magnetic_field", None) is None:
         return [plane]
