@@ -11,6 +11,7 @@ NAMES = (
     "sheet",
     "native",
     "compiling",
+    "driven",
     "gpu",
 )
 

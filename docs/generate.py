@@ -121,19 +121,22 @@ def models_page():
     """Every model, its arguments and its formula."""
     parts = [
         f"{NOTE}\n# All models\n\nA model is a system with initial data: `model = gm.models.kepler()`, then "
-        "`model.system`, `model.q0`, `model.v0`, `model.dt`, `model.t_end`.\n"
+        "`model.system`, `model.q0`, `model.v0`. It has a method, a step and an end that work, `model.method`, "
+        "`model.dt` and `model.t_end`, the defaults of `gm.simulate(model)`, `gm.ensemble(model, …)`, "
+        "`gm.sweep(model, …)`, `gm.certify(model)` and `geomint run kepler`.\n"
     ]
     rows = [
         (
             f"[`{name}`](#{name})",
             make().description,
             " × ".join(map(str, make().q0.shape)),
-            f"{make().dt:g}",
-            f"{make().t_end:g}",
+            f"`{make().method.name}`",
+            f"{make().dt:.4g}",
+            f"{make().t_end:.6g}",
         )
         for name, make in gm.models.all().items()
     ]
-    parts.append(table(("model", "what it is", "shape of q", "dt", "t_end"), rows))
+    parts.append(table(("model", "what it is", "shape of q", "method", "dt", "t_end"), rows))
     for name, make in gm.models.all().items():
         arguments = ", ".join(f"{p.name}={p.default!r}" for p in inspect.signature(make).parameters.values())
         parts.append(f"## {name}\n\n`gm.models.{name}({arguments})`\n\n{inspect.getdoc(make)}\n")

@@ -28,7 +28,7 @@ def forget_old_programs():
     yield
     if next(_tests_done) % BETWEEN_LOOKS == 0 and MAPS.exists() and MAPS.read_bytes().count(b"\n") > MANY:
         jax.clear_caches()
-        for programs in (native._program, native._probably_faster_than_xla, kernel._program):
+        for programs in (native._program, native.size_of, kernel._program):
             programs.cache_clear()
 
 

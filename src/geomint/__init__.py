@@ -11,10 +11,13 @@ if "JAX_ENABLE_X64" not in _os.environ:
     _jax.config.update("jax_enable_x64", True)
 
 from . import md, methods, models
+from .analysis.averages import Average, EnergyDrift, autocorrelation_time, average, energy_drift
 from .analysis.certify import Certificate, certify
 from .analysis.fast_slow import adaptive_splitting, split_quadratic, watch_oscillations
 from .analysis.penalty import penalize, recover_multipliers
+from .analysis.radial import radial_distribution
 from .analysis.stability import StabilityDiagram, stability_diagram
+from .analysis.temperature import TemperatureDistribution, degrees_of_freedom, temperature_distribution
 from .errors import (
     ArchiveError,
     GeomintError,
@@ -25,6 +28,7 @@ from .errors import (
     ProcessLost,
     RunStopped,
 )
+from .io.ase_atoms import from_ase
 from .manifold.projection import project
 from .methods import (
     IMEX,
@@ -56,7 +60,7 @@ from .methods import (
     ZhangSkeel,
 )  # fmt: skip
 from .numerics import compilation as _compilation
-from .run import Histogram, Mean, Quantiles, Trajectory, ensemble, load, resume, simulate, sweep
+from .run import Histogram, Mean, Quantiles, RadialDistribution, Trajectory, ensemble, load, resume, simulate, sweep
 from .system.constraints import Constraint, Distances, OnSphere, Orthogonal
 from .system.lagrangian import LagrangianSystem
 from .system.mechanics import Mechanics
@@ -69,11 +73,13 @@ __all__ = [
     "IMEX",
     "RESPA",
     "ArchiveError",
+    "Average",
     "Boris",
     "Certificate",
     "Composition",
     "Constraint",
     "Distances",
+    "EnergyDrift",
     "EnergyStepping",
     "Gauss",
     "Gautschi",
@@ -99,6 +105,7 @@ __all__ = [
     "ProcessLost",
     "PushforwardNewmark",
     "Quantiles",
+    "RadialDistribution",
     "Rattle",
     "Rotation",
     "RunStopped",
@@ -111,6 +118,7 @@ __all__ = [
     "SymmetricMultistep",
     "SymplecticEuler",
     "System",
+    "TemperatureDistribution",
     "Trajectory",
     "Translation",
     "Trigonometric",
@@ -118,20 +126,27 @@ __all__ = [
     "Verlet",
     "ZhangSkeel",
     "adaptive_splitting",
+    "autocorrelation_time",
+    "average",
     "certify",
+    "degrees_of_freedom",
+    "energy_drift",
     "ensemble",
+    "from_ase",
     "load",
     "md",
     "methods",
     "models",
     "penalize",
     "project",
+    "radial_distribution",
     "recover_multipliers",
     "resume",
     "simulate",
     "split_quadratic",
     "stability_diagram",
     "sweep",
+    "temperature_distribution",
     "watch_oscillations",
 ]
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 
@@ -85,3 +87,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
     if close:
         return " Did you mean " + " or ".join(lowered[c] for c in close) + "?"
     return " Known: " + ", ".join(known) + "."
+
+
+def outside() -> int:
+    """The stacklevel of a warning that points to the line outside geomint that called it."""
+    package, frame, level = str(Path(__file__).parent), sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        frame, level = frame.f_back, level + 1
+    return level

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import gc
+import math
 import signal
 import threading
 import time
@@ -275,9 +276,7 @@ def test_programs_are_forgotten(monkeypatch):
         native._program.cache_parameters()["maxsize"] == kernel._program.cache_parameters()["maxsize"] == CACHED_LOOPS
     )
     monkeypatch.setattr(native, "_program", functools.lru_cache(2)(native._program.__wrapped__))
-    monkeypatch.setattr(
-        native, "_probably_faster_than_xla", functools.lru_cache(2)(native._probably_faster_than_xla.__wrapped__)
-    )
+    monkeypatch.setattr(native, "size_of", functools.lru_cache(2)(native.size_of.__wrapped__))
     systems = [gm.System(lambda q, k=k: jnp.sum(q**4) / 4 + k * q[0] * q[1]) for k in range(6)]
     go = lambda system: gm.simulate(system, [0.3, 0.4], method=gm.Verlet(), dt=0.1, t_end=1.0)
     held = native.Native(gm.Verlet(), systems[0], Clock.of(0.0, 0.1))
@@ -331,3 +330,26 @@ def test_it_steps_aside():
     big = gm.models.fpu(400)
     forced = gm.simulate(big.system, big.q0, big.v0, method=method, dt=0.001, t_end=0.002, engine="native").engine
     assert forced == f"xla (the native engine does not cover more than {machine.LONGEST} operations a step)"
+
+
+def test_auto_weighs_compile_time_against_the_length_of_a_run(monkeypatch):
+    """An explicit step of 2892 operations, with gathers, whose machine code takes about a second to compile: XLA for
+    short runs, machine code for long ones."""
+    sizes, lengths = [], []
+    size_of, check = native.size_of, native.check_faster
+    monkeypatch.setattr(native, "size_of", lambda program: sizes.append(size_of(program)) or sizes[-1])
+    monkeypatch.setattr(native, "check_faster", lambda program, n: lengths.append(n) or check(program, n))
+    atoms, bob = gm.models.lennard_jones_cluster(), gm.models.pendulum()
+    go = lambda model, method, **settings: gm.simulate(
+        model.system, model.q0, model.v0, method=method, dt=0.01, t_end=0.03, **settings
+    )
+    assert go(atoms, gm.Verlet()).engine.startswith("xla (the native engine does not cover so few steps")
+    assert go(bob, gm.Verlet()).engine == "native"
+    go(bob, gm.EnergyStepping(height=0.1))  # dt is not a step here
+    assert lengths == [3, 3, math.inf]
+    size = sizes[0]
+    assert (size.fused, size.iterates, size.faster_steps()) == (False, False, True)
+    assert [size.worth_compiling(n) for n in (50_000, 500_000, math.inf)] == [False, True, True]
+    assert size._replace(iterates=True).worth_compiling(2)  # XLA takes as long to compile a step with a loop
+    assert size._replace(step=1000, row=800).worth_compiling(2)
+    assert not size._replace(step=10_000, iterates=True).worth_compiling(2)

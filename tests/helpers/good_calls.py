@@ -175,6 +175,11 @@ def tools() -> list[Call]:
             lambda: {"system": quartic, "q0": [1.0, 0.5], "dt": 0.1},
             "stages",
         ),
+        call("average", gm.average, lambda: {"x": [1.0, 2.0, 3.0]}),
+        call("autocorrelation_time", gm.autocorrelation_time, lambda: {"x": [[1.0, 2.0, 3.0]]}),
+        call(
+            "degrees_of_freedom", gm.degrees_of_freedom, lambda: {"system": quartic, "q": [1.0, 0.5]}, "centre_of_mass"
+        ),
         call("methods.named", gm.methods.named, lambda: {"text": "verlet"}),
         call("models.named", gm.models.named, lambda: {"text": "kepler"}),
     ]
@@ -195,6 +200,11 @@ def constructors() -> list[Call]:
         of_signature("Quantiles", gm.Quantiles, of="energy"),
         of_signature("Histogram", gm.Histogram, of="energy", bins=[0.0, 1.0]),
         call("Histogram", gm.Histogram, lambda: {"of": "energy", "bins": 4, "range": (0.0, 1.0)}),
+        of_signature("RadialDistribution", gm.RadialDistribution, bins=[0.0, 1.0]),
+        call(
+            "RadialDistribution", gm.RadialDistribution, lambda: {"bins": [0.0, 1.0], "between": ([0], [1])}, "molecule"
+        ),
+        of_signature("md.Atoms", gm.md.Atoms, symbols="OHH"),
         call("run", run_of, lambda: {"potential": lambda q: jnp.sum(q**2)}),
         call("run", run_of, lambda: {"fast": lambda q: jnp.sum(q**2)}),
         call("run", run_of, lambda: {"constraint": lambda q: jnp.sum(q**2) - 1}),

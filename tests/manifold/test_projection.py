@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 import geomint as gm
-from geomint.manifold.gram import gram_product, unit_diagonal
-from geomint.numerics.linalg.structure import matrix_free_plan
+from geomint.manifold import NewtonSolver
+from geomint.manifold.gram import gram_product, gram_solve, unit_diagonal
+from geomint.numerics.linalg.structure import fallback, matrix_free_plan
+from geomint.system.mechanics import Mechanics
 
 
 def test_project():
@@ -52,3 +54,23 @@ def test_the_diagonal_of_many_coupled_constraints():
     system = gm.System(lambda q: jnp.sum(q), constraint=lambda q: jnp.sum((q[1:] - q[0]) ** 2, axis=-1) - 1)
     scale = unit_diagonal(matrix_free_plan(405), lambda x: gram_product(system, jnp.asarray(q), x), float, 0.0)
     np.testing.assert_allclose(scale, 1 / np.sqrt(8), rtol=1e-14)  # |∂g_i|² = 4 + 4
+
+
+class Inexact(Mechanics):
+    """Products with G are off by 1e-20, as rounding makes them where they cancel."""
+
+    def constraint_rate(self, q, v):
+        return super().constraint_rate(q, v) + 1e-20
+
+
+@pytest.mark.parametrize(
+    "circle", [lambda q: jnp.sum(q**2, keepdims=True) - 1, lambda q, t: jnp.sum(q**2, keepdims=True) - 1 + 0 * t]
+)
+def test_the_projection_of_a_tangent_momentum_is_not_a_failure(circle):
+    """The normal part of p is rounding alone, and so is the residual of the solve, which tells nothing about K then."""
+    q, p = jnp.array([1.0, 0.0]), jnp.array([0.0, 1.0])
+    mech, solver = Inexact(gm.System(constraint=circle, damping=0.3), q.shape), NewtonSolver(fallback(1))
+    assert jnp.max(jnp.abs(solver.normal_part(mech, q, p))) < 1e-19
+    assert jnp.all(jnp.isnan(gram_solve(solver.plan, mech, q, jnp.full(1, 1e-20))))  # without `noise`
+    twice = Inexact(gm.System(constraint=lambda q: jnp.stack([q[0], q[0]]), damping=0.3), q.shape)
+    assert jnp.any(jnp.isnan(NewtonSolver(fallback(2)).normal_part(twice, q, q)))  # a singular K is noticed

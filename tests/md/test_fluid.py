@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import pickle
+from types import SimpleNamespace
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import geomint as gm
+from geomint.engines import block
+from geomint.io.fingerprint import fingerprint
 from geomint.md import cells, neighbours
+from geomint.methods import State
 from geomint.run import loop
 from geomint.system.mechanics import Mechanics
 
@@ -91,6 +98,9 @@ def test_energy_and_momentum(whole):
 def test_chunked_and_resumed_runs_are_the_same(whole, tmp_path, monkeypatch):
     monkeypatch.setattr(loop, "CHUNK_SECONDS", 0.001)
     chunked = simulated(output=tmp_path / "a.h5", t_end=100 * H)
+    without = gm.System(MODEL.system.potential, symmetries=(gm.Translation(),))
+    with pytest.raises(gm.ArchiveError, match="A run with neighbour lists"):
+        gm.resume(tmp_path / "a.h5", system=without, t_end=200 * H)
     resumed = gm.resume(tmp_path / "a.h5", system=MODEL.system, t_end=200 * H)
     assert np.array_equal(chunked.q, whole.q[:6])
     assert np.array_equal(resumed.q, whole.q)
@@ -151,3 +161,96 @@ def test_what_is_refused():
         gm.simulate(MODEL.system, MODEL.q0, method=gm.EnergyStepping(height=0.1), dt=H, t_end=H)
     with pytest.raises(gm.GeomintError, match="inside jax.grad"):
         jax.grad(lambda q: gm.simulate(MODEL.system, q, method=gm.Verlet(), dt=H, t_end=H).q[-1, 0, 0])(MODEL.q0)
+
+
+PLANE = gm.md.Box([6.0, 7.0])
+REPULSION = gm.md.PairPotential(lambda r: 1 / r**6, cutoff=1.4, box=PLANE)
+
+
+def test_messages():
+    """What is answered where boxes, lists and pair energies are stated wrongly."""
+    q = np.array([[0.0, 0.0], [1.2, 0.0]])
+    stated = lambda **parts: gm.simulate(gm.System(**parts), q, method=gm.Verlet(), dt=H, t_end=H)
+    with pytest.raises(gm.InputError, match=r"PairPotential\(box=...\) must be a periodic box, .* not \[8, 8\]"):
+        gm.md.PairPotential(REPULSION.phi, cutoff=1.0, box=[8, 8])
+    with pytest.raises(gm.InputError, match=r"Neighbours\(box=...\) must be a periodic box"):
+        gm.md.Neighbours(1.0, 0.2, box=(8, 8))
+    with pytest.raises(gm.InputError, match="neither potential nor fast has an argument `auxiliary`"):
+        gm.System(potential=lambda q: jnp.sum(q**2), auxiliary=REPULSION.neighbours(0.3))
+    with pytest.raises(gm.InputError, match="argument `auxiliary` is None here: so it is outside a run"):
+        stated(potential=lambda q, auxiliary: jnp.sum(q) + auxiliary.room, auxiliary=REPULSION.neighbours(0.3))
+    with pytest.raises(gm.InputError, match=r"an array of shape \(2, 2\); it returns shape \(\)"):
+        stated(potential=gm.md.PairPotential(jnp.sum, cutoff=1.0))
+    with pytest.raises(gm.InputError, match=r"PairPotential has positions q of shape \(n, 3\), like the box"):
+        stated(potential=MODEL.system.potential)
+    with pytest.raises(gm.InputError, match=r"PairPotential has positions q of shape \(n, 2\) or \(n, 3\), not \(4,\)"):
+        gm.md.PairPotential(REPULSION.phi, cutoff=1.0)(np.arange(4.0))
+    for make, misspelt, meant in (
+        (gm.md.Box, "length", "lengths"),
+        (gm.md.PairPotential, "cutof", "cutoff"),
+        (gm.md.Neighbours, "skim", "skin"),
+    ):
+        with pytest.raises(TypeError, match=f"has no argument {misspelt!r}. Did you mean {meant}"):
+            make(**{misspelt: 1.0})
+
+
+def test_boxes_and_lists_can_be_pickled():
+    """Also with the check of keywords around __init__; tasks of executors and caches depend on it."""
+    for x in (PLANE, REPULSION.neighbours(0.3), MODEL.system.potential, MODEL.system):
+        copy = pickle.loads(pickle.dumps(x))
+        assert copy == x
+        assert jax.tree.structure(copy) == jax.tree.structure(x)
+    shape = MODEL.q0.shape
+    assert fingerprint(pickle.loads(pickle.dumps(MODEL.system)), shape) == fingerprint(MODEL.system, shape)
+
+
+def test_forces_at_several_positions_at_once():
+    """As implicit methods evaluate them, for all stages."""
+    mech = Mechanics(MODEL.system, MODEL.q0.shape)
+    listed = mech.with_auxiliary(MODEL.system.auxiliary.build(MODEL.q0))
+    q = jnp.asarray(MODEL.q0) + RANDOM.normal(size=(2, *MODEL.q0.shape)) * 0.02
+    force = jax.jit(lambda m, x: m.force(x))
+    at_once = jax.jit(jax.vmap(lambda x: listed.force(x)))(q)
+    for stage, x in zip(at_once, q, strict=True):
+        assert np.abs(stage - force(listed, x)).max() <= 1e-12 * np.abs(stage).max()
+
+
+def test_lists_of_multistep_methods_reach_ahead():
+    """Forces are taken k/2 steps ahead of what is shown: the list is made again so much earlier."""
+    lists, step = REPULSION.neighbours(0.4), np.array([0.03, 0.0])
+    q = RANDOM.uniform(0, 6, (20, 2))
+    made = lists.build(q)
+    moved = eqx.tree_at(lambda s: s.last, made, jnp.asarray(q + 2 * step))
+    refreshed = jax.jit(lambda ahead: lists.refreshed(moved, jnp.asarray(q + 3 * step), ahead).reference)
+    assert [bool(np.any(refreshed(ahead) != q)) for ahead in (1, 2, 3, 4)] == [False, False, True, True]
+    asked = []
+    stub = SimpleNamespace(refreshed=lambda state, q, ahead: asked.append(ahead))
+    mech = SimpleNamespace(system=SimpleNamespace(auxiliary=stub), with_auxiliary=lambda state: mech)
+    for method in (gm.Verlet(), gm.SymmetricMultistep(8)):
+        still = SimpleNamespace(traits=method.traits, output=lambda m, x: State(x, x), step=lambda m, x, dt: x)
+        block.stepped(still, mech, block.Accompanied(q, None), 0.01)
+    assert asked == [1, 4]
+
+
+@pytest.mark.slow
+def test_a_run_is_resumed_with_another_skin(whole, tmp_path):
+    """A larger skin is the remedy for a run that has outrun its lists; the motion differs by rounding only."""
+    simulated(output=tmp_path / "a.h5", t_end=100 * H)
+    pair = MODEL.system.potential
+    wider = gm.System(pair, symmetries=(gm.Translation(),), auxiliary=pair.neighbours(1.0))
+    assert np.abs(gm.resume(tmp_path / "a.h5", system=wider, t_end=200 * H).q - whole.q).max() < 1e-12
+
+
+@pytest.mark.slow
+def test_multistep_and_constrained_methods_with_lists():
+    """Against the sum over all pairs."""
+    q = np.stack(np.meshgrid(np.arange(4) * 1.2, np.arange(3) * 1.5), axis=-1).reshape(-1, 2)
+    v = np.random.default_rng(0).normal(size=q.shape)
+    rods = gm.Distances([(2 * i, 2 * i + 1) for i in range(6)], 1.2)
+    for method, constraint in ((gm.SymmetricMultistep(8), None), (gm.Rattle(), rods)):
+        both = [
+            gm.System(REPULSION, constraint=constraint, auxiliary=lists) for lists in (None, REPULSION.neighbours(0.4))
+        ]
+        v0 = v if constraint is None else gm.project(both[0], q, v)[1]
+        every, listed = (gm.simulate(s, q, v0, method=method, dt=0.002, t_end=0.4, save_every=20) for s in both)
+        assert np.abs(every.q - listed.q).max() < 1e-12

@@ -188,6 +188,12 @@ def test_certify_reports_conformal_symplecticity():
     assert found["energy balance"].measured > 1.8
 
 
+def test_symmetry_on_a_moving_support_from_rest():
+    """Differences are measured relative to the momenta on the way: those at the start vanish."""
+    model = gm.models.kapitza_pendulum()
+    assert measure.symmetry(gm.Rattle(), model.system, Point(model.q0, 0 * model.v0), 0.016) < 1e-12
+
+
 # --- time -----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("engine", ["xla", "native"])
 @pytest.mark.parametrize("method", [gm.Verlet(), gm.Composition(gm.Verlet(), order=4)], ids=lambda m: m.name)
@@ -206,6 +212,14 @@ def test_chunked_and_resumed_runs_have_the_same_bits(tmp_path, engine, method):
         assert whole.engine == "native"
         reference = gm.simulate(system, [1.0], [0.5], t_end=T0 + 4.0, **{**settings, "engine": "xla"})
         np.testing.assert_allclose(whole.q, reference.q, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("engine", ["xla", "native"])
+def test_watched_functions_see_the_time_of_a_system_that_does_not_depend_on_it(engine):
+    system = gm.System(lambda q: 0.5 * jnp.sum(q**2), watch={"t": lambda q, t: t + 0 * q[0]})
+    run = gm.simulate(system, [1.0], method=gm.Verlet(), dt=0.1, t0=T0, t_end=T0 + 1.0, engine=engine)
+    np.testing.assert_allclose(run.watched["t"], run.t, rtol=0, atol=1e-15)
+    assert not system.driven
 
 
 def test_members_and_gradients():
@@ -250,6 +264,7 @@ def test_the_damping_of_a_matrix_is_its_exact_flow():
     [
         (FREE["friction"][0], gm.Splitting("pefrl"), "order 4 for forces of q and t only.*Composition"),
         (FREE["damping and a torque"][0], gm.Splitting("mclachlan-atela"), "this system has damping"),
+        (gm.System(force=lambda q, t: 0 * q), gm.Splitting("calvo-sanz-serna"), "potentials only.*a force, whose work"),
         (FREE["damping and a torque"][0], gm.LobattoIIIAB(), "does not take systems with damping; use .*Verlet"),
         (FREE["a potential of t"][0], gm.ZhangSkeel(), "an energy that depends on t; use .*Verlet"),
         (FREE["a potential of t"][0], gm.EnergyStepping(height=0.1), "an energy that depends on t"),

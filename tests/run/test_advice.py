@@ -55,6 +55,16 @@ def run(**stated):
             r"overrides\['gradient'\] is called with \(q\)",
         ),
         ({"force": lambda q, w: q}, r"force is called with \(q\), and by name with \(v, t\).*w is none of these"),
+        ({"force": lambda v, t: -v}, r"its argument v would receive q, which comes first; write q there"),
+        ({"watch": {"x": lambda p: p}}, r"watch\['x'\] is called with \(q\).*its argument p would receive q"),
+        (
+            {"potential": lambda q: jnp.sum(q**2), "overrides": {"gradient": lambda q, t: 2 * q}},
+            r"overrides\['gradient'\] has the argument t, but no function of the system .* has it",
+        ),
+        (
+            {"potential": lambda q, t: (1 + t) * jnp.sum(q**2), "overrides": {"gradient": lambda q: 2 * q}},
+            r"overrides\['gradient'\] differs from the automatic derivative at q0 and t = 0\.731",
+        ),
         ({"potential": lambda q: jnp.sum(q[5:9] * jnp.ones(3))}, r"potential raised TypeError for q of shape \(2,\)"),
         ({"potential": lambda q: {}["k"]}, r"potential raised KeyError for q of shape \(2,\): 'k'"),
         (
@@ -76,6 +86,9 @@ def test_forces_and_lagrangians_of_a_wrong_signature():
     assert r"lagrangian is called with (q, v), and by name with (t); its signature is (q): write" in message(
         lambda: go(lagrangian=lambda q: 0.0)
     )
+    assert "its argument t would receive v" in message(lambda: go(lagrangian=lambda q, t: 0.0))
+    with pytest.raises(TypeError, match="has no argument 'damping'"):
+        gm.LagrangianSystem(kinetic, damping=0.3)
     assert r"force is called with (q), and by name with (v, t); its signature is (q, w): w is none" in message(
         lambda: go(lagrangian=kinetic, force=lambda q, w: -w)
     )

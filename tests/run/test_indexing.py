@@ -60,3 +60,11 @@ def test_misspelt_arguments():
         gm.simulate(MODEL.system, MODEL.q0, MODEL.v0, save_evry=3, **START)
     with pytest.raises(TypeError, match=r"System\(\) has no argument 'potentail'.*potential"):
         gm.System(potentail=lambda q: q)
+    with pytest.raises(TypeError, match=r"ensemble\(\) has no argument 'param'.*params"):
+        gm.ensemble(MODEL, param=1.0)
+    with pytest.raises(TypeError, match=r"sweep\(\) has no argument 'methd'.*method"):
+        gm.sweep(MODEL, over={"dt": [0.1]}, methd=gm.Verlet())
+    with pytest.raises(TypeError, match=r"sweep\(\) has no argument 'ovr'.*over"):
+        gm.sweep(MODEL, ovr={"dt": [0.1]})
+    with pytest.raises(TypeError, match=r"certify\(\) has no argument 'step'.*steps"):
+        gm.certify(MODEL, step=10)

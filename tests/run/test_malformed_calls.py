@@ -150,6 +150,7 @@ def numbers_in(result: Any) -> list[Any]:
             gm.Mean,
             gm.Quantiles,
             gm.Histogram,
+            gm.RadialDistribution,
         ),
     ):
         return jax.tree.leaves(result)

@@ -78,7 +78,7 @@ def test_a_model_in_place_of_a_system():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"q0s": None}, "q0s is missing"),
+        ({"q0s": None}, "ensemble needs q0s"),
         ({"v0s": np.ones((2, 2))}, r"v0s has shape \(2, 2\), but q0s has shape \(3, 2\).*which all members share"),
         ({"v0s": np.ones(3)}, r"v0s has shape \(3,\), but q0s has shape \(3, 2\)"),
         ({"q0s": np.ones(2), "v0s": np.ones((0, 2))}, r"v0s has shape \(0, 2\): there is no member"),

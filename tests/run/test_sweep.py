@@ -237,10 +237,9 @@ def test_a_pool_of_processes():
         ({"over": {}}, "over must be a mapping"),
         ({"over": {"dt": 0.1}}, "over.'dt'. must be a list of values"),
         ({"over": {"dt": []}}, "must be a list of values"),
-        ({"over": {"dt": [0.1]}, "method": None}, "sweep needs method"),
-        ({"over": {"dt": [0.1]}, "members": 3}, "no argument 'members'"),
+        ({"system": PENDULUM.system, "over": {"dt": [0.1]}, "method": None}, "sweep needs q0, method and t_end"),
     ],
 )
 def test_mistakes_are_named(arguments, message):
     with pytest.raises(gm.InputError, match=message):
-        gm.sweep(PENDULUM, **{"method": gm.Verlet()} | arguments)
+        gm.sweep(**{"system": PENDULUM, "method": gm.Verlet()} | arguments)

@@ -10,7 +10,10 @@ import numpy as np
 
 from ..errors import GeomintError, MeasurementError, RunStopped
 from ..methods import Method, Traits, as_method
+from ..models import Model
+from ..numerics.keywords import checked_keywords
 from ..run import Trajectory
+from ..run.defaults import of_model
 from ..run.inputs import phase
 from ..run.instability import Start, tried_steps
 from ..system.checks import positive, whole
@@ -97,10 +100,20 @@ def _exact(name: str, measured: float, claimed: bool) -> Row:
     return Row(name, measured, holds, "yes" if claimed else "no", holds or not claimed)
 
 
+@checked_keywords
 def certify(
-    system: Stated, method: Method, q0: Any, v0: Any = None, *, p0: Any = None, dt: float, steps: int = 20_000
+    system: Stated | Model,
+    method: Method | None = None,
+    q0: Any = None,
+    v0: Any = None,
+    *,
+    p0: Any = None,
+    dt: float | None = None,
+    steps: int = 20_000,
 ) -> Certificate:
     """Measure the structure of a method on a system near (q0, v0), with steps around dt.
+
+    A model in place of the system has defaults for all other arguments: gm.certify(gm.models.kepler()).
 
     order               exponent of the error against an independent reference, from dt down, extrapolated to h → 0; a
                         method that converges to another motion, or to none, is not as claimed
@@ -118,9 +131,11 @@ def certify(
     """
     if jnp.result_type(float) != jnp.float64:
         raise GeomintError("certify needs float64: round-off in float32 hides what it measures. Unset JAX_ENABLE_X64.")
+    call = of_model("certify", system, q0, v0, p0, method, dt, not_needed=("t_end",))
+    system, q0, v0, method, dt = call.system, call.q0, call.v0, call.method, call.dt
     checked_system(system, callee="certify")
     method = as_method(method)
-    dt, steps = positive(dt, "dt", "certify"), whole(steps, "steps", "certify", least=1, most=10**9)
+    dt, steps = float(positive(dt, "dt", "certify")), whole(steps, "steps", "certify", least=1, most=10**9)
     method.check(system)
     traits, forced = method.traits_for(system), system.driven
     start = Point(*phase(system, q0, v0, p0))

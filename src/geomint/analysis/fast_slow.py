@@ -118,6 +118,7 @@ def split_quadratic(system: System, q0: Any, ratio: float = 3.0) -> System:
         damping=system.damping,
         magnetic_field=system.magnetic_field,
         charge=system.charge,
+        atoms=system.atoms,
     )
 
 

@@ -195,7 +195,8 @@ def symmetry(method: Method, system: Stated, at: Point, dt: float, n: int = 4) -
     if method.traits.steps > 2:
         stepper.step(method.traits.steps)  # until its history holds no starting values
     start = stepper.at
-    return relative_difference(stepper.step(n).turn().step(n).at, start)
+    there = stepper.step(n).at
+    return relative_difference(stepper.turn().step(n).at, start, there)
 
 
 def reversibility(method: Method, system: Stated, at: Point, dt: float, n: int = 4) -> float:
@@ -204,7 +205,7 @@ def reversibility(method: Method, system: Stated, at: Point, dt: float, n: int =
     start = stepper.at
     there = stepper.step(n).at
     back = flow(protocols.with_same_choices(method, stepper.carry), system, Point(there.q, -there.p), dt, n)
-    return relative_difference(Point(back.q, -back.p), start)
+    return relative_difference(Point(back.q, -back.p), start, there)
 
 
 def large_step(method: Method, system: Stated, at: Point, dt: float) -> float:

@@ -35,10 +35,13 @@ class Point(NamedTuple):
     p: Any
 
 
-def relative_difference(a: Point, b: Point) -> float:
-    """The largest difference, relative to the size of q and of p."""
-    relative = [np.max(np.abs(x - y)) / max(1e-300, np.max(np.abs(y))) for x, y in zip(a, b, strict=True)]
-    return float(max(relative))
+def relative_difference(a: Point, b: Point, passed: Point | None = None) -> float:
+    """The largest difference, relative to the size of q and of p at b; or at a point that the motion has passed, where
+    they are larger there: b may be at rest."""
+    sizes = [
+        max(1e-300, *(np.max(np.abs(y)) for y in each)) for each in zip(b, b if passed is None else passed, strict=True)
+    ]
+    return float(max(np.max(np.abs(x - y)) / size for x, y, size in zip(a, b, sizes, strict=True)))
 
 
 @jit

@@ -76,13 +76,13 @@ def _traits(traits: Traits) -> tuple[str, ...]:
 def _models_table() -> Table:
     from .. import models
 
-    made = table("Models", "name", "description", "degrees of freedom", "dt", "t_end")
+    made = table("Models", "name", "description", "degrees of freedom", "method", "dt", "t_end")
     for name, make in models.all().items():
         try:
             model = make()
-            cells = (model.description, str(np.size(model.q0)), f"{model.dt:g}", f"{model.t_end:g}")
+            cells = (model.description, str(np.size(model.q0)), model.method.name, f"{model.dt:g}", f"{model.t_end:g}")
         except GeomintError as error:  # a model that needs an extra package
-            cells = (str(error), "–", "–", "–")
+            cells = (str(error), "–", "–", "–", "–")
         made.add_row(*map(Text, (name, *cells)))
     return made
 

@@ -23,7 +23,7 @@ MethodName = Annotated[
     str | None,
     typer.Option(
         help="A method or an expression, as in 'Composition(Verlet(), order=8)'.",
-        show_default="Verlet; Variational for a Lagrangian",
+        show_default="the model's",
     ),
 ]
 Step = Annotated[float | None, typer.Option(help="The step.", show_default="the model's")]
@@ -32,7 +32,8 @@ LastTime = Annotated[
 ]
 SaveEvery = Annotated[int, typer.Option(help="Keep every so many steps.")]
 Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Stream the run to this file (HDF5), with checkpoints.")
+    Path | None,
+    typer.Option("--output", "-o", help="Stream the run to this file, with checkpoints: HDF5, or .xyz, .pdb, .h5md."),
 ]
 Plot = Annotated[bool, typer.Option("--plot", help="Draw the run, beside the output or into MODEL.png.")]
 PlotFile = Annotated[Path | None, typer.Option(help="Draw the run into this file.")]
@@ -74,18 +75,14 @@ def run(
 ) -> None:
     """Simulate MODEL, or an ensemble of it, and print how well its invariants are conserved."""
     from .. import methods, models
-    from ..engines.grid import whole_saves
     from ..plots.figures import checked_path, unused
-    from ..system.lagrangian import LagrangianSystem
 
     stated = models.named(model)
-    chosen = methods.named(method or ("Variational" if isinstance(stated.system, LagrangianSystem) else "Verlet"))
+    chosen = stated.method if method is None else methods.named(method)
     picture = None
     if plot or plot_file:
         default = output.with_suffix(".png") if output else Path(f"{stated.name}.png")
         picture = checked_path(plot_file or unused(default))
-    dt = stated.dt if dt is None else dt
-    t_end = whole_saves(stated.t_end, dt, save_every) if t_end is None else t_end
     settings: dict[str, Any] = {"method": chosen, "dt": dt, "t_end": t_end, "save_every": save_every, "output": output}
     settings |= {"progress": _progress(progress), "compensated": compensated, "seed": seed}
     began = time.perf_counter()
@@ -107,10 +104,10 @@ def _simulated(model: Model, members: int | None, spread: float, settings: dict[
     from ..run import ensemble, simulate
 
     if members is None:
-        return simulate(model.system, model.q0, model.v0, **settings)
+        return simulate(model, **settings)
     starts = perturbed(model.system, model.q0, model.v0, members, spread, settings["seed"])
     mesh = "all" if executor is None else None
-    return ensemble(model.system, *starts, mesh=mesh, executor=executor, **settings)
+    return ensemble(model, *starts, mesh=mesh, executor=executor, **settings)
 
 
 def _progress(wanted: bool | None) -> bool:
@@ -160,9 +157,10 @@ def resume(
     """Continue an archived run of a model from its last checkpoint, bit for bit as if it had never stopped. An ensemble
     in shards goes on with any number of workers."""
     from ..io import archive
+    from ..io.frame_files import archive_of
     from ..run import resume as continued
 
-    began = time.perf_counter()
+    began, file = time.perf_counter(), archive_of(file)
     mesh = "all" if not is_in_shards(file) and archive.read(file).meta["members"] else None
     with executor_of(workers, scheduler) as executor:
         done = continued(
@@ -175,8 +173,10 @@ def info(file: Annotated[Path, typer.Argument(help="An archive.")]) -> None:
     """What an archive holds, and how far its run got."""
     from ..engines.grid import Grid
     from ..io import archive
+    from ..io.frame_files import archive_of
     from ..io.index import read_index
 
+    file = archive_of(file)
     index = read_index(file)
     if index is not None:
         return print_facts(str(file), _facts_of_index(index))

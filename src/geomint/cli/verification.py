@@ -22,7 +22,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Only JSON on stdout.")]
 
 def certify(
     model: Annotated[str, typer.Argument(help="A model or an expression.")],
-    method: Annotated[str, typer.Argument(help="A method or an expression.")],
+    method: Annotated[str | None, typer.Argument(help="A method or an expression.", show_default="the model's")] = None,
     dt: Annotated[float | None, typer.Option(help="The step.", show_default="the model's")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -33,9 +33,10 @@ def certify(
     from .. import methods, models
     from ..analysis.certify import certify as measured
 
-    stated, chosen = models.named(model), methods.named(method)
+    stated = models.named(model)
+    chosen = stated.method if method is None else methods.named(method)
     with spinner(f"measuring {chosen.name} on {stated.name}"):
-        certificate = measured(stated.system, chosen, stated.q0, stated.v0, dt=stated.dt if dt is None else dt)
+        certificate = measured(stated, chosen, dt=dt)
     typer.echo(to_json(certificate.to_dict()) if as_json else str(certificate))
     if not certificate.ok:
         raise typer.Exit(1)

@@ -24,7 +24,8 @@ ENGINES: dict[str, type[Xla]] = {"xla": Xla, "native": Native, "kernel": Kernel}
 
 def choose(engine: str, members: bool = False) -> type[Xla]:
     """The engine of that name. "auto": one kernel for an ensemble on a GPU, otherwise machine code; both fall back to
-    the reference engine for systems that are too large for scalar code, and for operations that are not covered."""
+    the reference engine for systems that are too large for scalar code, and for operations that are not covered.
+    For one trajectory, machine code also has to be worth its time to compile (llvm/engine.py: `Size`)."""
     if not isinstance(engine, str):
         raise InputError(f"engine must be one of {', '.join(map(repr, ('auto', *ENGINES)))}, not {engine!r:.100}.")
     if engine == "auto":

@@ -63,7 +63,9 @@ def stepped(method: Method, mech: Any, carry: Carry, dt: Any) -> Carry:
     """One step. The auxiliary state is refreshed before it."""
     if not isinstance(carry, Accompanied):
         return method.step(mech, carry, dt)
-    auxiliary = mech.system.auxiliary.refreshed(carry.auxiliary, carry.position(method, mech))
+    # A symmetric method of k steps shows the middle of its history, and takes forces k/2 steps ahead of it.
+    ahead = max(1, method.traits.steps // 2)
+    auxiliary = mech.system.auxiliary.refreshed(carry.auxiliary, carry.position(method, mech), ahead)
     return Accompanied(method.step(mech.with_auxiliary(auxiliary), carry.carry, dt), auxiliary)
 
 
@@ -85,7 +87,7 @@ def observe(method: Method, mech: Any, carry: Carry, t: Array) -> Observed:
     if mech.system.symmetries:
         seen["momentum_maps"] = mech.momentum_maps(q, p)
     if mech.system.watch:
-        seen["watched"] = mech.watched(q, p)
+        seen["watched"] = mech.watched(q, p, t)
     if mech.system.constraint is not None:
         seen["constraint_residual"] = mech.constraint(q)
         seen["velocity_residual"] = mech.velocity_constraint(q, mech.velocity_at(q, p, *guess))

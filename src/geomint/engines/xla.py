@@ -83,6 +83,7 @@ class Xla(StateRows):
     buffer_numbers: ClassVar[int] = BUFFER_NUMBERS
     on_device: ClassVar[bool] = False  # whether initial states and rows of an ensemble are kept on its device
     log_rows: int = LOG_ROWS
+    run_steps: float = math.inf  # steps of the whole run, where they are known: "auto" weighs compile time against them
 
     def begin(self, state: State) -> tuple[Carry, Observed]:
         """The carry at the start, and what is saved there."""

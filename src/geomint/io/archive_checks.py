@@ -31,10 +31,26 @@ CARRY_TYPES = {
     "float32",
     "float64",
 }
-RESULTS = {"Mean": ("mean", "standard_deviation"), "Quantiles": ("quantiles",), "Histogram": ("counts",)}
-PARTS = {"Mean": ("mean", "squares", "number"), "Quantiles": ("values",), "Histogram": ("counts",)}  # of a tile
-SETTINGS = {"Mean": (), "Quantiles": ("levels",), "Histogram": ("edges",)}
+RESULTS = {
+    "Mean": ("mean", "standard_deviation"),
+    "Quantiles": ("quantiles",),
+    "Histogram": ("counts",),
+    "RadialDistribution": ("counts", "distribution"),
+}
+PARTS = {  # of a tile
+    "Mean": ("mean", "squares", "number"),
+    "Quantiles": ("values",),
+    "Histogram": ("counts",),
+    "RadialDistribution": ("counts", "pairs"),
+}
+SETTINGS = {
+    "Mean": (),
+    "Quantiles": ("levels",),
+    "Histogram": ("edges",),
+    "RadialDistribution": ("edges", "box", "first", "second", "molecules"),
+}
 FIXED_DATASETS = ("seeds", "kept", "start/q", "start/p")  # written once, as are the settings of reductions
+FRAMES = (".xyz", ".extxyz", ".pdb", ".h5md")  # endings of files of frames
 SPREADS = ("one", "states", "states and params")
 
 # A string, which is skipped, or a character of the structure. Possessive quantifiers: others need 60 bytes of
@@ -178,6 +194,7 @@ OPTIONAL: dict[str, Callable[[Any], bool]] = {
     "reduce": _table_of(_reduction),
     "checksum": _whole,
     "solver": _text,
+    "frames": lambda x: _text(x) and x in FRAMES,
 }
 
 

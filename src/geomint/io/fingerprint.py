@@ -126,7 +126,8 @@ def fingerprint(system: Stated, q_shape: tuple[int, ...], spread: str = "one") -
             kinds = (*kinds, mech.magnetic_field(q))
         # Methods use these in place of derivatives of the energy.
         by_hand = [traced.call(f, q, t=mech.time) for f in overrides.values()]
-        return *kinds, mech.constraint(q), mech.momentum_maps(q, q), mech.watched(q, q), by_hand
+        watched = mech.watched(q, q, 0.0 if mech.time is None else mech.time)
+        return *kinds, mech.constraint(q), mech.momentum_maps(q, q), watched, by_hand
 
     closed = jax.make_jaxpr(stated)(q, leaves)
     hasher.program(closed.jaxpr, closed.consts)

@@ -62,7 +62,7 @@ def _of_reductions(run: Trajectory) -> Iterator[tuple[str, tuple[str, ...], Any]
             yield f"{key}_level", (f"{key}_level",), held.levels
         if "edges" in held.settings:
             yield f"{key}_bin", (f"{key}_bin",), (held.edges[1:] + held.edges[:-1]) / 2
-        own = {"quantiles": (f"{key}_level",), "counts": (f"{key}_bin",)}
+        own = {"quantiles": (f"{key}_level",), "counts": (f"{key}_bin",), "distribution": (f"{key}_bin",)}
         for result, x in held.results.items():
             dims = ("time", *own.get(result, ()))
             yield f"{key}_{result}", (*dims, *_own_axes(key, np.asarray(x), dims)), np.asarray(x)

@@ -33,6 +33,7 @@ from .layout import (
 from .writer import Writer, create
 
 COPIED_ROWS = 4096  # rows that `enlarged` copies at a time
+LISTS = " A run with neighbour lists, System(auxiliary=...), goes on with such lists, and one without goes on without."
 
 
 @dataclasses.dataclass
@@ -85,9 +86,10 @@ class Contents:
         """The checkpoint's carry in the structure of `template`."""
         treedef = jax.tree.structure(template)
         if describe_carry(template) != describe_carry(self.leaves):
+            lists = "" if len(self.leaves) == treedef.num_leaves else LISTS
             raise ArchiveError(
                 f"{self.path}: the checkpoint does not fit this method and system: "
-                f"{describe_carry(self.leaves)} on file, {describe_carry(template)} here."
+                f"{describe_carry(self.leaves)} on file, {describe_carry(template)} here.{lists}"
             )
         return jax.tree.unflatten(treedef, [jax.numpy.asarray(x) for x in self.leaves])
 

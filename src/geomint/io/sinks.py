@@ -1,4 +1,4 @@
-"""Where the rows of a run go: memory, or an archive on disk."""
+"""Where the rows of a run go: memory, or an archive on disk, with or without a file of frames beside it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from ..errors import InputError
 from ..methods import Carry
 from ..numerics.memory import available_memory
 from .events_file import truncate_events
+from .files import writing
+from .frames import FrameFile, Topology
 from .writer import Writer
 
 
@@ -106,10 +108,10 @@ class Disk:
 
     def first(self, seen: dict[str, Any], carry: Carry) -> None:
         try:
-            self.writer.append_columns(jax.tree.map(lambda x: np.asarray(x)[None], seen), self.grid.times(0, 1))
-            self.writer.checkpoint(self.archived_carry(carry), 0, force=True)
+            self.write(jax.tree.map(lambda x: np.asarray(x)[None], seen), self.grid.times(0, 1))
+            self.finish_checkpoint(self.archived_carry(carry), 0)
         except BaseException:
-            self.writer.abandon()
+            self.abandon()
             raise
 
     def append(self, rows: np.ndarray | DeviceRows) -> None:
@@ -117,8 +119,11 @@ class Disk:
         seen = self.layout.unpack(rows)
         if self.members:
             seen = jax.tree.map(lambda x: np.moveaxis(x, 0, 1), seen)
-        count = rows.shape[-2]
-        self.writer.append_columns(seen, self.grid.times(self.writer.rows, count))
+        self.write(seen, self.grid.times(self.writer.rows, rows.shape[-2]))
+
+    def write(self, seen: dict[str, Any], t: np.ndarray) -> None:
+        """Write rows of every column; time is the leading axis."""
+        self.writer.append_columns(seen, t)
 
     def append_events(self, events: np.ndarray) -> None:
         self.writer.append_events(events)
@@ -130,7 +135,52 @@ class Disk:
 
     def checkpoint(self, carry: Carry, step: int) -> None:
         if self.writer.due():
-            self.writer.checkpoint(self.archived_carry(carry), step, force=True)
+            self.finish_checkpoint(self.archived_carry(carry), step)
+
+    def finish_checkpoint(self, archived: Carry, step: int) -> None:
+        """Write a checkpoint; `archived` is the carry as archives have it."""
+        self.writer.checkpoint(archived, step, force=True)
+
+    def abandon(self) -> None:
+        """Remove what can't be continued."""
+        self.writer.abandon()
 
     def close(self) -> None:
         self.writer.close()
+
+
+class DiskWithFrames(Disk):
+    """Rows streamed to an archive, and as frames to a file for other programs beside it. Frames are on the disk before
+    the checkpoint that counts them, so that the file of frames never lacks one."""
+
+    def __init__(self, frames: FrameFile, topology: Topology, *arguments: Any, **named: Any):
+        super().__init__(*arguments, **named)
+        self.frames, self.topology = frames, topology
+
+    def write(self, seen: dict[str, Any], t: np.ndarray) -> None:
+        with writing(self.frames.path):
+            self.frames.append(self.topology.frames(seen, t, self.writer.rows, self.grid.save_every))
+        super().write(seen, t)
+
+    def truncate(self, rows: int, events: int | None) -> None:
+        super().truncate(rows, events)
+        with writing(self.frames.path):
+            self.frames.cut(rows)
+
+    def finish_checkpoint(self, archived: Carry, step: int) -> None:
+        with writing(self.frames.path):
+            self.frames.synchronise()
+        super().finish_checkpoint(archived, step)
+
+    def abandon(self) -> None:
+        super().abandon()
+        if self.writer.sequence == 0:
+            self.frames.close()
+            self.frames.path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        try:
+            with writing(self.frames.path):
+                self.frames.close()
+        finally:
+            super().close()

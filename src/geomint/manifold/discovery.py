@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from ..errors import outside
 from ..numerics.cache import BoundedCache
 from ..numerics.linalg import KINDS
 from ..numerics.linalg.discovery import concrete, plan_for, start_key
@@ -47,7 +48,7 @@ def find_solver(choice: str, relaxation: Any, starts: Sequence[tuple[Any, Any]])
     if found.dependence is not None:
         named, described = found.dependence.named, found.dependence.described
         used = "of the multipliers that hold them, those of least norm are used"
-        warnings.warn(f"{named} depend on each other at q0 ({described}): {used}.", stacklevel=5)
+        warnings.warn(f"{named} depend on each other at q0 ({described}): {used}.", stacklevel=outside())
     if found.closed_form is not None:
         return found.closed_form(found.plan)
     if choice == "sweep":

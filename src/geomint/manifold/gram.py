@@ -44,8 +44,9 @@ def gram_solve(plan: Plan, mech: Any, q: Array, right: Array, noise: Array | flo
     """x with K x = right. Where K is singular, a dense plan gives NaN, on which the host loop takes the step by
     `ConstraintSolver.rescued`; blocks and bands, and a matrix-free plan, go by conjugate gradients.
 
-    `noise`: xᵀKx below which right is nothing but rounding. XLA may then compute right twice, with and without fused
-    multiply-adds, and x is no solution for the other one."""
+    `noise`: the largest xᵀKx for which right may consist of rounding errors only. Its two uses, in x and in the
+    residual right − K x, may then differ by as much as right itself, since XLA may compute it once with fused
+    multiply-adds and once without. The refinement says nothing about K there, and x is accepted."""
     if plan.assembled:
         return _assembled_solve(plan, mech, q, right)
     apply = product_with(mech, q)

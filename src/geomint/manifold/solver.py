@@ -23,7 +23,7 @@ from .gram import gram_solve
 from .normal_space import normal_space, smallest_multipliers
 from .position import Placed
 
-ROUNDING = 1e3  # units of rounding, relative, that a normal part of p may have where p is tangent
+ROUNDING = 1e3  # units of rounding of |p| up to which the normal part of p may be an effect of rounding alone
 
 
 class ConstraintSolver(eqx.Module):
@@ -105,7 +105,8 @@ class ConstraintSolver(eqx.Module):
 
 
 def _noise(p: Array, v: Array) -> Array:
-    """pᵀM⁻¹p of the rounding of p. The normal part of a tangent p is no larger: nothing but rounding."""
+    """A bound of wᵀM⁻¹w, w = Gᵀν, for the normal part w of a p that is tangent up to rounding: pᵀM⁻¹p times
+    (ROUNDING·eps)²."""
     return (ROUNDING * jnp.finfo(p.dtype).eps) ** 2 * jnp.sum(p * v)
 
 

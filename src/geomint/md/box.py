@@ -56,3 +56,10 @@ def checked_box(box: Any, of: str) -> Box | None:
             f"{of}(box=...) must be a periodic box, such as gm.md.Box([8.0, 8.0]), or None, not {shown(box)}."
         )
     return box
+
+
+def check_positions(q: Any, box: Box | None, of: str) -> None:
+    """Raise an InputError where q is not a list of points, or their dimension is not that of the box."""
+    if q.ndim != 2 or (box is not None and q.shape[1] != len(box.lengths)):
+        wanted = "(n, 2) or (n, 3)" if box is None else f"(n, {len(box.lengths)}), like the box {box.lengths}"
+        raise InputError(f"{of} has positions q of shape {wanted}, not {q.shape}.")

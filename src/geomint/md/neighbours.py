@@ -2,7 +2,8 @@
 come within the cut-off.
 
 A list made at the positions `reference` is complete as long as no particle has moved by more than half the skin since.
-It is made again before a step if twice the last step could lead beyond. Where a force is evaluated beyond all the same,
+It is made again before a step if twice the last step could lead beyond (for multistep methods, which take forces some
+steps ahead of the positions they show, that many steps and one more). Where a force is evaluated beyond all the same,
 because a particle moved much farther in this step than in the last one, the energy is NaN and the run stops with an
 explanation: an incomplete list never gives a number.
 """
@@ -24,7 +25,7 @@ from ..numerics.keywords import checked_keywords
 from ..system.auxiliary import Auxiliary
 from ..system.checks import positive
 from . import cells
-from .box import Box, checked_box
+from .box import Box, check_positions, checked_box
 
 SPARE = 1.1  # room for so many times the neighbours that were found
 
@@ -87,9 +88,7 @@ class Neighbours(Auxiliary):
 
     def build(self, q: Array) -> NeighbourList:
         q = jnp.asarray(q)
-        if q.ndim != 2 or (self.box is not None and q.shape[1] != len(self.box.lengths)):
-            wanted = "(n, 2) or (n, 3)" if self.box is None else f"(n, {len(self.box.lengths)})"
-            raise InputError(f"a system with neighbour lists has positions q of shape {wanted}, not {q.shape}.")
+        check_positions(q, self.box, "a system with neighbour lists")
         cell_room = self._fullest_cell(q)
         found = _made(self, q, q, 1, cell_room)
         room = _roomy(int(jnp.max(found.count)), len(q))
@@ -102,8 +101,8 @@ class Neighbours(Auxiliary):
         at = np.ravel_multi_index(tuple(np.asarray(cells.cell_of(q, self.box, divided)).T), divided)
         return _roomy(int(np.bincount(at).max()), len(q))
 
-    def refreshed(self, state: NeighbourList, q: Array) -> NeighbourList:
-        beyond = _longest(q - state.reference) + 2 * _longest(q - state.last) > state.slack
+    def refreshed(self, state: NeighbourList, q: Array, ahead: int = 1) -> NeighbourList:
+        beyond = _longest(q - state.reference) + (1 + ahead) * _longest(q - state.last) > state.slack
         made = lambda: self._list(q, q, state.room, state.cell_room.shape[0])
         kept = lambda: eqx.tree_at(lambda s: s.last, state, q)
         # A list without room for all is kept, so that the host loop finds it.

@@ -24,7 +24,7 @@ from ..errors import InputError
 from ..numerics.keywords import checked_keywords
 from ..system.checks import function, positive
 from . import cells
-from .box import Box, checked_box
+from .box import Box, check_positions, checked_box
 from .neighbours import NeighbourList, Neighbours
 
 ROWS = 2**20  # pairs at a time where all pairs are compared
@@ -74,6 +74,7 @@ class PairPotential(eqx.Module):
         return Neighbours(self.cutoff, skin, self.box)
 
     def __call__(self, q: Array, auxiliary: NeighbourList | None = None) -> Array:
+        check_positions(q, self.box, "a PairPotential")
         if auxiliary is None:
             return self._of_all_pairs(q)
         if auxiliary.cutoff < self.cutoff or auxiliary.box != self.box:

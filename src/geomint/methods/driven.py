@@ -6,9 +6,9 @@ With q and t held, a kick of length h is the flow of
 
 where W, the work, is a variable like q and p, so that it has the order of the method and H − W is what the exact motion
 conserves. For f(q, t) and linear damping the flow is exact (see system/damping.py). Kicks and drifts are then exact
-flows of two vector fields, and every splitting keeps its order, except the Nyström ones, whose order conditions exclude
-damping. With D = γM and f a gradient the step scales dq ∧ dp by exp(−γh). A force of v is taken at the mean of the
-momenta before and after the kick: symmetric, of order 2.
+flows of two vector fields, and every splitting keeps its order, except Nyström ones that are not symmetric: their order
+conditions exclude damping, and the work of f, whose rate f·v depends on p. With D = γM and f a gradient the step scales
+dq ∧ dp by exp(−γh). A force of v is taken at the mean of the momenta before and after the kick: symmetric, of order 2.
 
 Time advances with the drifts: (q, t) and (p, −H) are conjugate, and a step is the splitting of H + p_t on the extended
 phase space. Without forces and damping it is therefore symplectic there, and H − W has no drift.

@@ -37,6 +37,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..errors import outside
 from ..numerics.compensated import value
 from ..numerics.compilation import jit
 from ..numerics.linalg import KINDS, Plan, fallback
@@ -172,7 +173,7 @@ class Filtered(FindsStructure, CanFail, DependsOnStepLength, WarnsOfStep):
             warnings.warn(
                 f"h²ω = {dt**2 * float(omega):.2g} is above .3: on a penalised system {self.name} becomes "
                 f"unstable there. Take dt < {np.sqrt(0.3 / float(omega)):.2g}, a smaller omega, or PushforwardNewmark.",
-                stacklevel=4,
+                stacklevel=outside(),
             )
         if self.beta >= 0.25:
             return
@@ -186,7 +187,7 @@ class Filtered(FindsStructure, CanFail, DependsOnStepLength, WarnsOfStep):
             warnings.warn(
                 f"hω = {dt * highest:.3g} for the fastest linear motion at q0, above the limit 2/√(1−4β) = "
                 f"{limit:.3g} of {self.name}. Take dt < {limit / highest:.2g}, or beta ≥ ¼.",
-                stacklevel=4,
+                stacklevel=outside(),
             )
 
 

@@ -216,11 +216,16 @@ class Splitting(KickDrift):
         table = TABLES[self.scheme]
         # forest-ruth is a composition of Verlet steps, which are symmetric.
         of_v = system.takes("force", "v") and table.order > 2 and self.scheme != "forest-ruth"
-        excluded = getattr(system, "damping", None) is not None and table.nystrom and table.stages != table.stages[::-1]
-        if system.constraint is None and (of_v or excluded):
-            what = "forces that depend on v" if of_v else "damping"
+        # The conditions of Nyström splittings are those of kicks that do not depend on p. Damping does, and so does the
+        # power f·v, the rate of the work; a symmetric sequence of order 4 meets all conditions anyway.
+        partial = table.nystrom and table.stages != table.stages[::-1]
+        damped = partial and getattr(system, "damping", None) is not None
+        forced = partial and getattr(system, "force", None) is not None
+        if system.constraint is None and (of_v or damped or forced):
+            what = "forces that depend on v" if of_v else "damping" if damped else "a force, whose work it would miss"
+            taken = "potentials only" if partial else "forces of q and t only"
             raise InputError(
-                f"{self.name} has order {table.order} for forces of q and t only, and this system has {what}; use "
+                f"{self.name} has order {table.order} for {taken}, and this system has {what}; use "
                 f"Composition(Verlet(), order={table.order})."
             )
 

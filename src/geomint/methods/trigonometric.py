@@ -31,7 +31,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..errors import InputError
+from ..errors import InputError, outside
 from ..numerics.cache import BoundedCache
 from ..numerics.compensated import value
 from ..numerics.linalg.discovery import over_members, start_key
@@ -153,7 +153,7 @@ class Trigonometric(Oscillatory, CanFail, DependsOnStepLength, WarnsOfStep):
             return
         if not float(largest_kick(system, np.asarray(q, float), dt, self.filter, self.plan)) < 100:
             what = f"hω is near a multiple of π, where {self.name} has a pole"
-            warnings.warn(f"{what}; change dt a little, or take Trigonometric('hairer-lubich').", stacklevel=4)
+            warnings.warn(f"{what}; change dt a little, or take Trigonometric('hairer-lubich').", stacklevel=outside())
 
     def _kick(self, mech: Mechanics, flow: Flow, q: Any) -> Array:
         """½hψ₁g(Φq)."""

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import InputError
+from ..methods import Boris, MagneticSplitting
 from ..system.magnetic import cross
 from ..system.system import System
 from .base import Model, Positive, model
@@ -37,7 +38,9 @@ def penning_trap(frequency: Positive = 1.0, field: Positive = 5.0) -> Model:
     q0, v0 = np.array([1.0, 0.0, 0.5]), np.array([0.0, 0.5, 0.0])
     fastest = 0.5 * (field + np.sqrt(field**2 - 2 * frequency**2))
     description = "a charge between a quadrupole and a uniform magnetic field"
-    return Model(system, q0, v0, "penning_trap", description, dt=0.1 / fastest, t_end=500 / fastest)
+    return Model(
+        system, q0, v0, "penning_trap", description, MagneticSplitting(), dt=0.1 / fastest, t_end=500 / fastest
+    )
 
 
 @model
@@ -87,7 +90,7 @@ def magnetic_mirror(ratio: Positive = 0.04, speed: Positive = 0.3, pitch: float 
     # The charge gyrates around the axis: its radius is v⊥/B.
     q0, v0 = np.array([across, 0.0, 0.0]), np.array([0.0, -across, along])
     description = "a charge reflected between two regions of strong magnetic field"
-    return Model(system, q0, v0, "magnetic_mirror", description, dt=0.1, t_end=1000.0)
+    return Model(system, q0, v0, "magnetic_mirror", description, Boris(), dt=0.1, t_end=1000.0)
 
 
 @model
@@ -120,7 +123,7 @@ def tokamak(parallel: float = 4.816e-4, perpendicular: float = -2.059e-3) -> Mod
     system = System(magnetic_field=field, watch={"toroidal momentum": toroidal_momentum})
     q0, v0 = np.array([1.05, 0.0, 0.0]), np.array([0.0, parallel, perpendicular])
     description = "a charge on a banana orbit in a toroidal magnetic field"
-    return Model(system, q0, v0, "tokamak", description, dt=np.pi / 10, t_end=12_000 * np.pi)
+    return Model(system, q0, v0, "tokamak", description, Boris(), dt=np.pi / 10, t_end=12_000 * np.pi)
 
 
 def _flux(r, z):

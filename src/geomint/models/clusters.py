@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .. import md
 from ..numerics.compilation import jit
 from ..numerics.intervals import Interval, evaluate
 from ..system.symmetries import Rotation, Translation
@@ -19,6 +20,7 @@ from .base import PAIRS, Dimension, Model, NotNegative, Positive, Seed, count, m
 
 Atoms = Annotated[int, count(2, PAIRS)]
 SYMMETRIES = (Translation(), Rotation())
+ARGON = md.Atoms("Ar")
 ROUNDING = 1e-14  # a generous bound of the relative rounding of a squared distance
 REACH = 2 ** (1 / 6)  # the minimum of the Lennard-Jones potential with σ = 1
 
@@ -136,7 +138,7 @@ def _cluster(
     # An atom with the kinetic energy ε/2 moves by one neighbour distance in 200 steps.
     dt = 0.005 * spacing / float(np.sqrt(k["epsilon"]))
     return Model(
-        System(sum_over_pairs(n, pair), symmetries=SYMMETRIES, params=k),
+        System(sum_over_pairs(n, pair), symmetries=SYMMETRIES, params=k, atoms=ARGON),
         q0,
         v0,
         name,
@@ -216,7 +218,7 @@ def argon_cluster() -> Model:
     −10.519254 ε. The total momentum is zero, the angular momentum is not. A step of 10 fs is dt = 1e-5."""
     boltzmann, mass = 1.380658e-23, 66.34e-27
     k = {"epsilon": 119.8 * boltzmann / mass, "sigma": 0.341}  # m²/s² is nm²/ns²
-    system = System(sum_over_pairs(7, lennard_jones), symmetries=SYMMETRIES, params=k)
+    system = System(sum_over_pairs(7, lennard_jones), symmetries=SYMMETRIES, params=k, atoms=ARGON)
     return Model(
         system,
         _ARGON_POSITIONS,

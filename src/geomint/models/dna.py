@@ -28,4 +28,4 @@ def dna(n: Annotated[int, count(3)] = 200, seed: Seed = 0) -> Model:
 
     q0 = 0.8 + 0.1 * np.random.default_rng(seed).standard_normal(n)
     v0 = np.cos(4 * np.pi * np.arange(1, n + 1) / n) / np.sqrt(n)
-    return Model(System(potential), q0, v0, "dna", f"{n} base pairs that open and close", dt=0.5, t_end=10_000.0)
+    return Model(System(potential), q0, v0, "dna", f"{n} base pairs that open and close", dt=0.2, t_end=4000.0)

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..errors import InputError
-from ..md import Box, PairPotential
+from ..md import Atoms, Box, PairPotential
 from ..system.symmetries import Translation
 from ..system.system import System
 from .base import Model, NotNegative, Positive, Seed, count, model
@@ -38,7 +38,8 @@ def lennard_jones_fluid(
         )
     box = Box((edge,) * 3)
     pair = PairPotential(lennard_jones, cutoff=cutoff, box=box, squared=True)
-    system = System(potential=pair, auxiliary=pair.neighbours(skin), symmetries=(Translation(),))
+    lists = pair.neighbours(skin)
+    system = System(potential=pair, auxiliary=lists, symmetries=(Translation(),), atoms=Atoms("Ar", box))
     rng = np.random.default_rng(seed)
     v = rng.normal(size=(atoms, 3))
     v -= v.mean(axis=0)

@@ -56,7 +56,7 @@ def n_body(n: Annotated[int, count(2, PAIRS)] = 5, softening: NotNegative = 0.1,
     v0 = 0.3 * random.normal(size=(n, 3))
     v0 -= masses @ v0 / masses.sum()
     system = System(newtonian(masses, 1.0, softening), mass=masses[:, None], symmetries=(Translation(), Rotation()))
-    return Model(system, q0, v0, "n_body", f"{n} bodies attracting each other", dt=0.005, t_end=20.0)
+    return Model(system, q0, v0, "n_body", f"{n} bodies attracting each other", dt=0.002, t_end=20.0)
 
 
 # Hairer, Lubich, Wanner, section I.2.4, table 2.2: masses relative to the sun (to which the inner planets are added),

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..errors import InputError
+from ..methods import EnergyStepping
 from ..system.system import System
 from .base import PAIRS, Dimension, Model, NotNegative, Positive, Seed, count, model
 
@@ -43,9 +44,9 @@ def hard_spheres(
 
         |x_i − x_j|² − (2r)² ≥ 0 for i < j,     r ≤ x ≤ box − r for every coordinate,
 
-    the two functions in `inside` of the model. A method that is not given them lets the spheres pass through each other
-    and through the walls. They start in the middles of equal cells, with Maxwell velocities at this temperature
-    (k_B = 1)."""
+    the two functions in `inside` of the model and of its method, EnergyStepping. A method that is not given them lets
+    the spheres pass through each other and through the walls. They start in the middles of equal cells, with Maxwell
+    velocities at this temperature (k_B = 1)."""
     rows = next(k for k in range(1, n + 1) if k**dimension >= n)
     if not box > 2 * radius * rows:
         raise InputError(
@@ -61,7 +62,8 @@ def hard_spheres(
         v0,
         "hard_spheres",
         f"{n} hard spheres in a box",
+        EnergyStepping(1.0, inside=inside),
         dt=0.05,
-        t_end=50.0,
+        t_end=10.0,
         inside=inside,
     )

@@ -7,6 +7,7 @@ from typing import Annotated
 import jax.numpy as jnp
 import numpy as np
 
+from ..methods import IMEX
 from ..system.system import System
 from .base import Model, count, model
 
@@ -26,8 +27,9 @@ def fast_slow_oscillator(omega: float = 50.0) -> Model:
         np.array([0.0]),
         "fast_slow_oscillator",
         f"an oscillator on two springs, of frequencies 1 and {omega:g}",
-        dt=0.1,
-        t_end=100.0,
+        IMEX(),
+        dt=0.01,
+        t_end=5.0,
     )
 
 
@@ -89,6 +91,7 @@ def elastic_chain(n: Annotated[int, count(2)] = 100, stiff: float = 50.0, quarti
         v0,
         "elastic_chain",
         f"{n} masses on a line, alternating springs of frequencies {stiff:g} and 1",
+        IMEX(),
         dt=0.1,
         t_end=100.0,
     )

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import InputError
+from ..md.atoms import ELECTRONVOLTS, Atoms
 from ..system.checks import bounded, vector
 from ..system.constraints import Distances, Orthogonal
 from ..system.symmetries import Generator, Rotation, Symmetry, Translation
@@ -50,7 +51,7 @@ def heavy_top(inertia: Three = (0.6, 0.8, 1.0), momentum: Three = (1.8, 0.4, -0.
         symmetries += (Rotation((0, 1)),)  # δQ = −Qê₃
     system = System(lambda q: q[2, 2], mass=d[None, :], constraint=Orthogonal(), symmetries=symmetries)
     return Model(
-        system, np.eye(3), hat(m / moments), "heavy_top", "a spinning top as a rotation matrix", dt=0.01, t_end=200.0
+        system, np.eye(3), hat(m / moments), "heavy_top", "a spinning top as a rotation matrix", dt=0.01, t_end=20.0
     )
 
 
@@ -102,6 +103,7 @@ def rigid_water(n: Annotated[int, count(1, PAIRS // 3)] = 1, temperature: NotNeg
         mass=np.tile(MASSES, n)[:, None],
         constraint=Distances(pairs, lengths),
         symmetries=(Translation(), Rotation()),
+        atoms=Atoms("OHH", molecule="HOH", units=ELECTRONVOLTS),
     )
     description = "a rigid water molecule tumbling in space" if n == 1 else f"a cluster of {n} rigid water molecules"
     return Model(

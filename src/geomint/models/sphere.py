@@ -52,7 +52,7 @@ def sphere_bodies(
 
     q0, v0 = from_spherical([0.8, 0.5], [0.6, 1.5], [1.1, -0.8], [-0.2, 0.0]) if n == 2 else _spread(n, seed)
     system = System(potential, constraint=OnSphere(), symmetries=(Rotation(),))
-    return Model(system, q0, v0, "sphere_bodies", f"{n} bodies on the unit sphere", dt=0.02, t_end=200.0)
+    return Model(system, q0, v0, "sphere_bodies", f"{n} bodies on the unit sphere", dt=0.02, t_end=40.0)
 
 
 def from_spherical(

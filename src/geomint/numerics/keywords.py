@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from collections.abc import Callable, Sequence
+from typing import ParamSpec, TypeVar, overload
 
 from ..errors import nearest
 
@@ -13,9 +13,24 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def checked_keywords(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorator: a TypeError for an unknown keyword names the nearest argument, or lists all."""
-    names = [name for name in inspect.signature(function).parameters if name != "self"]
+@overload
+def checked_keywords(function: Callable[P, R]) -> Callable[P, R]: ...
+@overload
+def checked_keywords(*, others: Sequence[str]) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def checked_keywords(function=None, *, others=()):
+    """Decorator: a TypeError for an unknown keyword names the nearest argument, or lists all.
+
+    others: the keywords that a function with **keywords takes besides the arguments of its signature.
+    """
+    if function is None:
+        return functools.partial(_checked, others=others)
+    return _checked(function, others)
+
+
+def _checked(function: Callable[P, R], others: Sequence[str]) -> Callable[P, R]:
+    parameters = inspect.signature(function).parameters.values()
+    stated = [x.name for x in parameters if x.kind is not inspect.Parameter.VAR_KEYWORD and x.name != "self"]
+    names = [*dict.fromkeys([*stated, *others])]
     callee = function.__qualname__.removesuffix(".__init__")
 
     @functools.wraps(function)

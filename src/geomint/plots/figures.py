@@ -6,8 +6,9 @@ Figures are drawn on their own Agg canvas: no display is needed, and no global l
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
@@ -18,10 +19,14 @@ from matplotlib.gridspec import GridSpecBase
 
 from ..errors import InputError
 from ..system.checks import as_path
+from ..system.constraints import Orthogonal
+from ..system.lagrangian import LagrangianSystem
 
 POINTS = 5000  # most points drawn of a line; more are not visible
 LINES = 8  # most lines in a panel of coordinates
 PATHS = 50  # most particles, or members of an ensemble, that are drawn
+WATCHED = 2  # most quantities of System(watch=...) that are drawn
+NARROW = 8  # paths this many times as long as wide are drawn with two scales
 _AXES = "xyz"
 
 
@@ -77,12 +82,13 @@ def overview(run: Any, path: str | Path | None = None, *, space: bool | None = N
     watched = _watched(run, members)
     paths = _is_space(run) if space is None else space
     strips = [] if paths else _coordinates(run)
-    figure = new_figure(11.0, max(4.6, 2.3 * len(watched), 0.75 * len(strips)))
+    views = _views(run) if paths else []
+    figure = new_figure(11.0, max(4.6, 2.3 * len(watched), 0.75 * len(strips), 3.5 * len(views)))
     left, right = figure.add_gridspec(1, 2)
     grid = right.subgridspec(len(watched), 1)
-    if paths:
-        _draw_paths(figure.add_subplot(left), run, members)
-    else:
+    for row, view in enumerate(views):
+        _draw_paths(figure.add_subplot(left.subgridspec(len(views), 1)[row, 0]), run, members, view)
+    if not paths:
         _draw_coordinates(figure, left.subgridspec(len(strips), 1, hspace=0.05), run, members, strips)
     shared: Axes | None = None
     for row, (title, label, lines) in enumerate(watched):
@@ -194,6 +200,8 @@ def _is_space(run: Any) -> bool:
     if not shape or shape[-1] not in (2, 3):
         return False
     stated = run.system
+    if isinstance(stated, LagrangianSystem) and len(shape) == 1:
+        return False  # angles and other coordinates, not a position
     # A fast part without spatial symmetry and without constraint: rows are modes or springs (fpu), not particles.
     modes = (
         stated is not None
@@ -204,28 +212,51 @@ def _is_space(run: Any) -> bool:
     return not (len(shape) > 1 and modes)
 
 
-def _draw_paths(axes: Axes, run: Any, members: np.ndarray | None) -> None:
+class View(NamedTuple):
+    """A plane in which paths are drawn."""
+
+    title: str
+    labels: tuple[str, str]
+    of: Callable[[np.ndarray], np.ndarray]  # positions → points of the plane, both along the last axis
+
+
+def _views(run: Any) -> list[View]:
+    """The x–y plane; for charges in a magnetic field in space the meridian plane too, where orbits that turn around the
+    axis are bananas and mirrors are seen from the side."""
+    spatial = _q_shape(run)[-1] == 3
+    plane = View(" projected on the x–y plane" if spatial else "", ("x", "y"), lambda q: q[..., :2])
+    if not spatial or getattr(run.system, "magnetic_field", None) is None:
+        return [plane]
+    meridian = lambda q: np.stack([np.hypot(q[..., 0], q[..., 1]), q[..., 2]], axis=-1)
+    return [plane, View(" in the plane of z and R = √(x² + y²)", ("R", "z"), meridian)]
+
+
+def _draw_paths(axes: Axes, run: Any, members: np.ndarray | None, view: View) -> None:
     """One path in the plane for each particle (of each member)."""
     shape = _q_shape(run)
+    turns = isinstance(getattr(run.system, "constraint", None), Orthogonal)
+    if turns:  # of a rotation matrix, the image of the last axis: q[:, -1]
+        shape = shape[-1:]
     particles = int(np.prod(shape[:-1]))
     drawn = _chosen(particles, PATHS if members is None else max(1, 2 * PATHS // len(members)))
     times = _chosen(len(run), POINTS)
     colors = _colors(len(drawn) if members is None else len(members))
     for m, member in enumerate([None] if members is None else members):
-        q = np.asarray(run.q[times] if member is None else run.q[member][times]).reshape(
-            len(times), particles, shape[-1]
-        )
+        q = np.asarray(run.q[times] if member is None else run.q[member][times])
+        q = view.of((q[..., -1] if turns else q).reshape(len(times), particles, shape[-1]))
         for k, particle in enumerate(drawn):
             color = colors[k if member is None else m]
             label = f"particle {particle}" if member is None and 1 < particles <= LINES else None
             width, alpha = (0.9, 0.9) if member is None else (0.5, 0.6)
             axes.plot(q[:, particle, 0], q[:, particle, 1], lw=width, alpha=alpha, color=color, label=label)
-            axes.plot(*q[0, particle, :2], "o", ms=4 if member is None else 2, color=color)
-    axes.set_aspect("equal", adjustable="datalim")
-    axes.set(xlabel="x", ylabel="y")
+            axes.plot(*q[0, particle], "o", ms=4 if member is None else 2, color=color)
+    width, height = (np.ptp(x) for x in (axes.dataLim.intervalx, axes.dataLim.intervaly))
+    if width < NARROW * height and height < NARROW * width:
+        axes.set_aspect("equal", adjustable="datalim")
+    axes.set(xlabel=view.labels[0], ylabel=view.labels[1])
     part = f", {len(drawn)} of {particles} particles" if len(drawn) < particles else ""
     axes.set_title(
-        ("Paths" if shape[-1] == 2 else "Paths projected on the x–y plane") + part + " (dots: start)", fontsize=10
+        ("Path of the last axis of the body" if turns else "Paths") + view.title + part + " (dots: start)", fontsize=10
     )
     _legend(axes, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=5)
     axes.grid(alpha=0.25)
@@ -294,13 +325,19 @@ def _watched(run: Any, members: np.ndarray | None) -> list[tuple[str, str, Lines
     def single(rows: np.ndarray) -> Lines:
         return [(None, c, y) for c, y in zip(colors, rows, strict=True)]
 
-    energy = pick(run.energy)
-    panels: list[tuple[str, str, Lines]] = [("Energy error", "H(t) − H(0)", single(energy - energy[:, :1]))]
+    energy, title, label = pick(run.energy), "Energy error", "H(t) − H(0)"
+    if "work" in run.columns:  # of a system with forces, whose energy changes by their work
+        energy, title, label = energy - pick(run.work), "Error of energy − work", "H(t) − H(0) − work"
+    panels: list[tuple[str, str, Lines]] = [(title, label, single(energy - energy[:, :1]))]
     maps = _momentum_lines(run, pick, members)
     if maps:
         named = len(maps) == 1 or members is not None  # else a legend names the lines
         title = "Momentum map" + ("s" if len(maps) > 1 else "") + (": " + ", ".join(run.momentum_maps) if named else "")
         panels.append((title, "J(t) − J(0)", maps))
+    for name, values in list(run.watched.items())[:WATCHED]:
+        rows = pick(values)
+        if rows.ndim == 2:
+            panels.append((name.capitalize(), "as watched", single(rows)))
     if run.constraint_residual.shape[-1]:
         panels.append(("Constraint residual", "max |g(q)|", single(np.abs(pick(run.constraint_residual)).max(axis=-1))))
     return panels
@@ -330,6 +367,7 @@ def _draw_watched(axes: Axes, t: np.ndarray, title: str, label: str, lines: Line
     axes.margins(x=0)
     axes.grid(alpha=0.25)
     axes.tick_params(labelbottom=last)
+    axes.locator_params(axis="x", nbins=6)
     if last:
         axes.set_xlabel("time")
     _legend(axes, loc="center left", bbox_to_anchor=(1.01, 0.5))

@@ -5,7 +5,7 @@ Start reading with simulate.py, then drive.py and loop.py, the host loop. In the
 inputs, prepare       the initial state, checked; what a method finds out about the system before the run
 simulate, ensemble    one trajectory, or many of them in one program
 gradients             runs inside jax.grad, jax.jit and jax.vmap; linear_maps: a linear map with its transpose
-reductions            Mean, Quantiles, Histogram: the statistics over members that the user asks for
+reductions, radial    Mean, Quantiles, Histogram, RadialDistribution: the statistics over members that the user asks for
 tile_reduction        the compiled program that reduces the rows of one tile of members
 reducing_engine       the engine that runs that program during a run; summary: the results, run.reduced
 drive, loop           chunks of steps, checkpoints, Ctrl-C; failures: the errors that end a run early
@@ -18,16 +18,28 @@ sharded, shards       ensemble(executor=...): the client's part, and the task; s
 sweep, sweep_table    gm.sweep, and its table
 archived              the Trajectory of an archive
 
-It may import errors, numerics, system, manifold, methods, engines, io and models, but neither analysis, papers nor cli.
-plots is imported by the methods of a Trajectory that need it, when they are called.
+It may import errors, numerics, system, manifold, methods, engines, md, io and models, but neither analysis, papers nor
+cli. plots is imported by the methods of a Trajectory that need it, when they are called.
 """
 
 from .ensemble import ensemble
 from .load import load
+from .radial import RadialDistribution
 from .reductions import Histogram, Mean, Quantiles
 from .resume import resume
 from .simulate import simulate
 from .sweep import sweep
 from .trajectory import Trajectory
 
-__all__ = ["Histogram", "Mean", "Quantiles", "Trajectory", "ensemble", "load", "resume", "simulate", "sweep"]
+__all__ = [
+    "Histogram",
+    "Mean",
+    "Quantiles",
+    "RadialDistribution",
+    "Trajectory",
+    "ensemble",
+    "load",
+    "resume",
+    "simulate",
+    "sweep",
+]

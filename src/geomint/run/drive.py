@@ -112,8 +112,8 @@ class _Recorder:
 def _collect(engine: Engine, times: Grid, sink: Any, end: Position, about: dict[str, Any]) -> Trajectory:
     """The Trajectory of all that the sink has; `end` has the carry as an archive keeps it."""
     if isinstance(sink, Disk):
-        sink.writer.checkpoint(end.carry, end.step, force=True)
-        sink.writer.close()
+        sink.finish_checkpoint(end.carry, end.step)
+        sink.close()
         held = archive.read(sink.writer.path)
         checkpoint = Checkpoint(engine.method_carry(end.carry), end.step)
         run = trajectory(held, engine.system, checkpoint, engine.method)

@@ -15,12 +15,15 @@ from ..engines.grid import Grid, grid
 from ..engines.tiles import Tiled
 from ..errors import GeomintError, InputError
 from ..io import archive
+from ..io.frame_files import is_frames
 from ..io.sinks import Disk, Memory
 from ..methods import Method, protocols
 from ..models import Model
+from ..numerics.keywords import checked_keywords
 from ..system.checks import as_array, as_device_array, shown
 from ..system.index_check import check_indices
 from ..system.system import Stated, System
+from .defaults import Call, of_model
 from .devices import devices_of
 from .drive import archive_meta, drive
 from .executors import checked_executor
@@ -34,7 +37,7 @@ from .inputs import (
     stated_velocity,
     warn_of_lost_digits,
 )
-from .members import Call, ToArray, of_model, with_member_axis
+from .members import ToArray, with_member_axis
 from .prepare import checked_method, checked_settings, prepared, sampled
 from .reducing_engine import Reducing
 from .reductions import Reduction, checked
@@ -42,6 +45,7 @@ from .sharded import Plan, Start, run_sharded
 from .trajectory import Trajectory
 
 
+@checked_keywords
 def ensemble(
     system: Stated | Model,
     q0s: Any = None,
@@ -68,8 +72,8 @@ def ensemble(
     """As `simulate`, for q0s of shape (members, *q shape); the result's arrays are (members, saved, …).
 
     An array without the member axis is shared by all members: q0s, or v0s or p0s, where the other one of them has the
-    axis, or where params= counts the members. A model in place of the system gives its q0 and v0, shared, and its dt
-    and t_end, where the call has none.
+    axis, or where params= counts the members. A model in place of the system gives its q0 and v0, shared, and its
+    method, dt and t_end, where the call has none.
 
     params:  replaces the system's params. A leaf whose leading length is the number of members has one value for each
              of them; other leaves are shared. A shared leaf of that length is to be given the member axis, with
@@ -77,11 +81,11 @@ def ensemble(
              where they could also be shared.
     seed:    an integer, into which members fold their number: member 3 of seed 5 has the same random numbers in every
              ensemble. Or one integer for each member, which then has those of gm.simulate with that seed.
-    reduce:  {name: gm.Mean(...), gm.Quantiles(...) or gm.Histogram(...)}: at every save the members are reduced to
-             these statistics, run.reduced[name]; their own rows are kept neither in memory nor in `output`. A reduction
-             is of a saved quantity by its name ("energy", "q", a momentum map, a watched quantity, …), or of a function
-             f(q, p) of one member, f(q, p, params) where the system has params. Members that have failed do not count.
-             The last states are in run.checkpoint.
+    reduce:  {name: gm.Mean(...), gm.Quantiles(...), gm.Histogram(...) or gm.RadialDistribution(...)}: at every save
+             the members are reduced to these statistics, run.reduced[name]; their own rows are kept neither in memory
+             nor in `output`. A reduction is of a saved quantity by its name ("energy", "q", a momentum map, a watched
+             quantity, …), or of a function f(q, p) of one member, f(q, p, params) where the system has params. Members
+             that have failed do not count. The last states are in run.checkpoint.
     keep:    members whose own rows are kept as well, such as range(10): run.q is (kept, saved, …), in this order.
     engine:  as for `simulate`; "kernel" runs all members in one kernel of a GPU, and "auto" chooses it where JAX's
              default device is a GPU.
@@ -95,13 +99,18 @@ def ensemble(
              workers, the shards, or on workers that are lost.
     A member that fails keeps its good points and is named by `run.failed_at`; the run stops only when all have failed.
     """
-    if is_traced(system, q0s, v0s, p0s, params):
+    call = of_model("ensemble", system, q0s, v0s, p0s, method, dt, t_end, t0, save_every)
+    if is_traced(call.system, call.q0, call.v0, p0s, params):
         raise GeomintError(
             "ensemble can't run inside jax.grad, jax.jit or jax.vmap; there, use jax.vmap over gm.simulate."
         )
     path, progress, compensated = checked_settings(output, progress, compensated)
+    if path is not None and is_frames(path):
+        raise InputError(
+            f"output={path.name!r} is a file of frames, which holds one trajectory: write the ensemble to an archive, "
+            f"output='run.h5', and then members with gm.load('run.h5')[0].save({path.name!r})."
+        )
     executor, devices = _checked_workers(executor, mesh, shard)
-    call = of_model(system, q0s, v0s, p0s, method, dt, t_end)
     times = grid(call.dt, call.t_end, t0, save_every)
     make = choose(engine, members=True)
     on_device = make.on_device and executor is None and len(devices) == 1

@@ -13,7 +13,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
-from ..errors import InputError
+from ..errors import InputError, outside
 from ..manifold import gram_product, loses_rank, not_kept_by, scales, seeds, vanishing
 from ..methods import State
 from ..numerics.compensated import Compensated
@@ -28,6 +28,8 @@ from ..system.magnetic import check_magnetic
 from ..system.mass import check_mass, mass_is_matrix
 from ..system.mechanics import Mechanics, real_array
 from ..system.system import Stated, System
+
+ANOTHER_TIME = 0.7310585786  # after t0, where overrides are compared a second time: no likely period of a drive
 
 
 def is_traced(*trees: Any) -> bool:
@@ -57,6 +59,8 @@ def phase(
         check_mass(system, shape)
         check_damping(system, shape)
         check_magnetic(system, shape)
+        if system.atoms is not None:
+            system.atoms.check(shape)
     if v0 is not None and p0 is not None:
         raise InputError(f"give v0{s} or p0{s}, not both.")
     name = ("v0" if p0 is None else "p0") + s
@@ -146,7 +150,7 @@ def warn_of_lost_digits(system: Stated, shape: tuple[int, ...]) -> None:
         if _has_float32(traced.jaxpr) or any(getattr(c, "dtype", None) == jnp.float32 for c in traced.consts):
             warnings.warn(
                 f"{name}(q) uses numbers in float32, which carry seven digits; make them float64 (numpy's default).",
-                stacklevel=4,
+                stacklevel=outside(),
             )
 
 
@@ -161,8 +165,14 @@ def _has_float32(jaxpr: Any) -> bool:
 
 
 def check_overrides(system: System, q: Array, t0: float = 0.0) -> None:
-    """Check that derivatives written by hand agree with automatic differentiation at q0."""
-    mech = Mechanics(system, q.shape, t0)
+    """Check that derivatives written by hand agree with automatic differentiation at q0. Where functions depend on the
+    time, at a second one too: at t0 alone a t that is missing in the override may not show."""
+    for t in (t0, t0 + ANOTHER_TIME) if system.depends_on_time else (t0,):
+        _check_overrides_at(system, q, t)
+
+
+def _check_overrides_at(system: System, q: Array, t: float) -> None:
+    mech, when = Mechanics(system, q.shape, t), f" and t = {t:g}" if system.depends_on_time else ""
     for name, energy in (("gradient", mech.slow_potential), ("fast_gradient", mech.fast_potential)):
         if name not in system.overrides:
             continue
@@ -173,8 +183,8 @@ def check_overrides(system: System, q: Array, t0: float = 0.0) -> None:
         error = float(jnp.max(jnp.abs(by_hand - exact)))
         if not error <= 1e-8 * max(1.0, float(jnp.max(jnp.abs(exact)))):
             raise InputError(
-                f"overrides[{name!r}] differs from the automatic derivative at q0 by {error:.3g}; correct it or leave "
-                "it out."
+                f"overrides[{name!r}] differs from the automatic derivative at q0{when} by {error:.3g}; correct it or "
+                "leave it out."
             )
 
 

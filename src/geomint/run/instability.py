@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import sys
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from ..errors import GeomintError, InstabilityWarning
+from ..errors import GeomintError, InstabilityWarning, outside
 from ..system.system import System
 from .energy_scale import (
     READ,
@@ -167,7 +165,7 @@ def _warned(run: Trajectory, suspect: Suspect, starts: list[Start]) -> bool:
         f"it is {error:.3g} at step {step}, t = {grid.t0 + step * grid.dt:g}, and at most {largest:.3g}. These results "
         f"do not follow the motion. {tried.advice}",
         InstabilityWarning,
-        stacklevel=_outside(),
+        stacklevel=outside(),
     )
     return True
 
@@ -229,11 +227,3 @@ def _trial(run: Trajectory, start: Start, factor: int, saves: int) -> Trajectory
     with unwatched(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return simulate(system, q, p0=p, method=run.method, compensated=run.compensated, engine=engine, **times)
-
-
-def _outside() -> int:
-    """The stacklevel of the line outside geomint that called it."""
-    package, frame, level = str(Path(__file__).parent.parent), sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
-        frame, level = frame.f_back, level + 1
-    return level

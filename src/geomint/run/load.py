@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ..errors import ArchiveError
 from ..io import archive
+from ..io.frame_files import existing_archive_of
 from ..io.index import read_index
 from ..system.checks import as_path
 from ..system.system import Stated, checked_system
@@ -22,7 +23,7 @@ def load(path: str | Path, system: Stated | None = None) -> Trajectory:
 
     A run of gm.models knows its system; give `system` for others where velocities or plots of them are wanted.
     """
-    path = as_path(path, "path")
+    path = existing_archive_of(as_path(path, "path"))
     if system is not None:
         checked_system(system)
     index = read_index(path)

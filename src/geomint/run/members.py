@@ -19,10 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from ..errors import InputError
-from ..models import Model
+from ..errors import InputError, outside
 from ..system.lagrangian import derive
 from ..system.system import Stated, checked_params
+from .defaults import Call
 
 ToArray = Callable[[Any, str], Any]  # system/checks.py: as_array, or the same for arrays on a device
 
@@ -37,38 +37,12 @@ class Members(NamedTuple):
     p: Any
 
 
-class Call(NamedTuple):
-    """The arguments that a model replaces."""
-
-    system: Any
-    q0s: Any
-    v0s: Any
-    p0s: Any
-    method: Any
-    dt: Any
-    t_end: Any
-    one_start: bool  # q0s is one state, that of the model
-
-
-def of_model(system: Any, q0s: Any, v0s: Any, p0s: Any, method: Any, dt: Any, t_end: Any) -> Call:
-    """A model in place of a system: its start, step and end where the call has none."""
-    if not isinstance(system, Model):
-        return Call(system, q0s, v0s, p0s, method, dt, t_end, False)
-    model, one_start = system, q0s is None
-    v0s = model.v0 if v0s is None and p0s is None else v0s
-    method = getattr(model, "method", None) if method is None else method
-    dt, t_end = (model.dt if dt is None else dt), (model.t_end if t_end is None else t_end)
-    return Call(model.system, model.q0 if one_start else q0s, v0s, p0s, method, dt, t_end, one_start)
-
-
 def with_member_axis(call: Call, params: PyTree, to_array: ToArray) -> Members:
     """Copies of shared arrays for all members: every array of the result has the member axis."""
-    system, name, given = call.system, "v0s" if call.p0s is None else "p0s", call.v0s if call.p0s is None else call.p0s
-    if call.v0s is not None and call.p0s is not None:
+    system, name, given = call.system, "v0s" if call.p0 is None else "p0s", call.v0 if call.p0 is None else call.p0
+    if call.v0 is not None and call.p0 is not None:
         raise InputError("give v0s or p0s, not both.")
-    if call.q0s is None:
-        raise InputError("q0s is missing: give the initial positions (members, *shape of q), or a model for system.")
-    q = to_array(call.q0s, "q0s")
+    q = to_array(call.q0, "q0s")
     x = None if given is None else to_array(given, name)
     x_shape = None if x is None else x.shape
     params = None if params is None else checked_params(params)
@@ -88,7 +62,7 @@ def with_member_axis(call: Call, params: PyTree, to_array: ToArray) -> Members:
         raise InputError(f"{name} has shape {x_shape}: there is no member in it.")
     q, x = (None if y is None else _repeated(y, members, y.ndim == len(shape)) for y in (q, x))
     system, spread = _spread(system, params, q, members)
-    return Members(system, spread, q, x if call.p0s is None else None, x if call.p0s is not None else None)
+    return Members(system, spread, q, x if call.p0 is None else None, x if call.p0 is not None else None)
 
 
 def _repeated(x: Any, members: int, shared: bool) -> Any:
@@ -161,7 +135,7 @@ def _spread(system: Stated, params: PyTree, q0s: Any, members: int) -> tuple[Any
             f"params is ambiguous: every leaf of system.params has a leading axis of {members}, the number of members. "
             "Treated as per-member, although the energy is also defined with all of them at once. To share them, close "
             "over them; ensemble(..., params=...) states explicitly that they differ.",
-            stacklevel=5,
+            stacklevel=outside(),
         )
     return system, "states and params" if as_own else "states"
 

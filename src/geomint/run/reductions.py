@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax
@@ -75,6 +75,12 @@ class Reduction(eqx.Module):
         """Arrays that define the reduction besides the quantity; an archive has them."""
         return {}
 
+    @classmethod
+    def restored(cls, of: Any, settings: dict[str, np.ndarray]) -> Self:
+        """The reduction of a quantity with these settings."""
+        make: Any = cls  # the arguments of the kinds differ
+        return make(of, *settings.values())
+
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}({self.of.name!r})"
@@ -83,7 +89,7 @@ class Reduction(eqx.Module):
         )
 
 
-def _quantity(of: Any, callee: str) -> Any:
+def stated_quantity(of: Any, callee: str) -> Any:
     if isinstance(of, Column):
         return of
     if isinstance(of, type) or not (isinstance(of, str) or callable(of)):
@@ -115,7 +121,7 @@ class Mean(Reduction):
     of: Any
 
     def __init__(self, of: str | Callable):
-        self.of = _quantity(of, "Mean")
+        self.of = stated_quantity(of, "Mean")
 
     def of_tile(self, x: Array, valid: Array) -> TileResult:
         mask, n = _over_values(valid, x), jnp.maximum(jnp.sum(valid), 1)
@@ -143,7 +149,7 @@ class Histogram(Reduction):
     edges: Any
 
     def __init__(self, of: str | Callable, bins: Any, range: tuple[float, float] | None = None):
-        self.of = _quantity(of, "Histogram")
+        self.of = stated_quantity(of, "Histogram")
         if range is None and plain_scalar(bins) is not None:
             raise InputError(
                 "Histogram: give bins= as edges, or their number and range=(low, high); the range can't be known "
@@ -186,7 +192,7 @@ class Quantiles(Reduction):
     levels: tuple[float, ...] = eqx.field(static=True)
 
     def __init__(self, of: str | Callable, levels: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.95)):
-        self.of = _quantity(of, "Quantiles")
+        self.of = stated_quantity(of, "Quantiles")
         self.levels = vector([levels] if plain_scalar(levels) is not None else levels, "levels", "Quantiles")
         if not all(0 <= x <= 1 for x in self.levels):
             raise InputError(f"Quantiles: levels are numbers from 0 to 1, not {shown(levels)}.")
@@ -256,7 +262,7 @@ def checked(reduce: Any) -> Reductions:
             raise InputError(f"reduce: a name is a text without '/', not {shown(name)}.")
         if not isinstance(reduction, Reduction):
             raise InputError(
-                f"reduce[{name!r}] must be gm.Mean(...), gm.Quantiles(...) or gm.Histogram(...), "
-                f"not {shown(reduction)}."
+                f"reduce[{name!r}] must be gm.Mean(...), gm.Quantiles(...), gm.Histogram(...) or "
+                f"gm.RadialDistribution(...), not {shown(reduction)}."
             )
     return dict(sorted(reduce.items()))

@@ -18,9 +18,10 @@ from ..engines.grid import Grid, grid
 from ..engines.tiles import Engine, Tiled
 from ..errors import ArchiveError, GeomintError, InputError
 from ..io import archive
+from ..io.frame_files import existing_archive_of, frames_path, reopened_frames
 from ..io.index import Index, read_index, rewrite_index
 from ..io.reader import reached
-from ..io.sinks import Disk
+from ..io.sinks import Disk, DiskWithFrames
 from ..methods import Carry, protocols
 from ..system.checks import as_path, flag
 from ..system.system import Stated, checked_system
@@ -29,7 +30,7 @@ from .drive import archive_meta, drive
 from .executors import checked_executor
 from .prepare import prepared
 from .reductions import Reduction
-from .restore import matching, method_of, reopened, restore_engine, system_of
+from .restore import matching, method_of, method_of_model, reopened, restore_engine, system_of
 from .sharded import run_index
 from .shards import Job
 from .summary import reductions_of_archive
@@ -73,7 +74,7 @@ def resume(
     executor: for an ensemble in shards, as in gm.ensemble: any executor, whatever the run began with. None: the shards
              run one after another in this process.
     """
-    path, progress = as_path(path, "path"), flag(progress, "progress")
+    path, progress = existing_archive_of(as_path(path, "path")), flag(progress, "progress")
     if system is not None:
         checked_system(system)
     if method is not None:
@@ -157,12 +158,22 @@ def _sink(contents: archive.Contents, times: Grid, ready: Ready, about: dict[str
     """The archive, open for writing behind the rows and events that count. The writer stands behind these rows; the
     file of events has to be cut, which ensembles do not have."""
     system, engine, _, events = ready
-    meta = lambda: archive_meta(system, engine, times, about, tuple(contents.meta["q_shape"]))
+    ending, path = {k: contents.meta[k] for k in ("frames",) if k in contents.meta}, frames_path(contents)
+    meta = lambda: {**archive_meta(system, engine, times, about, tuple(contents.meta["q_shape"])), **ending}
     writer = reopened(contents, times, meta)
     if isinstance(engine, Tiled):
         return Disk(writer, engine.layout, times, engine.rows_per_member, engine.archived_carry)
-    sink = Disk(writer, engine.layout, times, False, engine.archived_carry)
-    sink.truncate(contents.rows, events)
+    arguments = writer, engine.layout, times, False, engine.archived_carry
+    try:
+        if path is None:
+            sink = Disk(*arguments)
+        else:
+            sink = DiskWithFrames(*reopened_frames(path, writer.path, system, times.save_every), *arguments)
+            writer.lock()  # again: where the lock belongs to the process, reading the archive has released it
+        sink.truncate(contents.rows, events)
+    except BaseException:
+        writer.close()
+        raise
     return sink
 
 
@@ -202,6 +213,8 @@ def _stated_again(contents: archive.Contents | Index, given: Given) -> StatedAga
             made = f"{meta['origin']:.100} is not the system of this run here"
         raise InputError(f"{path}: {made}; state its system again: gm.resume({str(path)!r}, system=system).")
     system = matching(contents, system)
+    if method is None and not meta.get("complete_name", True):
+        method = method_of_model(contents)
     if method is None and not meta.get("complete_name", True):
         held = f"{meta['method']} was given functions (inside=...), which an archive can't hold"
         raise InputError(f"{path}: {held}; give it again: gm.resume(..., method=method).")

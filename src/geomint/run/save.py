@@ -1,7 +1,8 @@
-"""save: a run in memory as an archive, which gm.load opens and gm.resume continues."""
+"""save: a run as an archive, which gm.load opens and gm.resume continues, or as frames for other programs."""
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +13,9 @@ from ..engines import Clock, choose
 from ..engines.tiles import Engine, Tiled
 from ..errors import InputError
 from ..io import archive
+from ..io.files import writing
+from ..io.frame_files import is_frames, new_frames
+from ..io.frames import Frames, Topology
 from ..io.index import read_index
 from ..methods import Carry
 from ..system.checks import as_path
@@ -32,8 +36,10 @@ class ArchiveData(NamedTuple):
 
 
 def save(run: Trajectory, path: str | Path) -> Path:
-    """Write a run in memory as an archive."""
+    """Write a run as an archive, or as a file of frames where the name asks for one."""
     path = as_path(path, "path")
+    if is_frames(path):
+        return _save_frames(run, path)
     if run.system is None or run.checkpoint is None:
         raise InputError("this run can't be saved: it came from an archive without its system; copy the file instead.")
     meta, carry, fixed = _archive_data(run, run.system, run.checkpoint)
@@ -53,6 +59,37 @@ def save(run: Trajectory, path: str | Path) -> Path:
         raise
     writer.close()
     return Path(path)
+
+
+def frames_of(run: Trajectory, topology: Topology, rows: slice) -> Frames:
+    """Some saved points of one trajectory as frames. Those of a part of a run are numbered from 0."""
+    columns = {name: np.asarray(run.columns[name][rows]) for name in ("q", "p", "energy")}
+    return topology.frames(columns, np.asarray(run.t[rows]), rows.start or 0, run.grid.save_every)
+
+
+def topology_of(run: Trajectory, what: str) -> Topology:
+    if run.members:
+        raise InputError(f"{what} is of one trajectory, and the run is an ensemble: take a member, run[0].")
+    if run.system is None:
+        raise InputError(f"{what} needs the system of the run: load it with gm.load(path, system=system).")
+    return Topology(run.system, run.q.shape[1:], what)
+
+
+def _save_frames(run: Trajectory, path: Path) -> Path:
+    topology = topology_of(run, path.name)
+    file = new_frames(path, topology)
+    try:
+        rows = max(1, COPIED_BYTES // (16 * max(1, int(np.prod(run.q.shape[1:])))))
+        with writing(path):
+            for a in range(0, len(run), rows):
+                file.append(frames_of(run, topology, slice(a, a + rows)))
+            file.close()
+    except BaseException:
+        with contextlib.suppress(OSError):
+            file.close()
+            path.unlink(missing_ok=True)
+        raise
+    return path
 
 
 def _archive_data(run: Trajectory, system: Stated, checkpoint: Checkpoint) -> ArchiveData:

@@ -25,7 +25,7 @@ from .prepare import prepared
 from .reductions import Column, Reductions
 from .restore import method_of, system_of
 from .shards import Job, begin_shard, shard_engine
-from .summary import KINDS, Summary, extract_summary
+from .summary import KINDS, Summary, extract_summary, settings_of
 from .tile_reduction import join_tiles
 from .trajectory import Checkpoint, Trajectory
 
@@ -201,10 +201,8 @@ def join_shards(index: Index, shards: OpenShards, rows: int) -> dict[str, Any]:
 
 def _reductions(index: Index) -> Reductions:
     """The reductions, for joining only: what they are of does not matter here."""
-    make: dict[str, Any] = dict(KINDS)  # their arguments differ
-    settings = lambda name: [x for place, x in index.small.items() if place.startswith(f"reduced/{name}/")]
     return {
-        name: make[about["kind"]](Column(about["of"] or "a function"), *settings(name))
+        name: KINDS[about["kind"]].restored(Column(about["of"] or "a function"), settings_of(name, index.small))
         for name, about in index.meta["reduce"].items()
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,17 @@ from ..engines import Clock, Layout, begin, choose
 from ..engines.grid import Grid, grid
 from ..errors import GeomintError
 from ..io import archive
-from ..io.sinks import Disk, Memory, check_memory
+from ..io.frame_files import archive_of, is_frames, new_frames
+from ..io.frames import Topology
+from ..io.sinks import Disk, DiskWithFrames, Memory, check_memory
 from ..methods import Method, State, protocols
+from ..models import Model
 from ..numerics.compensated import value
 from ..numerics.compilation import warn_of_outer_jit
 from ..numerics.keywords import checked_keywords
 from ..system.index_check import check_indices
 from ..system.system import Stated, System
+from .defaults import of_model
 from .drive import archive_meta, drive
 from .gradients import check_gradient, integrate_traced
 from .inputs import (
@@ -38,14 +43,14 @@ from .trajectory import Checkpoint, Trajectory
 
 @checked_keywords
 def simulate(
-    system: Stated,
-    q0: Any,
+    system: Stated | Model,
+    q0: Any = None,
     v0: Any = None,
     *,
     p0: Any = None,
-    method: Method,
-    dt: float,
-    t_end: float,
+    method: Method | None = None,
+    dt: float | None = None,
+    t_end: float | None = None,
     t0: float = 0.0,
     save_every: int = 1,
     output: str | Path | None = None,
@@ -57,13 +62,17 @@ def simulate(
 ) -> Trajectory:
     """Integrate a system from (q0, v0) at t0 to t_end with a method in steps of dt; keep every `save_every`-th state.
 
+    system:       a System or a LagrangianSystem; or a Model (gm.models.kepler(), …), which has q0, v0, method, dt and
+                  t_end: gm.simulate(model) runs it, and what is given here takes the place of the model's.
     v0 or p0:     the velocity or the momentum at the start; at rest with neither.
     dt, t_end:    t_end − t0 is a whole number of steps. For event-driven methods dt is the interval between saves.
     output:       write the run to this file, with checkpoints; memory stays constant, whatever the length of the run.
+                  A name that ends in .xyz, .pdb or .h5md is written for other programs, frame by frame, with the
+                  archive of the run beside it (x.xyz.h5); the system needs atoms=gm.md.Atoms(...) for that.
     compensated:  sum the updates of q and p with compensation for rounding.
     engine:       "xla", the reference; "native", machine code for small systems, several times faster; "kernel", for
-                  ensembles on a GPU; "auto", the faster one. Where an engine does not cover an operation or a size, XLA
-                  runs instead, and run.engine says why.
+                  ensembles on a GPU; "auto", the one with which the run is likely to end first, compiling included.
+                  Where an engine does not cover an operation or a size, XLA runs instead, and run.engine says why.
     seed:         of stochastic methods.
     gradient:     how jax.grad goes back through the run. "backwards": by steps of −dt, for symmetric methods; nothing
                   is stored, and rounding limits how well the reversed run follows the run. "stored": from the state
@@ -72,10 +81,12 @@ def simulate(
     Inside jax.grad, jax.jit or jax.vmap the result has traced arrays, and q0, v0, p0, mass and params may be
     differentiated. No error can be raised there: saved values after a failure are not finite, and gradients are NaN.
     """
+    call = of_model("simulate", system, q0, v0, p0, method, dt, t_end, t0, save_every)
+    system, q0, v0 = call.system, call.q0, call.v0
     check_gradient(gradient)
     seed = check_seed(seed)
     path, progress, compensated = checked_settings(output, progress, compensated)
-    method, times = checked_method(system, method), grid(dt, t_end, t0, save_every)
+    method, times = checked_method(system, call.method), grid(call.dt, call.t_end, t0, save_every)
     at_start = system.at_time(times.t0)
     q, p = phase(at_start, q0, v0, p0)
     velocity = stated_velocity(system, "v0", v0)
@@ -106,16 +117,29 @@ def _run(
     engine: str,
 ) -> Trajectory:
     """Choose the engine, and run it into memory or into an archive."""
-    runner = choose(engine)(method, system, Clock.of(times.t0, times.dt))
+    topology = Topology(system, value(state.q).shape, f"output={path.name!r}") if path and is_frames(path) else None
+    steps = math.inf if method.traits.event_driven else times.steps
+    runner = choose(engine)(method, system, Clock.of(times.t0, times.dt), run_steps=steps)
     carry, seen = runner.begin(state)
     check_energy(system, seen)
     about = {**about, "members": False}
     if path is None:
         sink = Memory(runner.layout, seen, times.saves, members=False)
         return drive(runner, carry, times, sink, progress, about)
-    meta = archive_meta(system, runner, times, about, value(state.q).shape)
-    writer = archive.create(path, meta, seen, runner.archived_carry(carry), times.saves)
-    disk = Disk(writer, runner.layout, times, members=False, archived_carry=runner.archived_carry)
+    shape = value(state.q).shape
+    meta = archive_meta(system, runner, times, about, shape)
+    if topology is not None:
+        meta["frames"] = path.suffix.lower()
+    writer = archive.create(archive_of(path), meta, seen, runner.archived_carry(carry), times.saves)
+    arguments = writer, runner.layout, times, False, runner.archived_carry
+    if topology is None:
+        disk = Disk(*arguments)
+    else:
+        try:
+            disk = DiskWithFrames(new_frames(path, topology), topology, *arguments)
+        except BaseException:
+            writer.abandon()
+            raise
     disk.first(seen, carry)
     return drive(runner, carry, times, disk, progress, about)
 

@@ -11,9 +11,10 @@ import numpy as np
 from ..errors import ArchiveError, InputError
 from ..io.fingerprint import of_function
 from ..system.system import Stated
+from .radial import RadialDistribution
 from .reductions import Column, Histogram, Mean, Quantiles, Reduction, Reductions, checked
 
-KINDS: dict[str, type[Reduction]] = {kind.__name__: kind for kind in (Mean, Quantiles, Histogram)}
+KINDS: dict[str, type[Reduction]] = {kind.__name__: kind for kind in (Mean, Quantiles, Histogram, RadialDistribution)}
 WHOLE = ("members", "counts")  # results that are whole numbers
 
 
@@ -23,6 +24,7 @@ class Reduced:
     Mean         mean, standard_deviation (saved, *shape)
     Quantiles    quantiles (saved, levels, *shape); levels
     Histogram    counts (saved, bins, *shape); edges
+    RadialDistribution    counts, distribution (saved, bins); edges
     members      (saved,): how many members counted; those that had failed, or whose quantity was not finite, did not
     """
 
@@ -85,6 +87,11 @@ def fixed_datasets(
     return {**settings, "kept": kept, "start/q": np.asarray(start[0]), "start/p": np.asarray(start[1])}
 
 
+def settings_of(name: str, held: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The settings of a reduction, from what `fixed_datasets` returned."""
+    return {path.split("/")[-1]: x for path, x in held.items() if path.startswith(f"reduced/{name}/")}
+
+
 def whole_numbers(columns: dict[str, Any]) -> dict[str, Any]:
     """Columns of a reduced run, with counts as integers again: a packed row has floating-point numbers only."""
     results = {
@@ -104,8 +111,8 @@ def extract_summary(
     columns.update(whole_numbers(columns))
     results, members_left, reduced = columns.pop("reduced"), columns.pop("members_left"), {}
     for name, about in described.items():
-        settings = {path.split("/")[-1]: x for path, x in held.items() if path.startswith(f"reduced/{name}/")}
-        reduced[name] = Reduced(f"{about['kind']} of {about['of'] or 'a function'}", results[name], settings)
+        about_it = f"{about['kind']} of {about['of'] or 'a function'}"
+        reduced[name] = Reduced(about_it, results[name], settings_of(name, held))
     return Summary(
         reduced, members_left, np.asarray(failed_at), held["kept"], (held["start/q"], held["start/p"]), described
     )
@@ -125,9 +132,10 @@ def reductions_of_archive(
                 f"{path}: the reductions {', '.join(lacking)} are of functions, which an archive can't hold; give all "
                 "reductions again: gm.resume(..., reduce=reduce)."
             )
-        setting = lambda name: [x for place, x in held.items() if place.startswith(f"reduced/{name}/")]
-        make: dict[str, Any] = dict(KINDS)  # their arguments differ
-        return {name: make[about["kind"]](about["of"], *setting(name)) for name, about in described.items()}
+        return {
+            name: KINDS[about["kind"]].restored(about["of"], settings_of(name, held))
+            for name, about in described.items()
+        }
     reductions = checked(reduce)
     here = describe_reductions(reductions, *of_run)
     if _as_text(here) != _as_text(described):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..engines.grid import grid, whole_saves
+from ..engines.grid import grid
 from ..errors import (
     ArchiveBusy,
     ArchiveError,
@@ -28,8 +28,10 @@ from ..errors import (
 from ..io import archive
 from ..methods import Method, as_method
 from ..models import Model
-from ..system.checks import as_path, flag, number, shown, whole
+from ..numerics.keywords import checked_keywords
+from ..system.checks import as_path, flag, shown
 from ..system.system import Stated, checked_system
+from .defaults import end_of_model, of_model
 from .executors import InThisProcess, TaskFailed, Tasks, checked_executor, run_tasks
 from .inputs import check_seed
 from .relay import relayed_after_fork
@@ -62,12 +64,13 @@ class Sweep(NamedTuple):
                 system = system.with_params(_replaced(system.params, name.split(".")[1:], value, name))
             else:
                 settings[name] = value
-        if "t_end" not in settings and self.default_end is not None:
-            save_every = whole(settings.get("save_every", 1), "save_every", least=1)
-            settings["t_end"] = whole_saves(self.default_end, number(settings["dt"], "dt"), save_every)
+        if settings.get("t_end") is None and self.default_end is not None:
+            when = settings["dt"], settings.get("t0", 0.0), settings.get("save_every", 1)
+            settings["t_end"] = end_of_model(self.default_end, *when)
         return system, settings
 
 
+@checked_keywords(others=SETTINGS)
 def sweep(
     system: Stated | Model,
     q0: Any = None,
@@ -81,7 +84,7 @@ def sweep(
 ) -> Any:
     """Run gm.simulate for every combination of values; an xarray.Dataset with one dimension for each swept name.
 
-    system:   a system with q0 and v0, or a model of gm.models, whose dt and t_end are the defaults.
+    system:   a system with q0 and v0, or a model of gm.models, whose method, dt and t_end are the defaults.
     over:     {name: values}. A name is an argument of gm.simulate ("dt", "method", "t_end", "q0", "seed", …), "params",
               or a part of the params by its name, "params.k". Points that differ in dt or params do not compile again.
     settings: all other arguments of gm.simulate.
@@ -133,33 +136,22 @@ def _checked(system: Any, q0: Any, v0: Any, over: Any, output: Any, settings: di
     """Check the names; what is wrong with single values is said in their rows."""
     if not isinstance(over, Mapping) or not over:
         raise InputError(f'over must be a mapping such as {{"dt": [0.1, 0.01]}}, not {shown(over)}.')
-    default_end = None
-    if isinstance(system, Model):
-        q0 = system.q0 if q0 is None else q0
-        v0 = system.v0 if v0 is None and settings.get("p0") is None and "p0" not in over else v0
-        settings = {"dt": system.dt, **settings}
-        system, default_end = system.system, system.t_end
+    model, system = system, system.system if isinstance(system, Model) else system
     checked_system(system)
     for name, values in over.items():
         _check_name(system, name)
         if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or not len(values):
             raise InputError(f"over[{name!r}] must be a list of values, not {shown(values)}.")
     _check_overlap(list(over))
-    unknown = [name for name in settings if name not in SETTINGS]
-    if unknown:
-        raise InputError(f"sweep has no argument {unknown[0]!r}." + nearest(unknown[0], SETTINGS))
-    stated = {"q0": q0, "v0": v0} | settings
-    missing = [
-        name
-        for name in ("q0", "method", "dt", *(("t_end",) if default_end is None else ()))
-        if stated.get(name) is None and name not in over
-    ]
-    if missing:
-        raise InputError(f"sweep needs {' and '.join(missing)}, as an argument or in over.")
+    p0, method, dt, t_end = (settings.get(name) for name in ("p0", "method", "dt", "t_end"))
+    default_end = model.t_end if isinstance(model, Model) and t_end is None else None
+    not_needed = (*over, "t_end") if default_end is not None else over
+    call = of_model("sweep", model, q0, v0, over.get("p0", p0), method, dt, t_end, not_needed=not_needed)
+    stated = settings | {"q0": call.q0, "v0": call.v0, "dt": call.dt}
     if math.prod(len(x) for x in over.values()) > MOST_POINTS:
         raise InputError(f"over has more than {MOST_POINTS} combinations.")
-    if "method" in settings:
-        stated["method"] = as_method(settings["method"])
+    if call.method is not None:
+        stated["method"] = as_method(call.method)
     folder = None if output is None else as_path(output, "output").absolute()
     if folder is not None and folder.exists() and not folder.is_dir():
         raise InputError(f"output must be a folder, and {folder} is a file.")

@@ -330,7 +330,8 @@ class Trajectory:
         return f", {name} {worst:.2g}"
 
     def save(self, path: str | Path) -> Path:
-        """Write an archive that gm.load opens and gm.resume continues."""
+        """Write an archive that gm.load opens and gm.resume continues; or, to a name that ends in .xyz, .pdb or .h5md,
+        frames for other programs."""
         from .save import save
 
         return save(self, path)
@@ -340,6 +341,14 @@ class Trajectory:
         from ..plots.figures import overview
 
         return overview(self, path)
+
+    def to_ase(self) -> list[Any]:
+        """An ASE `Atoms` for each saved point: run[-1:].to_ase()[0] is the last one. The system needs atoms."""
+        from ..io.ase_atoms import to_ase
+        from .save import frames_of, topology_of
+
+        topology = topology_of(self, "to_ase")
+        return to_ase(topology, frames_of(self, topology, slice(0, len(self))))
 
     def to_xarray(self) -> Any:
         """An xarray.Dataset over time (and member), with every saved quantity."""

@@ -26,8 +26,8 @@ class Auxiliary(eqx.Module):
         """The state at the start of a run. q has numbers, so that the room can depend on them."""
 
     @abc.abstractmethod
-    def refreshed(self, state: PyTree, q: Array) -> PyTree:
-        """The state before a step from q; traced."""
+    def refreshed(self, state: PyTree, q: Array, ahead: int = 1) -> PyTree:
+        """The state before a step from q, which evaluates forces up to `ahead` steps ahead of q; traced."""
 
     @abc.abstractmethod
     def kept(self, state: PyTree) -> PyTree:

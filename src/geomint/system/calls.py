@@ -119,6 +119,11 @@ def call_function(name: str, function: Any, given: Mapping[str, Any], params: An
         "params": params,
         **({"t": function.t} if isinstance(function, AtTime) else {}),
     }
+    if "t" in plan.arguments and "t" not in values:
+        raise InputError(
+            f"{name} has the argument t, but no function of the system that gives the energy, a force or the "
+            "constraint has it: leave it out, or write the function it belongs to with t."
+        )
     try:
         return function(*(values[x] for x in plan.positional), **{place: values[x] for place, x in plan.keywords})
     except FAILURES as error:
@@ -162,6 +167,12 @@ def _plan(kind: Given, parameters: tuple[inspect.Parameter, ...] | None, has_par
     count = len(kind.leading)
     if len(places) < count:
         raise _Misfit(f"write a function of ({', '.join(kind.leading)}), or of more of these arguments")
+    known = {*kind.leading, *kind.named, "params"}
+    for place, received in zip(places, kind.leading, strict=False):
+        if place.name != received and place.name in known:
+            raise _Misfit(
+                f"its argument {place.name} would receive {received}, which comes first; write {received} there"
+            )
     rest = [*places[count:], *(p for p in parameters if p.kind == p.KEYWORD_ONLY)]
     found = {
         p.name: p.name for p in rest if p.name in (*kind.named, *kind.hidden) or (p.name == "params" and has_params)

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from ..numerics.compensated import value
+from ..numerics.keywords import checked_keywords
 from ..numerics.linalg.newton import dense_solve, inverse
 from ..numerics.polynomials import degree
 from .checks import function
@@ -37,6 +38,7 @@ class LagrangianSystem(Stated):
     lagrangian: Any
     force: Any
 
+    @checked_keywords
     def __init__(
         self,
         lagrangian: Callable,

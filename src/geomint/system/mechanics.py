@@ -165,15 +165,17 @@ class Derived(eqx.Module):
             name: symmetry.momentum_map(value(q), value(p)) for name, symmetry in self.system.named_symmetries.items()
         }
 
-    def watched(self, q: Position, p: Position) -> dict[str, Array]:
-        """What the system asks to be watched, by name."""
-        seen = {name: self._watched(f"watch[{name!r}]", f, value(q), value(p)) for name, f in self.system.watch.items()}
+    def watched(self, q: Position, p: Position, t: Any) -> dict[str, Array]:
+        """What the system asks to be watched, by name, at time t; Mechanics has no time where only watched functions
+        depend on it."""
+        watch = self.system.watch.items()
+        seen = {name: self._watched(f"watch[{name!r}]", f, value(q), value(p), t) for name, f in watch}
         return {name: real_array(f"watch[{name!r}](q, p)", x).astype(value(q).dtype) for name, x in seen.items()}
 
-    def _watched(self, name: str, function: Any, q: Array, p: Array) -> Any:
+    def _watched(self, name: str, function: Any, q: Array, p: Array, t: Any) -> Any:
         has_v = takes(name, function, "v", self.system.params is not None)
         v = self.velocity_at(q, p) if has_v else None
-        return self.system.call(function, q, p, v=v, t=0.0 if self.time is None else self.time)
+        return self.system.call(function, q, p, v=v, t=t)
 
     @abc.abstractmethod
     def velocity_at(self, q: Position, p: Position, guess: Array | None = None) -> Array:

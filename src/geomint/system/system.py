@@ -19,6 +19,7 @@ from .auxiliary import Auxiliary
 from .calls import AtTime, Function, call_function, takes
 from .checks import as_array, function, instance, shown
 from .damping import checked_damping, first_entry, is_uniform
+from .labels import Labels, checked_labels
 from .magnetic import UniformField, checked_charge
 from .mass import checked_mass
 from .symmetries import Symmetry
@@ -168,6 +169,7 @@ class System(Stated):
     auxiliary:   the neighbour lists of a gm.md.PairPotential, made again along a run when particles have moved. The
                  functions potential, fast and overrides receive them as the argument `auxiliary`; outside a run it is
                  None.
+    atoms:       gm.md.Atoms, which names the coordinates for files and for the analysis; it changes no number.
     overrides:   derivatives by hand, {"gradient": ∇V, "fast_gradient": ∇W}; compared with automatic differentiation
                  at q0 when a run starts (of an ensemble, at that of its first member). Inside jax.jit, jax.grad or
                  jax.vmap there are no numbers to compare, and they are taken as they are.
@@ -182,6 +184,7 @@ class System(Stated):
     magnetic_field: Any
     charge: Array | None
     auxiliary: Auxiliary | None
+    atoms: Labels | None = eqx.field(static=True)
     uniform_damping: bool = eqx.field(static=True, init=False)  # whether D = γM is known
 
     @checked_keywords
@@ -201,6 +204,7 @@ class System(Stated):
         magnetic_field: Any = None,
         charge: Any = 1.0,
         auxiliary: Auxiliary | None = None,
+        atoms: Labels | None = None,
     ):
         self.potential = as_function("potential", potential)
         self.constraint = as_function("constraint", constraint)
@@ -227,6 +231,7 @@ class System(Stated):
                 "auxiliary is given, but neither potential nor fast has an argument `auxiliary`: pass it on to the "
                 "PairPotential, as in potential=lambda q, auxiliary: pair(q, auxiliary) + external(q)."
             )
+        self.atoms = checked_labels(atoms)
         self.origin = checked_origin(origin)
 
     def takes_auxiliary(self, name: str, function: Any) -> bool:
