@@ -195,12 +195,16 @@ def test_wrong_sparse_masses():
     with raised("a sparse damping must be a multiple of the mass"):
         run(MASS, damping=sparse.eye(N))
     large = sparse.kron(sparse.eye(20), MASS, format="lil")
-    large[0, 1] = large[1, 0] = 9.0
-    with raised("mass must be positive definite; scaled"):
-        gm.simulate(gm.System(mass=large.tocsr()), np.zeros(500), method=gm.Verlet(), dt=0.1, t_end=0.1)
+    large[-1, :] = large[:, -1] = 1e-3  # a full row: neither blocks nor a band
+    large[-1, -1] = large[0, 1] = large[1, 0] = 9.0
+    with raised("mass must be positive definite; scaled .* smallest eigenvalue is -"):
+        gm.simulate(gm.System(mass=large.tocsr()), np.zeros(500), **SHORT)
+    for block in (np.ones((2, 2)), np.array([[1.0, 2.0], [2.0, 1.0]])):
+        with raised("mass must be positive definite; scaled .* its Cholesky factorisation fails or has a pivot"):
+            gm.simulate(gm.System(mass=sparse.block_diag([np.eye(1), *[block] * 250])), np.zeros(501), **SHORT)
     with raised("with a sparse mass the exact flow of this damping needs"):
         steady = gm.System(mass=sparse.kron(sparse.eye(20), MASS), damping=0.1)
-        gm.simulate(steady, np.zeros(500), method=gm.Verlet(), dt=0.1, t_end=0.1)
+        gm.simulate(steady, np.zeros(500), **SHORT)
 
 
 def test_damping_by_a_multiple_of_the_mass():
@@ -209,6 +213,9 @@ def test_damping_by_a_multiple_of_the_mass():
     assert system.uniform_damping
     assert float(system.damping_rate) == pytest.approx(0.4, rel=1e-15)
     assert_same_operators(system, full, 1e-12)
+
+
+SHORT: dict = {"method": gm.Verlet(), "dt": 0.1, "t_end": 0.1}
 
 
 def coupled(pairs):
