@@ -173,7 +173,7 @@ def test_a_constraint_stated_twice_has_a_reference(factor):
 @pytest.mark.parametrize("mass", [3.0, np.array([[1.0], [2.0]]), np.diag([1.0, 2, 3, 4]) + 0.3])
 def test_the_acceleration_of_the_reference(mass):
     """Multipliers by the normal equations, where those are regular."""
-    rods = gm.Distances([(None, 0), (0, 1)])
+    rods = gm.Distances([(None, 0), (0, 1)], 1.0)
     system = gm.System(lambda q: jnp.sum(q[:, 1] + q[:, 0] ** 3), mass=mass, constraint=rods)
     q, v = np.array([[0.6, 0.8], [1.6, 0.8]]), np.array([[-0.8, 0.6], [-0.8, 0.1]])
     expected = derive(system, q.shape).acceleration(jnp.asarray(q), jnp.asarray(v))
@@ -209,7 +209,7 @@ def test_a_start_at_rest_beside_an_equilibrium_moves():
     system = gm.System(lambda q: -jnp.cos(q[0]))
     assert not measure.is_equilibrium(system, Point(np.array([1e-9]), np.array([0.0])))
     assert not measure.is_equilibrium(system, Point(np.array([0.0]), np.array([1e-9])))
-    pendulum = gm.System(lambda q: q[0, 1], constraint=gm.Distances([(None, 0)]))
+    pendulum = gm.System(lambda q: q[0, 1], constraint=gm.Distances([(None, 0)], 1.0))
     assert not measure.is_equilibrium(pendulum, Point(np.array([[1e-9, -1.0]]), np.zeros((1, 2))))
     assert measure.is_equilibrium(pendulum, Point(np.array([[0.0, -1.0]]), np.zeros((1, 2))))
 

@@ -25,7 +25,7 @@ shared = gm.System(lambda q, k: k * jnp.sum(q**4), params=1.0)
 stiff = gm.System(lambda q: jnp.sum(q**4), fast=lambda q: 50 * q[0] ** 2 + 0.5 * q[1] ** 2)
 
 
-pendulum = gm.System(lambda q: jnp.sum(q[:, 1]), constraint=gm.Distances([(None, 0)]))
+pendulum = gm.System(lambda q: jnp.sum(q[:, 1]), constraint=gm.Distances([(None, 0)], 1.0))
 
 
 rolling = gm.LagrangianSystem(lambda q, v: jnp.sum(v**2 * (2 + jnp.cos(q))))

@@ -175,7 +175,7 @@ def bonded_on_circle() -> Problem:
         lambda q: q[0, 1] + 0.6 * q[1, 1] + 0.3 * q[1, 0] ** 2 * q[0, 0],
         mass=masses[:, None],
         fast=lambda q: 8.0 * jnp.sum((q[1] - q[0]) ** 2),
-        constraint=gm.Distances([(None, 0)]),
+        constraint=gm.Distances([(None, 0)], 1.0),
     )
     arm, turn = hinged([1.0], angles=[0.4], rates=[0.5])
     q, v = np.array([*arm, [0.5, -1.1]]), np.array([*turn, [-0.2, 0.4]])

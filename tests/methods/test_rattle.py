@@ -273,7 +273,7 @@ def test_distances_join_particles_origin_and_fixed_points():
     np.testing.assert_allclose(rods(q), [0, 0, 0, 2.5**2 - 4], atol=1e-15)
     both = rods & gm.OnSphere(2.0, particles=[1]) & (lambda q: q[2, :1])
     np.testing.assert_allclose(both(q)[4:], [1.0, 1.0], atol=1e-15)
-    chain = gm.Distances([(None, 0), (0, 1), (1, 2)])
+    chain = gm.Distances([(None, 0), (0, 1), (1, 2)], 1.0)
     np.testing.assert_allclose(chain(q), [0, 1, 2.5**2 - 1], atol=1e-15)
 
 
@@ -303,7 +303,7 @@ def test_six_equations_of_a_rotation_have_the_size_of_the_matrix():
     (lambda: gm.Distances([(0, 1)], -1.0), "positive"),
     (lambda: gm.Distances([(0, 1)], 0.0), "positive"),
     (lambda: gm.Distances([(-1, 1)]), "numbered from 0"),
-    (lambda: gm.Distances([(0, 5)])(jnp.zeros((2, 2))), "particle 5 in pairs, but q has 2"),
+    (lambda: gm.Distances([(0, 5)], 1.0)(jnp.zeros((2, 2))), "particle 5 in pairs, but q has 2"),
     (lambda: gm.OnSphere(-1.0), "positive"),
     (lambda: gm.Orthogonal()(jnp.zeros((2, 2))), r"\(3, 3\)"),
 ])  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 import geomint as gm
 from geomint.engines.grid import grid
 
-circle = gm.System(lambda q: jnp.sum(q[:, 1]), constraint=gm.Distances([(None, 0)]))
+circle = gm.System(lambda q: jnp.sum(q[:, 1]), constraint=gm.Distances([(None, 0)], 1.0))
 hanging = {"dt": 0.01, "t_end": 1.0, "save_every": 100, "engine": "xla"}
 
 

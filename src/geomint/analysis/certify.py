@@ -17,6 +17,7 @@ from ..run.defaults import of_model
 from ..run.inputs import phase
 from ..run.instability import Start, tried_steps
 from ..system.checks import positive, whole
+from ..system.constraints import measured_at
 from ..system.system import Stated, System, checked_system
 from . import measure
 from .measure import Point
@@ -139,6 +140,7 @@ def certify(
     method.check(system)
     traits, forced = method.traits_for(system), system.driven
     start = Point(*phase(system, q0, v0, p0))
+    system = measured_at(system, start.q)
     if not forced and measure.is_equilibrium(system, start):
         what = "q0 is an equilibrium and the start is at rest: nothing moves, so nothing can be measured"
         raise MeasurementError(f"{what}. Start elsewhere, or with a velocity.")

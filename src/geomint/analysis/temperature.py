@@ -14,6 +14,7 @@ from ..numerics.autocorrelation import integrated_time
 from ..numerics.compilation import jit
 from ..run.trajectory import Trajectory
 from ..system.checks import as_array, flag, instance, positive
+from ..system.constraints import measured_at
 from ..system.lagrangian import derive
 from ..system.system import Stated, checked_system
 
@@ -32,6 +33,7 @@ def degrees_of_freedom(system: Stated, q: Any, centre_of_mass: bool = False) -> 
     fixed = q.shape[-1] if flag(centre_of_mass, "centre_of_mass", "degrees_of_freedom") and q.ndim > 1 else 0
     held = 0
     if system.constraint is not None:
+        system = measured_at(system, q)
         held = jax.eval_shape(derive(system, q.shape, 0.0).constraint, q).size
         if held * q.size <= DENSE:
             held = int(np.linalg.matrix_rank(np.asarray(_jacobian(system, q))))

@@ -14,6 +14,7 @@ from ..numerics.compilation import jit
 from ..numerics.linalg.structure import DENSE_LIMIT
 from ..numerics.memory import available_memory
 from ..system.checks import as_array, number, whole
+from ..system.constraints import measured_at
 from ..system.mass import check_mass
 from ..system.mechanics import Mechanics
 from ..system.system import System, checked_system
@@ -73,7 +74,8 @@ def project(system: Any, q0: Any, v0: Any = None, *, t0: float = 0.0) -> tuple[n
         raise InputError(f"v0 has shape {v.shape}, but q0 has shape {q.shape}; they must be the same.")
     check_mass(system, q.shape)
     t0 = number(t0, "t0", "project")
-    stated, system = system, system.at_time(t0)
+    stated = measured_at(system, q)
+    system = stated.at_time(t0)
     solver, start = find_solver("newton", 1.0, [(system, q)]), q
     groups = seeds(solver.plan.n, solver.plan)
     for _ in range(50):

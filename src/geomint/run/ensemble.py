@@ -21,6 +21,7 @@ from ..methods import Method, protocols
 from ..models import Model
 from ..numerics.keywords import checked_keywords
 from ..system.checks import as_array, as_device_array, shown
+from ..system.constraints import measured_at, needs_start
 from ..system.index_check import check_indices
 from ..system.system import Stated, System
 from .defaults import Call, of_model
@@ -195,13 +196,27 @@ def _kept(keep: Iterable[int] | None, members: int) -> np.ndarray:
     return kept.astype(np.int64) % members
 
 
+def _with_lengths(system: Stated, q: Any, p: Any, spread: str, t0: float) -> Stated:
+    """The system, with lengths that are not stated from the first member, after a check of all members against the
+    constraint."""
+    measured = needs_start(system)
+    system = measured_at(system, np.asarray(q[0])) if measured else system
+    try:
+        check_on_manifold(system, q, p, spread, t0)
+    except InputError as error:
+        if not measured:
+            raise
+        raise InputError(f"{error} Distances(pairs) without lengths has those of member 0 for all members.") from None
+    return system
+
+
 def _checked_start(call: Call, params: PyTree, times: Grid, to_array: ToArray) -> Start:
     """Check what the user stated, and let the method find the structure of the system."""
     method = checked_method(call.system, call.method)
     system, spread, q0s, v0s, p0s = with_member_axis(call, params, to_array)
     own_params = spread == "states and params"
     q, p = phase(system.at_time(times.t0), q0s, v0s, p0s, members=True, own_params=own_params, to_array=to_array)
-    check_on_manifold(system, q, p, spread, times.t0)
+    system = _with_lengths(system, q, p, spread, times.t0)
     sample = sampled(len(q))
     for i, one_q, one_p in zip(sample, *(np.asarray(x[np.array(sample)]) for x in (q, p)), strict=True):
         check_indices(system.member(i) if own_params else system, one_q, one_p)

@@ -26,6 +26,7 @@ from ..io.fingerprint import fingerprint
 from ..io.index import Index
 from ..methods import Carry, protocols
 from ..models import named
+from ..system.constraints import measured_at, needs_start
 from ..system.system import Stated
 from .inputs import initial_state
 from .members import with_own_params
@@ -66,6 +67,8 @@ def matching(contents: archive.Contents | Index, system: Stated) -> Stated:
     """The system given, after a check by its fingerprint that it is the one that was run. Leaves of params that the
     members share are repeated, as in the run."""
     meta = contents.meta
+    if needs_start(system):
+        system = measured_at(system, _first_positions(contents))
     if meta["spread"] == "states and params" and "shard" not in meta:
         system = with_own_params(system, _members(contents))
     if _fingerprint_here(system, meta) == meta["fingerprint"]:
@@ -83,6 +86,19 @@ def matching(contents: archive.Contents | Index, system: Stated) -> Stated:
         f"{contents.path}: the system given is not the one that was run (its energy, constraint, mass, params, "
         f"symmetries or derivatives by hand differ).{hint}"
     )
+
+
+def _first_positions(contents: archive.Contents | Index) -> np.ndarray:
+    """q0 of a run, or of the first member."""
+    q = contents.start("q") if isinstance(contents, Index) else _first(contents, "q")
+    return np.asarray(q[0] if contents.meta["members"] else q)
+
+
+def _first(contents: archive.Contents, name: str) -> np.ndarray:
+    """q or p at the start, of one trajectory or of all members."""
+    if "reduce" in contents.meta:
+        return contents.fixed[f"start/{name}"]
+    return np.asarray(contents.array(name)[0])
 
 
 def _members(contents: archive.Contents | Index) -> int:
@@ -131,8 +147,7 @@ def _restore_engine(
 ) -> Restored:
     meta, held = contents.meta, contents.fixed
     clock = Clock.of(times.t0, times.dt)
-    first = lambda name: held[f"start/{name}"] if "reduce" in meta else np.asarray(contents.array(name)[0])
-    q, p = jnp.asarray(first("q")), jnp.asarray(first("p"))
+    q, p = jnp.asarray(_first(contents, "q")), jnp.asarray(_first(contents, "p"))
     method = prepared(method or method_of(contents), system.at_time(times.t0), np.asarray(q), meta["spread"])
     make = choose(meta["engine"])  # the engine by its name, never "auto"
     # The archived carry is that of the method's scalar form. ScalarEngine would choose that form itself, but not where

@@ -21,6 +21,7 @@ from ..models import Model
 from ..numerics.compensated import value
 from ..numerics.compilation import warn_of_outer_jit
 from ..numerics.keywords import checked_keywords
+from ..system.constraints import measured_at
 from ..system.index_check import check_indices
 from ..system.system import Stated, System
 from .defaults import of_model
@@ -87,8 +88,9 @@ def simulate(
     seed = check_seed(seed)
     path, progress, compensated = checked_settings(output, progress, compensated)
     method, times = checked_method(system, call.method), grid(call.dt, call.t_end, t0, save_every)
+    q, p = phase(system.at_time(times.t0), q0, v0, p0)
+    system = measured_at(system, q)
     at_start = system.at_time(times.t0)
-    q, p = phase(at_start, q0, v0, p0)
     velocity = stated_velocity(system, "v0", v0)
     traced = is_traced(system, q, p, method)
     if not traced:

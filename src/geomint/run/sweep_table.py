@@ -17,6 +17,7 @@ from ..errors import ArchiveError, GeomintError
 from ..io.files import writing
 from ..io.fingerprint import fingerprint
 from ..methods import as_method
+from ..system.constraints import measured_at
 
 RESULTS = "sweep.jsonl"  # the first line describes the sweep, each further one is a point that has ended
 FAILED = "failed"  # the status of points that are not written: the same call again runs them again
@@ -69,7 +70,7 @@ def _fingerprint(system: Any, starts: Sequence[Any]) -> str | None:
     """None where no start fits the system: then the rows of all points say so."""
     for start in starts:
         with contextlib.suppress(Exception):  # of the user's functions
-            return fingerprint(system, np.shape(start))
+            return fingerprint(measured_at(system, start), np.shape(start))
     return None
 
 

@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
 from ..errors import InputError
+from ..numerics.keywords import checked_keywords
 from .checks import as_array, plain_scalar, shown, whole
 from .checks import function as checked_function
 
@@ -61,17 +63,21 @@ class Distances(Constraint):
     """Rigid rods: g_k = |x_i − x_j|² − L_k² for the k-th pair (i, j) of particles, q of shape (particles, dimension).
 
     pairs:    a particle's number, None for the origin, or the coordinates of a fixed point, on either side.
-    lengths:  one number for all, or one for each pair.
+    lengths:  one number for all, or one for each pair. None: the distances at the start, q0 of gm.simulate, gm.certify
+              and gm.project, or that of the first member of gm.ensemble; run.system.constraint.lengths has them then.
+              Derivatives by q0 include that of the lengths.
 
         gm.Distances([(None, 0), (0, 1)], [1.0, 1.5])       # a double pendulum
+        gm.Distances([(None, 0), (0, 1)])                   # rods that fit q0
     """
 
     first: tuple[int, ...] = eqx.field(static=True)
     second: tuple[int, ...] = eqx.field(static=True)
     fixed: tuple[tuple[float, ...] | None, ...] = eqx.field(static=True)
-    lengths: Array
+    lengths: Array | None
 
-    def __init__(self, pairs: Sequence[tuple[Any, Any]], lengths: Any = 1.0):
+    @checked_keywords
+    def __init__(self, pairs: Sequence[tuple[Any, Any]], lengths: Any = None):
         given = pairs
         try:
             pairs = [tuple(pair) for pair in given]
@@ -102,33 +108,69 @@ class Distances(Constraint):
                 )
         self.first, self.second = (tuple(side) for side in zip(*ends, strict=True))
         self.fixed = tuple(fixed)
-        self.lengths = _lengths(lengths, len(pairs))
+        self.lengths = None if lengths is None else _lengths(lengths, len(pairs))
 
     def residual(self, q: Array) -> Array:
+        if self.lengths is None:
+            raise InputError(
+                "Distances(pairs) without lengths takes them from q0, which is not known here: give lengths=..., or "
+                "state the constraint as Distances(pairs).measured(q0)."
+            )
+        return jnp.sum(self._differences(q) ** 2, axis=1) - self.lengths**2
+
+    def measured(self, q0: Any) -> Distances:
+        """The same pairs, with their distances at q0 as lengths. Computed by numpy, so that the bits are the same on
+        every device; traced positions give traced lengths."""
+        xp = jnp if isinstance(q0, Tracer) else np
+        q = q0 if isinstance(q0, Tracer) else as_array(q0, "q0", "Distances.measured")
+        lengths = xp.sqrt(xp.sum(self._differences(q, xp) ** 2, axis=1))
+        if xp is np and not np.all(lengths > 0):
+            k = int(np.argmin(lengths))
+            ends = " and ".join(self._named(end) for end in (self.first[k], self.second[k]))
+            raise InputError(f"Distances(pairs) without lengths: {ends} coincide at q0, which is no length.")
+        return eqx.tree_at(lambda c: c.lengths, self, jnp.asarray(lengths), is_leaf=lambda x: x is None)
+
+    def _named(self, end: int) -> str:
+        return f"particle {end}" if end >= 0 else f"the fixed point {self.fixed[-1 - end] or 'at the origin'}"
+
+    def _differences(self, q: Any, xp: Any = jnp) -> Any:
+        """x_i − x_j of each pair; xp: jax.numpy or numpy."""
         if q.ndim != 2:
             raise InputError(f"Distances holds particles in q of shape (particles, dimension), not {q.shape}.")
         if max(*self.first, *self.second) >= len(q):
             raise InputError(
                 f"Distances: particle {max(*self.first, *self.second)} in pairs, but q has {len(q)} particles."
             )
-        steps = self._differences(q)
-        return jnp.sum(steps**2, axis=1) - self.lengths**2
-
-    def _differences(self, q: Array) -> Array:
         i, j = np.array(self.first), np.array(self.second)
         particles = np.arange(len(i))
         if self.fixed in ((), (None,)) and np.array_equal(j, particles) and np.array_equal(i, particles - 1):
             # A chain from the origin: a difference of neighbours instead of two gathers, which the compiler fuses.
-            return jnp.diff(q[: len(i)], axis=0, prepend=jnp.zeros((1, q.shape[1]), q.dtype))
+            return xp.diff(q[: len(i)], axis=0, prepend=xp.zeros((1, q.shape[1]), q.dtype))
         if np.array_equal(j, particles + 1) and np.array_equal(i, particles):
-            return jnp.diff(q[: len(i) + 1], axis=0)
+            return xp.diff(q[: len(i) + 1], axis=0)
         still = [np.zeros(q.shape[1]) if point is None else np.array(point) for point in self.fixed]
         if any(len(point) != q.shape[1] for point in still):
             raise InputError(f"Distances: a fixed point must have {q.shape[1]} coordinates, like the particles.")
         # Fixed points are appended to the particles in reverse order, so that the k-th has the index −1 − k.
-        everything = jnp.concatenate([q, jnp.asarray(np.array(still[::-1]), q.dtype)]) if still else q
+        everything = xp.concatenate([q, xp.asarray(np.array(still[::-1]), q.dtype)]) if still else q
         rows = lambda side: np.where(side < 0, len(everything) + side, side)
         return everything[rows(i)] - everything[rows(j)]
+
+
+def _unmeasured(x: Any) -> bool:
+    return isinstance(x, Distances) and x.lengths is None
+
+
+def needs_start(tree: Any) -> bool:
+    """Whether some lengths of a system are those of its initial positions."""
+    return any(_unmeasured(x) for x in jax.tree.leaves(tree, is_leaf=_unmeasured))
+
+
+def measured_at(tree: Any, q0: Any) -> Any:
+    """A system with all lengths that it takes from its initial positions q0."""
+    if not needs_start(tree):
+        return tree
+    return jax.tree.map(lambda x: x.measured(q0) if _unmeasured(x) else x, tree, is_leaf=_unmeasured)
 
 
 class OnSphere(Constraint):
