@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..errors import InputError
@@ -90,7 +91,7 @@ class Topology:
     def _velocities(self, p: np.ndarray) -> np.ndarray:
         if not self.matrix:
             return p / np.asarray(self.mass)
-        return np.asarray(jax.vmap(inertia(self.mass, self.q_shape).velocity)(p))
+        return np.asarray(jax.vmap(inertia(self.mass, self.q_shape).velocity)(jnp.asarray(p)))
 
 
 class FrameFile(abc.ABC):
