@@ -3,6 +3,7 @@ or sparse. `inertia` has the products and solves with it."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import jax.numpy as jnp
@@ -42,9 +43,8 @@ def checked_mass(mass: Any) -> Any:
 
 
 def is_scipy_sparse(x: Any) -> bool:
-    from scipy import sparse
-
-    return sparse.issparse(x)
+    sparse = sys.modules.get("scipy.sparse")  # whoever has such a matrix has imported it; importing takes 0.1 s
+    return sparse is not None and sparse.issparse(x)
 
 
 def checked_sparse(matrix: Any, name: str) -> Any:
