@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -91,7 +92,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def outside() -> int:
     """The stacklevel of a warning that points to the line outside geomint that called it."""
-    package, frame, level = str(Path(__file__).parent), sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+    # Equinox wraps the methods of modules: its frames lie between those of geomint.
+    package, wrapper, frame, level = str(Path(__file__).parent), f"{os.sep}equinox{os.sep}", sys._getframe(1), 1
+    inside = lambda file: file.startswith(package) or wrapper in file
+    while frame.f_back is not None and inside(frame.f_code.co_filename):
         frame, level = frame.f_back, level + 1
     return level

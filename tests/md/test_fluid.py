@@ -150,7 +150,7 @@ def test_what_is_refused():
         gm.md.Box([1.0, -1.0])
     with pytest.raises(gm.InputError, match="auxiliary must be neighbour lists"):
         gm.System(potential=pair, auxiliary=0.3)
-    with pytest.raises(gm.InputError, match=r"positions q of shape \(n, 3\)"):
+    with pytest.raises(gm.InputError, match="the box has 3 edges"):
         gm.simulate(MODEL.system, MODEL.q0[:, :2], method=gm.Verlet(), dt=H, t_end=H)
     with pytest.raises(gm.InputError, match="take at least"):
         gm.models.lennard_jones_fluid(atoms=100)

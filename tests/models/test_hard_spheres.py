@@ -123,17 +123,19 @@ def test_walls_and_a_potential():
     assert np.max(np.abs(run.q[:, 0, 1] + 0.5 * np.sum(run.p**2, axis=(1, 2)) - run.energy)) < 0.05 + 1e-12
 
 
-def test_a_run_with_walls_is_resumed_with_its_method_only(tmp_path):
+def test_a_run_with_walls_is_resumed_with_the_same_walls(tmp_path):
+    """Those of the model are made again, others have to be given again."""
     model, path = gm.models.hard_spheres(), tmp_path / "run.h5"
-    method = gm.EnergyStepping(1.0, inside=model.inside)
-    go(model.q0, model.v0, model.inside, 5.0, system=model.system, output=path)
+    walls = (*model.inside, lambda q: 9.0 - q.ravel())
+    method = gm.EnergyStepping(1.0, inside=walls)
+    go(model.q0, model.v0, walls, 5.0, system=model.system, output=path)
     with pytest.raises(gm.InputError, match=r"inside.*method=method"):
         gm.resume(path, t_end=10.0)
     with pytest.raises(gm.InputError, match="was run with"):
-        gm.resume(path, t_end=10.0, method=gm.EnergyStepping(2.0, inside=model.inside))
+        gm.resume(path, t_end=10.0, method=gm.EnergyStepping(2.0, inside=walls))
     resumed, whole = (
         gm.resume(path, t_end=10.0, method=method),
-        go(model.q0, model.v0, model.inside, 10.0, system=model.system),
+        go(model.q0, model.v0, walls, 10.0, system=model.system),
     )
     assert np.array_equal(resumed.q, whole.q)
     assert np.array_equal(resumed.events.records, whole.events.records)

@@ -9,6 +9,7 @@ import pytest
 from scipy import sparse
 
 import geomint as gm
+from geomint.io.fingerprint import fingerprint
 from geomint.models.elastic_sheet import consistent_mass, triangles
 from geomint.numerics.linalg import structure
 from geomint.numerics.linalg.sparse_matrix import SparseMatrix
@@ -87,10 +88,10 @@ def test_sparse_is_dense(monkeypatch, method):
 
 
 def arrow(bar):
-    """A band with a full first row and column."""
+    """A band with a full last row and column, whose diagonal entry is not among the first of its row."""
     matrix = sparse.lil_matrix(bar * 100.0)
-    matrix[0, :], matrix[:, 0] = 1.0, np.ones((matrix.shape[0], 1))
-    matrix[0, 0] = 1000.0
+    matrix[-1, :], matrix[:, -1] = 1.0, np.ones((matrix.shape[0], 1))
+    matrix[-1, -1] = 1000.0
     return matrix.tocsc()
 
 
@@ -194,12 +195,16 @@ def test_wrong_sparse_masses():
     with raised("a sparse damping must be a multiple of the mass"):
         run(MASS, damping=sparse.eye(N))
     large = sparse.kron(sparse.eye(20), MASS, format="lil")
-    large[0, 1] = large[1, 0] = 9.0
-    with raised("mass must be positive definite; scaled"):
-        gm.simulate(gm.System(mass=large.tocsr()), np.zeros(500), method=gm.Verlet(), dt=0.1, t_end=0.1)
+    large[-1, :] = large[:, -1] = 1e-3  # a full row: neither blocks nor a band
+    large[-1, -1] = large[0, 1] = large[1, 0] = 9.0
+    with raised("mass must be positive definite; scaled .* smallest eigenvalue is -"):
+        gm.simulate(gm.System(mass=large.tocsr()), np.zeros(500), **SHORT)
+    for block in (np.ones((2, 2)), np.array([[1.0, 2.0], [2.0, 1.0]])):
+        with raised("mass must be positive definite; scaled .* its Cholesky factorisation fails or has a pivot"):
+            gm.simulate(gm.System(mass=sparse.block_diag([np.eye(1), *[block] * 250])), np.zeros(501), **SHORT)
     with raised("with a sparse mass the exact flow of this damping needs"):
         steady = gm.System(mass=sparse.kron(sparse.eye(20), MASS), damping=0.1)
-        gm.simulate(steady, np.zeros(500), method=gm.Verlet(), dt=0.1, t_end=0.1)
+        gm.simulate(steady, np.zeros(500), **SHORT)
 
 
 def test_damping_by_a_multiple_of_the_mass():
@@ -208,6 +213,16 @@ def test_damping_by_a_multiple_of_the_mass():
     assert system.uniform_damping
     assert float(system.damping_rate) == pytest.approx(0.4, rel=1e-15)
     assert_same_operators(system, full, 1e-12)
+
+
+SHORT: dict = {"method": gm.Verlet(), "dt": 0.1, "t_end": 0.1}
+
+
+def coupled(pairs):
+    matrix = 4 * sparse.eye(N, format="lil")
+    for i, j in pairs:
+        matrix[i, j] = matrix[j, i] = 1.0
+    return matrix.tocsr()
 
 
 def test_archive_and_members(monkeypatch, tmp_path):
@@ -219,10 +234,11 @@ def test_archive_and_members(monkeypatch, tmp_path):
     again = gm.resume(tmp_path / "run.h5", system=gm.System(potential, MASS.tocoo()), t_end=0.4)
     assert np.array_equal(again.q, whole.q)
     assert np.array_equal(again.p, whole.p)
-    moved = sparse.csr_matrix((MASS.data, MASS.indices, MASS.indptr)).tolil()
-    moved[0, 7], moved[7, 0], moved[0, 1], moved[1, 0] = moved[0, 1], moved[0, 1], 0.0, 0.0
     with pytest.raises(gm.errors.GeomintError, match="is not the one that was run"):
-        gm.resume(tmp_path / "run.h5", system=gm.System(potential, moved.tocsr()), t_end=0.6)
+        gm.resume(tmp_path / "run.h5", system=gm.System(potential, 2 * MASS), t_end=0.6)
+    one, other = (gm.System(potential, coupled(pairs)) for pairs in ([(0, 2), (1, 3)], [(0, 3), (1, 2)]))
+    assert np.array_equal(one.mass.values, other.mass.values)  # stored row by row: only the columns differ
+    assert fingerprint(one, Q0.shape) != fingerprint(other, Q0.shape)
     members = gm.ensemble(system, np.stack([Q0, 0.9 * Q0]), np.stack([V0, V0]), t_end=0.4, **settings)
     assert np.max(np.abs(members.q[0] - whole.q)) < 1e-14
 

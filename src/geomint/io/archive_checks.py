@@ -189,6 +189,7 @@ OPTIONAL: dict[str, Callable[[Any], bool]] = {
     "shard": _shard,
     "index": _index,
     "complete_name": _flag,
+    "functions_of_model": _flag,
     "tile": lambda x: _whole(x, 1),
     "fixed": _list_of(_text),
     "reduce": _table_of(_reduction),

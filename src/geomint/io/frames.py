@@ -12,10 +12,13 @@ import abc
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..errors import InputError
 from ..md.atoms import Atoms, Scales, as_points
+from ..system.inertia import inertia
 from ..system.mass import mass_is_matrix
 from ..system.system import Stated
 
@@ -43,8 +46,8 @@ class Topology:
         self.atoms, self.q_shape, self.scales = atoms, tuple(q_shape), atoms.scales
         self.symbols = atoms.of(self.q_shape)
         self.molecules = atoms.molecules(self.q_shape)
-        self.mass = np.asarray(system.mass)  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
-        self.matrix = mass_is_matrix(self.mass.shape, self.q_shape)
+        self.mass = system.mass  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+        self.matrix = mass_is_matrix(self.mass, self.q_shape)
 
     @property
     def has_units(self) -> bool:
@@ -87,8 +90,8 @@ class Topology:
 
     def _velocities(self, p: np.ndarray) -> np.ndarray:
         if not self.matrix:
-            return p / self.mass
-        return np.linalg.solve(self.mass, p.reshape(len(p), -1).T).T.reshape(p.shape)
+            return p / np.asarray(self.mass)
+        return np.asarray(jax.vmap(inertia(self.mass, self.q_shape).velocity)(jnp.asarray(p)))
 
 
 class FrameFile(abc.ABC):

@@ -102,7 +102,9 @@ def _in_metric(rows: np.ndarray, system: System, shape: tuple[int, ...]) -> np.n
     """G M^-½; of a large mass matrix with the diagonal of M in place of M, which has the same rank."""
     if mass_is_matrix(system.mass, shape) and rows.shape[1] <= DENSE_LIMIT:
         return np.linalg.solve(np.linalg.cholesky(mass_matrix(system.mass, shape)), rows.T).T
-    return rows / np.sqrt(np.asarray(inertia(system.mass, shape).diagonal(shape))).ravel()
+    with jax.ensure_compile_time_eval():  # M is known, even where a run is traced
+        diagonal = np.asarray(inertia(system.mass, shape).diagonal(shape))
+    return rows / np.sqrt(diagonal).ravel()
 
 
 def _nearest(vector: np.ndarray) -> list[int]:

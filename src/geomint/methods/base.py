@@ -175,9 +175,14 @@ class Method(eqx.Module):
         return State(carry[0], carry[1])
 
     @property
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        """Functions of the user that this method holds, which its name does not."""
+        return ()
+
+    @property
     def complete_name(self) -> bool:
         """Whether `name` makes this method again; not so where it holds functions."""
-        return True
+        return not self.functions
 
     @property
     def name(self) -> str:

@@ -126,8 +126,8 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
         )
 
     @property
-    def complete_name(self) -> bool:
-        return not self.inside
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        return self.inside
 
     # --- the region of a flight -------------------------------------------------------------------------------------
     def _walls(self, q: Array) -> Array:

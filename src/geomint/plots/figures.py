@@ -83,12 +83,14 @@ def overview(run: Any, path: str | Path | None = None, *, space: bool | None = N
     paths = _is_space(run) if space is None else space
     strips = [] if paths else _coordinates(run)
     views = _views(run) if paths else []
-    figure = new_figure(11.0, max(4.6, 2.3 * len(watched), 0.75 * len(strips), 3.5 * len(views)))
+    figure = new_figure(11.0, max(4.6, 2.3 * len(watched), 0.75 * len(strips), 3.4 * len(views)))
     left, right = figure.add_gridspec(1, 2)
     grid = right.subgridspec(len(watched), 1)
-    for row, view in enumerate(views):
-        _draw_paths(figure.add_subplot(left.subgridspec(len(views), 1)[row, 0]), run, members, view)
-    if not paths:
+    if paths:
+        places = left.subgridspec(len(views), 1)
+        for row, view in enumerate(views):
+            _draw_paths(figure.add_subplot(places[row, 0]), run, members, view)
+    else:
         _draw_coordinates(figure, left.subgridspec(len(strips), 1, hspace=0.05), run, members, strips)
     shared: Axes | None = None
     for row, (title, label, lines) in enumerate(watched):
@@ -221,9 +223,15 @@ class View(NamedTuple):
 
 
 def _views(run: Any) -> list[View]:
-    """The x–y plane; for charges in a magnetic field in space the meridian plane too, where orbits that turn around the
-    axis are bananas and mirrors are seen from the side."""
+    """The x–y plane, or the x–z plane where nearly all motion is along z (a drum); for charges in a magnetic field in
+    space the meridian plane too, where orbits that turn around the axis are bananas and mirrors are seen from the
+    side."""
     spatial = _q_shape(run)[-1] == 3
+    if spatial and not run.members:
+        q = np.asarray(run.q[_chosen(len(run), 100)])
+        along = np.max(np.abs(q - q[:1]), axis=tuple(range(q.ndim - 1)))
+        if along[2] > NARROW * max(along[0], along[1]):
+            return [View(" projected on the x–z plane", ("x", "z"), lambda q: q[..., ::2])]
     plane = View(" projected on the x–y plane" if spatial else "", ("x", "y"), lambda q: q[..., :2])
     if not spatial or getattr(run.system, "magnetic_field", None) is None:
         return [plane]

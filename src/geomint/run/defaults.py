@@ -3,13 +3,14 @@ nothing else."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container
 from typing import Any, NamedTuple
 
 from ..engines.grid import whole_saves
 from ..errors import InputError
 from ..methods import Method
-from ..models import Model
+from ..models import Model, named
 from ..system.checks import number, whole
 from ..system.system import Stated
 
@@ -67,6 +68,16 @@ def end_of_model(duration: float, dt: Any, t0: Any, save_every: Any) -> float:
     """The end of a run from t0 over the duration of a model, rounded to whole saves."""
     dt, t0, save_every = number(dt, "dt"), number(t0, "t0"), whole(save_every, "save_every", least=1)
     return t0 + whole_saves(duration, dt, save_every)
+
+
+def method_of_model(origin: str | None, q_shape: tuple[int, ...]) -> Method | None:
+    """The method of the model with this expression, with its functions; None where there is no such model."""
+    if origin is None:
+        return None
+    try:
+        return named(origin, coordinates=math.prod(q_shape)).method
+    except Exception:  # an expression from a file may raise anything
+        return None
 
 
 def _listed(names: list[str]) -> str:

@@ -11,9 +11,10 @@ from ..engines.tiles import Engine
 from ..io import archive
 from ..io.fingerprint import fingerprint
 from ..io.sinks import Disk
-from ..methods import Carry, protocols
+from ..methods import Carry, Method, protocols
 from ..system.system import Stated
 from .archived import trajectory
+from .defaults import method_of_model
 from .energy_scale import Extremes
 from .failures import interrupted, run_stopped
 from .instability import warn_of_instability
@@ -39,6 +40,7 @@ def archive_meta(
         "seed": about["seed"] if np.ndim(about["seed"]) == 0 else None,
         "method": engine.method.name,
         "complete_name": engine.method.complete_name,
+        **({} if engine.method.complete_name else {"functions_of_model": _of_model(engine.method, system, q_shape)}),
         "grid": [times.t0, times.dt, times.steps, times.save_every],
         "engine": engine.engine_name,
         "origin": system.origin,
@@ -48,6 +50,12 @@ def archive_meta(
         **engine.archive_entries,
         **({"solver": solver} if solver else {}),
     }
+
+
+def _of_model(method: Method, system: Stated, q_shape: tuple[int, ...]) -> bool:
+    """Whether the functions that the method holds are those of the method of the system's model."""
+    usual = method_of_model(system.origin, q_shape)
+    return usual is not None and usual.functions == method.functions
 
 
 def drive(

@@ -63,17 +63,6 @@ def system_of(contents: archive.Contents | Index) -> Stated | None:
         return None
 
 
-def method_of_model(contents: archive.Contents | Index) -> methods.Method | None:
-    """The method of the model that was run, with the functions that an archive can't hold; None for another method."""
-    if contents.meta["origin"] is None:
-        return None
-    try:
-        method = named(contents.meta["origin"], coordinates=math.prod(contents.meta["q_shape"])).method
-    except Exception:  # an expression from a file may raise anything
-        return None
-    return method if method.name == contents.meta["method"] else None
-
-
 def matching(contents: archive.Contents | Index, system: Stated) -> Stated:
     """The system given, after a check by its fingerprint that it is the one that was run. Leaves of params that the
     members share are repeated, as in the run."""

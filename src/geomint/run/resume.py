@@ -25,12 +25,13 @@ from ..io.sinks import Disk, DiskWithFrames
 from ..methods import Carry, protocols
 from ..system.checks import as_path, flag
 from ..system.system import Stated, checked_system
+from .defaults import method_of_model
 from .devices import devices_of
 from .drive import archive_meta, drive
 from .executors import checked_executor
 from .prepare import prepared
 from .reductions import Reduction
-from .restore import matching, method_of, method_of_model, reopened, restore_engine, system_of
+from .restore import matching, method_of, reopened, restore_engine, system_of
 from .sharded import run_index
 from .shards import Job
 from .summary import reductions_of_archive
@@ -213,8 +214,9 @@ def _stated_again(contents: archive.Contents | Index, given: Given) -> StatedAga
             made = f"{meta['origin']:.100} is not the system of this run here"
         raise InputError(f"{path}: {made}; state its system again: gm.resume({str(path)!r}, system=system).")
     system = matching(contents, system)
-    if method is None and not meta.get("complete_name", True):
-        method = method_of_model(contents)
+    if method is None and meta.get("functions_of_model", False):
+        usual = method_of_model(meta["origin"], tuple(meta["q_shape"]))
+        method = usual if usual is not None and usual.name == meta["method"] else None
     if method is None and not meta.get("complete_name", True):
         held = f"{meta['method']} was given functions (inside=...), which an archive can't hold"
         raise InputError(f"{path}: {held}; give it again: gm.resume(..., method=method).")

@@ -3,6 +3,7 @@ or sparse. `inertia` has the products and solves with it."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import jax.numpy as jnp
@@ -42,9 +43,8 @@ def checked_mass(mass: Any) -> Any:
 
 
 def is_scipy_sparse(x: Any) -> bool:
-    from scipy import sparse
-
-    return sparse.issparse(x)
+    sparse = sys.modules.get("scipy.sparse")  # whoever has such a matrix has imported it; importing takes 0.1 s
+    return sparse is not None and sparse.issparse(x)
 
 
 def checked_sparse(matrix: Any, name: str) -> Any:
@@ -172,6 +172,8 @@ def _check_definite(mass: np.ndarray) -> None:
 
 
 def _check_sparse(mass: SparseMatrix, q_shape: tuple[int, ...]) -> None:
+    from scipy import sparse
+
     n, size = mass.shape[0], int(np.prod(q_shape))
     if n not in (size, q_shape[0] if q_shape else 1):
         first = f", or ({q_shape[0]}, {q_shape[0]}) to act on each component" if len(q_shape) > 1 else ""
@@ -186,21 +188,42 @@ def _check_sparse(mass: SparseMatrix, q_shape: tuple[int, ...]) -> None:
     if np.min(through) <= 0:
         i = int(np.argmin(through))
         raise InputError(f"mass must be positive definite; its diagonal entry {i} is {through[i]:g}.")
-    smallest = _smallest_scaled_eigenvalue(matrix, through)
-    if smallest <= 1e-13:
+    scale = sparse.diags(1 / np.sqrt(through))
+    scaled = (scale @ matrix @ scale).tocsr()
+    narrow = mass.pattern.plan.assembled and n > DENSE_LIMIT
+    if narrow and _smallest_pivot(scaled) <= 1e-13:
+        raise InputError(
+            "mass must be positive definite; scaled to a diagonal of ones, its Cholesky factorisation fails or has a "
+            "pivot of the size of rounding."
+        )
+    if not narrow and (smallest := _smallest_eigenvalue(scaled)) <= 1e-13:
         raise InputError(
             f"mass must be positive definite; scaled to a diagonal of ones, its smallest eigenvalue is {smallest:.3g}."
         )
 
 
-def _smallest_scaled_eigenvalue(matrix: Any, through: np.ndarray) -> float:
-    """Of the matrix with its diagonal scaled to ones; of a large one by Lanczos iterations, which approach it from
-    above: a value that is not positive proves that the matrix is not definite."""
-    from scipy import sparse
+def _smallest_pivot(matrix: Any) -> float:
+    """Of the Cholesky factorisation of a sparse matrix with blocks or a band; 0 where it fails."""
+    from scipy.linalg import cholesky_banded
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+    order = reverse_cuthill_mckee(matrix, symmetric_mode=True)
+    entries = matrix[order][:, order].tocoo()
+    below = entries.row - entries.col
+    band = np.zeros((int(below.max()) + 1, matrix.shape[0]))
+    lower = below >= 0
+    band[below[lower], entries.col[lower]] = entries.data[lower]
+    try:
+        return float(np.min(cholesky_banded(band, lower=True)[0]) ** 2)
+    except np.linalg.LinAlgError:
+        return 0.0
+
+
+def _smallest_eigenvalue(scaled: Any) -> float:
+    """Of a large matrix by Lanczos iterations, which approach it from above: a value that is not positive proves that
+    the matrix is not definite."""
     from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
-    scale = sparse.diags(1 / np.sqrt(through))
-    scaled = scale @ matrix @ scale
     if scaled.shape[0] <= DENSE_LIMIT:
         return float(np.linalg.eigvalsh(scaled.toarray())[0])
     settings: Any = {"tol": 1e-2, "maxiter": 300, "v0": np.random.default_rng(0).normal(size=scaled.shape[0])}
