@@ -133,40 +133,39 @@ def certify(
     if jnp.result_type(float) != jnp.float64:
         raise GeomintError("certify needs float64: round-off in float32 hides what it measures. Unset JAX_ENABLE_X64.")
     call = of_model("certify", system, q0, v0, p0, method, dt, not_needed=("t_end",))
-    system, q0, v0, method, dt = call.system, call.q0, call.v0, call.method, call.dt
-    checked_system(system, callee="certify")
-    method = as_method(method)
-    dt, steps = float(positive(dt, "dt", "certify")), whole(steps, "steps", "certify", least=1, most=10**9)
-    method.check(system)
-    traits, forced = method.traits_for(system), system.driven
-    start = Point(*phase(system, q0, v0, p0))
-    system = measured_at(system, start.q)
-    if not forced and measure.is_equilibrium(system, start):
+    checked_system(call.system, callee="certify")
+    method = as_method(call.method)
+    dt, steps = float(positive(call.dt, "dt", "certify")), whole(steps, "steps", "certify", least=1, most=10**9)
+    method.check(call.system)
+    traits, forced = method.traits_for(call.system), call.system.driven
+    start = Point(*phase(call.system, call.q0, call.v0, p0))
+    stated = measured_at(call.system, start.q)
+    if not forced and measure.is_equilibrium(stated, start):
         what = "q0 is an equilibrium and the start is at rest: nothing moves, so nothing can be measured"
         raise MeasurementError(f"{what}. Start elsewhere, or with a velocity.")
-    long = _long_run(method, system, start, dt, steps)
+    long = _long_run(method, stated, start, dt, steps)
     # A few steps away from the start: initial data are often too symmetric to show anything.
     at = start
-    if not system.takes("constraint", "t"):  # otherwise the point would be on the constraint of another time
-        at = Point(*(np.asarray(x) for x in measure.flow(method, system, start, dt, 3)))
-    large = measure.large_step(method, system, at, dt)
+    if not stated.takes("constraint", "t"):  # otherwise the point would be on the constraint of another time
+        at = Point(*(np.asarray(x) for x in measure.flow(method, stated, start, dt, 3)))
+    large = measure.large_step(method, stated, at, dt)
     rows = []
     if not traits.event_driven:  # event-driven methods have no step
         first = large / 4 if traits.steps > 2 else large  # a multistep method is measured over four times as many steps
-        rows += _order(method, system, start, first, traits)
-    rows.append(_symplecticity(method, system, at, large))
-    if getattr(system, "magnetic_field", None) is not None:
-        rows.append(_exact("volume", measure.volume(method, system, at, large), traits.volume))
-    rows.append(_exact("symmetry", measure.symmetry(method, system, at, large), traits.symmetric))
-    rows.append(_exact("reversibility", measure.reversibility(method, system, at, large), traits.reversible))
-    rows += _balance(method, system, start, dt) if forced else _energy(long, traits)
-    for name, symmetry in system.named_symmetries.items():
+        rows += _order(method, stated, start, first, traits)
+    rows.append(_symplecticity(method, stated, at, large))
+    if getattr(stated, "magnetic_field", None) is not None:
+        rows.append(_exact("volume", measure.volume(method, stated, at, large), traits.volume))
+    rows.append(_exact("symmetry", measure.symmetry(method, stated, at, large), traits.symmetric))
+    rows.append(_exact("reversibility", measure.reversibility(method, stated, at, large), traits.reversible))
+    rows += _balance(method, stated, start, dt) if forced else _energy(long, traits)
+    for name, symmetry in stated.named_symmetries.items():
         claimed = traits.momentum_maps == "all" or (traits.momentum_maps == "linear" and symmetry.degree == 0)
         rows.append(_exact(f"momentum map {name}", long.momentum[name], claimed))
-    if system.constraint is not None:
+    if stated.constraint is not None:
         rows.append(_exact("constraint g(q)", long.constraint, traits.constrained))
         rows.append(_exact("constraint G v", long.tangency, traits.tangent))
-    return Certificate(method.name, system.origin or "a system", dt, large, tuple(rows))
+    return Certificate(method.name, stated.origin or "a system", dt, large, tuple(rows))
 
 
 def _symplecticity(method: Method, system: Stated, at: Point, large: float) -> Row:

@@ -83,29 +83,29 @@ def simulate(
     differentiated. No error can be raised there: saved values after a failure are not finite, and gradients are NaN.
     """
     call = of_model("simulate", system, q0, v0, p0, method, dt, t_end, t0, save_every)
-    system, q0, v0 = call.system, call.q0, call.v0
+    q0, v0 = call.q0, call.v0
     check_gradient(gradient)
     seed = check_seed(seed)
     path, progress, compensated = checked_settings(output, progress, compensated)
-    method, times = checked_method(system, call.method), grid(call.dt, call.t_end, t0, save_every)
-    q, p = phase(system.at_time(times.t0), q0, v0, p0)
-    system = measured_at(system, q)
-    at_start = system.at_time(times.t0)
-    velocity = stated_velocity(system, "v0", v0)
-    traced = is_traced(system, q, p, method)
+    method, times = checked_method(call.system, call.method), grid(call.dt, call.t_end, t0, save_every)
+    q, p = phase(call.system.at_time(times.t0), q0, v0, p0)
+    stated = measured_at(call.system, q)
+    at_start = stated.at_time(times.t0)
+    velocity = stated_velocity(stated, "v0", v0)
+    traced = is_traced(stated, q, p, method)
     if not traced:
-        check_on_manifold(system, q, p, "one", times.t0)
-    check_indices(system, q, p)
+        check_on_manifold(stated, q, p, "one", times.t0)
+    check_indices(stated, q, p)
     method = prepared(method, at_start, q, "one")
     state = initial_state(q, p, times.t0, seed, compensated, velocity_guess=velocity)
     if traced:
-        return _traced(system, method, times, state, seed, compensated, path, gradient)
-    warn_of_lost_digits(system, q.shape)
+        return _traced(stated, method, times, state, seed, compensated, path, gradient)
+    warn_of_lost_digits(stated, q.shape)
     protocols.warn(method, at_start, q, times.dt)
-    protocols.check_start(method, system, q, p)
-    if isinstance(system, System) and system.overrides:
-        check_overrides(system, q, times.t0)
-    return _run(system, method, times, state, {"seed": seed, "compensated": compensated}, path, progress, engine)
+    protocols.check_start(method, stated, q, p)
+    if isinstance(stated, System) and stated.overrides:
+        check_overrides(stated, q, times.t0)
+    return _run(stated, method, times, state, {"seed": seed, "compensated": compensated}, path, progress, engine)
 
 
 def _run(
