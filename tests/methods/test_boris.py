@@ -121,7 +121,9 @@ def test_a_charge_that_moves_along_the_field(method, pitch):
     along = AXIS / np.linalg.norm(AXIS)
     across = np.cross(along, [1.0, 0.0, 0.0])
     v0 = along + pitch * across / np.linalg.norm(across)
-    run = gm.simulate(gm.System(magnetic_field=AXIS), np.zeros(3), v0, method=method, dt=0.3, t_end=9e3, save_every=1000)
+    run = gm.simulate(
+        gm.System(magnetic_field=AXIS), np.zeros(3), v0, method=method, dt=0.3, t_end=9e3, save_every=1000
+    )
     normal = np.linalg.norm(np.cross(run.p, along), axis=1)
     assert np.max(np.abs(normal - normal[0])) < 2e-14
 

@@ -11,6 +11,7 @@ from jaxtyping import Array
 from ..errors import InputError
 from ..md.box import Box
 from ..numerics.compilation import jit
+from ..numerics.keywords import checked_keywords
 from ..run.radial import RadialDistribution
 from ..run.reductions import TileResult
 from ..run.summary import Reduced
@@ -20,6 +21,7 @@ from ..system.checks import instance
 NUMBERS = 2**22  # coordinates that are read at a time
 
 
+@checked_keywords
 def radial_distribution(
     run: Trajectory,
     bins: Any = 100,
