@@ -33,6 +33,8 @@ def test_saved_points(run):
     with pytest.raises(gm.InputError, match="the number of a saved point or a slice"):
         run["q"]
     assert len(list(run)) == len(run)  # iteration ends
+    with pytest.raises(gm.InputError, match="a part of a run, without the state"):
+        run[2:4].save("part.h5")
 
 
 def test_the_kinetic_energy_of_a_lagrangian():
