@@ -42,6 +42,7 @@ def radial_distribution(
     """
     instance(run, "run", "radial_distribution", kinds=Trajectory, must="a run of gm.simulate or gm.ensemble")
     atoms = getattr(run.system, "atoms", None)
+    box = getattr(run.system, "box", None) if box is None and atoms is None else box
     q = run.q
     points = q.shape[2:] if run.members else q.shape[1:]
     if len(points) < 2:

@@ -42,8 +42,8 @@ def save(run: Trajectory, path: str | Path) -> Path:
         return _save_frames(run, path)
     if run.system is not None and run.checkpoint is None:
         raise InputError(
-            "this is a part of a run, without the state from which it could be resumed: save the whole run as an archive, "
-            "or the part as .xyz, .pdb or .h5md."
+            "this is a part of a run, without the state from which it could be resumed: save the whole run as an "
+            "archive, or the part as .xyz, .pdb or .h5md."
         )
     if run.system is None or run.checkpoint is None:
         raise InputError("this run can't be saved: it came from an archive without its system; copy the file instead.")
