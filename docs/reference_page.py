@@ -24,6 +24,7 @@ all variants of the methods.
 SECTIONS = {
     "Systems": ("System", "LagrangianSystem", "Translation", "Rotation", "Generator"),
     "Constraints": ("Distances", "OnSphere", "Orthogonal", "Constraint", "project", "penalize", "recover_multipliers"),
+    "Constant temperature": ("fixman",),
     "Many particles": ("md.Box", "md.PairPotential", "md.Neighbours", "md.NeighbourList", "md.Atoms", "from_ase"),
     "Fast and slow parts": ("split_quadratic", "watch_oscillations", "adaptive_splitting"),
     "Runs": ("simulate", "ensemble", "sweep", "load", "resume", "Trajectory"),
