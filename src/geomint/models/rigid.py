@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import InputError
-from ..md.atoms import ELECTRONVOLTS, Atoms
+from ..md.atoms import Atoms
 from ..system.checks import bounded, vector
 from ..system.constraints import Distances, Orthogonal
 from ..system.symmetries import Generator, Rotation, Symmetry, Translation
@@ -103,7 +103,7 @@ def rigid_water(n: Annotated[int, count(1, PAIRS // 3)] = 1, temperature: NotNeg
         mass=np.tile(MASSES, n)[:, None],
         constraint=Distances(pairs, lengths),
         symmetries=(Translation(), Rotation()),
-        atoms=Atoms("OHH", molecule="HOH", units=ELECTRONVOLTS),
+        atoms=Atoms("OHH", molecule="HOH", units="eV"),
     )
     description = "a rigid water molecule tumbling in space" if n == 1 else f"a cluster of {n} rigid water molecules"
     return Model(
