@@ -61,7 +61,7 @@ from .methods import (
 )  # fmt: skip
 from .numerics import compilation as _compilation
 from .run import Histogram, Mean, Quantiles, RadialDistribution, Trajectory, ensemble, load, resume, simulate, sweep
-from .system.constraints import Constraint, Distances, OnSphere, Orthogonal
+from .system.constraints import Constraint, Distances, OnSphere, Orthogonal, RigidMolecules
 from .system.lagrangian import LagrangianSystem
 from .system.mechanics import Mechanics
 from .system.symmetries import Generator, Rotation, Translation
@@ -107,6 +107,7 @@ __all__ = [
     "Quantiles",
     "RadialDistribution",
     "Rattle",
+    "RigidMolecules",
     "Rotation",
     "RunStopped",
     "RungeKutta4",
