@@ -66,7 +66,8 @@ def _find(choice: str, starts: Sequence[tuple[Any, Any]]) -> _Found:
     if choice == "auto" and rotation.fits_rotation(system, q.shape):
         return _Found(rotation.RotationSolver, _dense(m, rotation.DESCRIPTION), None, None)
     if choice == "auto" and triangle.fits_triangle(system, q.shape):
-        return _Found(triangle.TriangleSolver, dataclasses.replace(fallback(m), description=triangle.DESCRIPTION), None, None)
+        named = dataclasses.replace(fallback(m), description=triangle.DESCRIPTION)
+        return _Found(triangle.TriangleSolver, named, None, None)
     constrained = constrained_coordinates(system, q)
     plan = plan_for(gram_product, starts, m, "auto" if choice in ("newton", "sweep") else choice, TINY)
     if plan.kind in ("least-squares", "matrix-free") or isinstance(starts[0][1], Tracer):

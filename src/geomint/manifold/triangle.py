@@ -7,7 +7,7 @@ have no torque about N. Therefore the rigid triangle (u, w) that belongs to the 
 
     u_N = P_N,   w_N = Q_N,   Σ m_i b_i × r_i = Σ m_i b_i × X_i  about N,    b_i = d_i − centre of mass:
 
-the tilt is known, and one angle about N is left, the root of a sin θ + b cos θ = L. Any masses and any triangle will do.
+the tilt is known, and one angle about N is left, the root of a sin θ + b cos θ = L. Masses and triangle are any.
 
 The multipliers follow from the moments of the displacement, T = Σ m_i b_i ⊗ (X_i − r_i) = Σ_pairs 2hμ d dᵀ with d the
 sides: a vector n across another side selects one μ. G M⁻¹Gᵀ is the same matrix for all positions of a triangle.
