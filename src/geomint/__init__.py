@@ -13,6 +13,7 @@ if "JAX_ENABLE_X64" not in _os.environ:
 from . import md, methods, models, units
 from .analysis.averages import Average, EnergyDrift, autocorrelation_time, average, energy_drift
 from .analysis.certify import Certificate, certify
+from .analysis.fixman import fixman
 from .analysis.fast_slow import adaptive_splitting, split_quadratic, watch_oscillations
 from .analysis.penalty import penalize, recover_multipliers
 from .analysis.radial import radial_distribution
@@ -38,6 +39,7 @@ from .methods import (
     EnergyStepping,
     Gauss,
     Gautschi,
+    GeometricLangevin,
     ImplicitMidpoint,
     Impulse,
     LobattoIIIAB,
@@ -83,6 +85,7 @@ __all__ = [
     "EnergyStepping",
     "Gauss",
     "Gautschi",
+    "GeometricLangevin",
     "Generator",
     "GeomintError",
     "Histogram",
@@ -133,6 +136,7 @@ __all__ = [
     "degrees_of_freedom",
     "energy_drift",
     "ensemble",
+    "fixman",
     "from_ase",
     "load",
     "md",

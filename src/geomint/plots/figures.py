@@ -242,10 +242,8 @@ def _views(run: Any) -> list[View]:
 
 def _draw_paths(axes: Axes, run: Any, members: np.ndarray | None, view: View) -> None:
     """One path in the plane for each particle (of each member)."""
-    shape = _q_shape(run)
     turns = isinstance(getattr(run.system, "constraint", None), Orthogonal)
-    if turns:  # of a rotation matrix, the image of the last axis: q[:, -1]
-        shape = shape[-1:]
+    shape = _q_shape(run)[-1:] if turns else _q_shape(run)  # of a rotation matrix, the image of the last axis: q[:, -1]
     particles = int(np.prod(shape[:-1]))
     drawn = _chosen(particles, PATHS if members is None else max(1, 2 * PATHS // len(members)))
     times = _chosen(len(run), POINTS)
@@ -335,8 +333,10 @@ def _watched(run: Any, members: np.ndarray | None) -> list[tuple[str, str, Lines
         return [(None, c, y) for c, y in zip(colors, rows, strict=True)]
 
     energy, title, label = pick(run.energy), "Energy error", "H(t) − H(0)"
-    if "work" in run.columns:  # of a system with forces, whose energy changes by their work
-        energy, title, label = energy - pick(run.work), "Error of energy − work", "H(t) − H(0) − work"
+    for name in ("work", "heat"):  # of forces, and of a thermostat: the energy changes by these
+        if name in run.columns:
+            energy, label = energy - pick(run.columns[name]), f"{label} − {name}"
+            title = f"{title.replace('Energy error', 'Error of energy')} − {name}"
     panels: list[tuple[str, str, Lines]] = [(title, _axis(run, label, "energy"), single(energy - energy[:, :1]))]
     maps = _momentum_lines(run, pick, members)
     if maps:
