@@ -23,8 +23,9 @@ all variants of the methods.
 # The order of the page. Methods and errors find their sections by themselves.
 SECTIONS = {
     "Systems": ("System", "LagrangianSystem", "Translation", "Rotation", "Generator"),
-    "Constraints": ("Distances", "OnSphere", "Orthogonal", "Constraint", "project", "penalize", "recover_multipliers"),
+    "Constraints": ("Distances", "RigidMolecules", "OnSphere", "Orthogonal", "Constraint", "project", "penalize", "recover_multipliers"),
     "Many particles": ("md.Box", "md.PairPotential", "md.Neighbours", "md.NeighbourList", "md.Atoms", "from_ase"),
+    "Units": ("units.UnitSystem", "units.all", "units.named"),
     "Fast and slow parts": ("split_quadratic", "watch_oscillations", "adaptive_splitting"),
     "Runs": ("simulate", "ensemble", "sweep", "load", "resume", "Trajectory"),
     "Reductions over members": ("Mean", "Quantiles", "Histogram", "RadialDistribution"),
@@ -66,7 +67,7 @@ ENTRY = re.compile(r"^([A-Za-z_]\w*(?:(?:, | or )[A-Za-z_]\w*)*):( +)(\S.*)$")
 def public_names():
     """Every public name without `gm.`, and what it is; a method of gm.methods is listed as that of gm."""
     names = {name: getattr(gm, name) for name in gm.__all__ if not inspect.ismodule(getattr(gm, name))}
-    for module in ("md", "methods", "models"):
+    for module in ("md", "methods", "models", "units"):
         inside = getattr(gm, module)
         named = {f"{module}.{name}": getattr(inside, name) for name in inside.__all__}
         names |= {name: x for name, x in named.items() if not any(x is y for y in names.values())}

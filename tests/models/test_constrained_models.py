@@ -27,7 +27,7 @@ MODELS = [
     "heavy_top(inertia=[1, 1, 0.5], momentum=[0.2, 0.1, 2])",
     "water",
     "water(n=2)",
-    "water(n=3, kind='tip4p', units='kJ/mol')",
+    "water(n=3, kind='tip4p', units='kcal/mol')",
     "water(n=8, temperature=300, seed=1)",
     "slider_crank",
     "slider_crank(crank=1.3, rod=0.7, speed=0.5)",
