@@ -164,4 +164,4 @@ class TriangleSolver(ConstraintSolver):
     def gram_solve(self, mech: Mechanics, q: Array, right: Array, noise: Array | float = 0.0) -> Array:
         t = Triangle.of(mech)
         r = t.sides(right)
-        return t.constraints([sum(t.gram[..., i, k] * r[k] for k in range(3)) for i in range(3)])
+        return t.constraints([_dot([t.gram[..., i, k] for k in range(3)], r) for i in range(3)])

@@ -152,7 +152,8 @@ def _checked_symbols(symbols: Any) -> tuple[str, ...]:
 def _scales(units: UnitSystem | None) -> Scales:
     if units is None or not units.sized:
         return Scales()
-    return Scales(*(units.size(x) / EV.size(x) for x in ("length", "mass", "energy")), units.time / PICOSECOND)
+    length, mass, energy = (units.size(x) / EV.size(x) for x in ("length", "mass", "energy"))
+    return Scales(length, mass, energy, units.time / PICOSECOND)
 
 
 def _formula(symbols: tuple[str, ...]) -> str:

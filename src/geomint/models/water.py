@@ -56,12 +56,12 @@ class WaterEnergy(eqx.Module):
 
     def explain(self, q: Any) -> str:
         """Which charges of different molecules are so close that the energy has no meaning, and how close."""
-        from scipy.spatial import cKDTree  # takes a while to load
+        from scipy.spatial import KDTree  # takes a while to load
 
         sites = np.asarray(self.sites(jnp.asarray(q))) * (self.units.length / unit_systems.ANGSTROM)
         if not np.all(np.isfinite(sites)):
             return ""
-        pairs = cKDTree(sites).query_pairs(OVERLAP, output_type="ndarray")
+        pairs = KDTree(sites).query_pairs(OVERLAP, output_type="ndarray")
         pairs = pairs[pairs[:, 0] // 3 != pairs[:, 1] // 3]
         if not len(pairs):
             return ""

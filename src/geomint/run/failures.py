@@ -59,8 +59,8 @@ def run_stopped(engine: Engine, times: Grid, run: Trajectory, failure: Failure) 
 
 def _overlap(system: Any, q: Any) -> str:
     """Which particles are too close at the last good state, where the potential can tell."""
-    parts = (getattr(system, name, None) for name in ("potential", "fast"))
-    found = next((text for text in (x.explain(q) for x in parts if hasattr(x, "explain")) if text), "")
+    explain = (getattr(getattr(system, name, None), "explain", None) for name in ("potential", "fast"))
+    found = next((text for text in (of(q) for of in explain if of is not None) if text), "")
     return f" Before it, {found}." if found else ""
 
 
