@@ -23,7 +23,11 @@ all variants of the methods.
 # The order of the page. Methods and errors find their sections by themselves.
 SECTIONS = {
     "Systems": ("System", "LagrangianSystem", "Translation", "Rotation", "Generator"),
-    "Constraints": ("Distances", "RigidMolecules", "OnSphere", "Orthogonal", "Constraint", "project", "penalize", "recover_multipliers"),
+    "Constraints": (
+        *("Distances", "RigidMolecules", "OnSphere", "Orthogonal", "Constraint", "project"),
+        *("penalize", "recover_multipliers"),
+    ),
+    "Constant temperature": ("fixman",),
     "Many particles": ("md.Box", "md.PairPotential", "md.Neighbours", "md.NeighbourList", "md.Atoms", "from_ase"),
     "Units": ("units.UnitSystem", "units.all", "units.named"),
     "Fast and slow parts": ("split_quadratic", "watch_oscillations", "adaptive_splitting"),
@@ -42,6 +46,7 @@ SECTIONS = {
         *("methods.KickDrift", "methods.Filtered", "Mechanics"),
     ),
     "Tables": ("methods.TABLES", "methods.SCHEMES", "methods.FILTERS", "methods.KINDS"),
+    "Systems of units": ("units.EV", "units.KCAL", "units.KJ", "units.REDUCED", "units.SI"),
     "Errors": (),
 }
 # Made by geomint, not by users: their docstrings say what they hold, and their arguments are not listed.

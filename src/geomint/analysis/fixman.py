@@ -61,10 +61,11 @@ def half_log_determinant(constraint: Any, mass: Any, q: Array, params: Any) -> A
 
 def fixman(system: System, temperature: float) -> System:
     """The constrained system with Fixman's potential ½ kT log det(G M⁻¹Gᵀ) added to its potential, so that at the
-    temperature kT its positions are distributed as those of stiff springs in place of the constraint.
+    temperature kT its positions are distributed as those of stiff springs in place of the constraint. The energy of
+    runs includes it. Where constraints depend on each other the determinant vanishes, and the run stops: NaN.
 
-    temperature: kT, an energy in the unit of the potential; that of gm.GeometricLangevin. The energy of runs includes
-                 the potential. Constraints that depend on each other have no determinant.
+    system:      with a constraint
+    temperature: kT, an energy in the unit of the potential; that of gm.GeometricLangevin
     """
     checked_system(system, System, callee="fixman")
     if system.constraint is None:

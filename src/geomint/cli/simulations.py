@@ -135,9 +135,11 @@ def _print_summary(done: Trajectory, seconds: float, picture: Path | None) -> No
 
 def _invariants(done: Trajectory) -> dict[str, str]:
     """The largest errors of the energy, the momentum maps and the constraints."""
-    error, start = float(np.max(np.abs(done.energy_error))), float(np.max(np.abs(np.asarray(done.energy)[..., 0])))
+    change, start = np.asarray(done.energy_error), float(np.max(np.abs(np.asarray(done.energy)[..., 0])))
+    heat = "heat" in done.saved
+    error = float(np.max(np.abs(change - np.asarray(done.columns["heat"]) if heat else change)))
     relative = f"  ({error / start:.1e} of the energy)" if start > 0 else ""
-    facts = {"max |energy error|": f"{error:.3e}{relative}"}
+    facts = {"max |energy − heat| error" if heat else "max |energy error|": f"{error:.3e}{relative}"}
     for name, values in done.momentum_maps.items():
         values = np.asarray(values)
         first = values[:, :1] if done.members else values[:1]
