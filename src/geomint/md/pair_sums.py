@@ -17,6 +17,7 @@ other types than float64 array operations on some rows of pairs at a time.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -156,6 +157,31 @@ def _rows_of(excluded: np.ndarray, m: int) -> np.ndarray | None:
     return table
 
 
-mlir.register_lowering(
-    pair_sum_p, mlir.lower_fun(lambda *x, term, order: by_rows(term, order, *x), multiple_results=False)
-)
+# --- by machine code --------------------------------------------------------------------------------------------------
+def by_machine_code(term: Term, order: int, *operands: Array) -> Array:
+    """The operation by machine code of the CPU; by array operations where that does not cover φ."""
+    from ..engines.scalar.values import NotCovered
+    from . import pair_code
+    from .pair_tables import tables
+
+    *batch, n, dimension = operands[0].shape
+    if any(x.dtype != np.float64 for x in operands):
+        return by_rows(term, order, *operands)
+    try:
+        name = pair_code.target(term, order, dimension)
+    except NotCovered:
+        return by_rows(term, order, *operands)
+    lanes = pair_code.machine.widest()
+    table = tables(term, n, math.prod(batch), pair_code.ROWS, lanes)
+    padded = -(-len(table.which) // lanes) * lanes
+    result = jax.ShapeDtypeStruct(operands[0].shape if order else tuple(batch), np.float64)
+    scratch = jax.ShapeDtypeStruct((pair_code.memory(term, order, dimension, padded),), np.float64)
+    return jax.ffi.ffi_call(name, (result, scratch))(*operands, *table)[0]
+
+
+def _lowering(function: Any) -> Any:
+    return mlir.lower_fun(lambda *x, term, order: function(term, order, *x), multiple_results=False)
+
+
+mlir.register_lowering(pair_sum_p, _lowering(by_rows))
+mlir.register_lowering(pair_sum_p, _lowering(by_machine_code), platform="cpu")
