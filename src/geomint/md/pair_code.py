@@ -24,6 +24,7 @@ from llvmlite import ir
 
 from ..engines.llvm import compile as machine
 from ..engines.llvm.code import LlvmCode
+from ..engines.scalar.fma_fusion import DeferredProduct
 from ..engines.scalar.program_key import Unhashable, jaxpr_digest
 from ..engines.scalar.translate import ScalarInterpreter
 from ..engines.scalar.values import NotCovered, constant, filled
@@ -45,7 +46,8 @@ class PairCode(LlvmCode):
 
     def __init__(self, function: ir.Function, lanes: int):
         super().__init__(function, lanes)
-        self.roots: dict[int, tuple[Any, Any]] = {}  # by the id of √x: 1/√x, and √x itself, which keeps its id
+        self.inverses: dict[int, tuple[Any, Any]] = {}  # by the id of x: 1/x, and x itself, which keeps its id
+        self.factors: dict[int, tuple[Any, Any, Any]] = {}  # by the id of a product: its factors, and itself
         self.approximate = lanes == 8 and machine.widest() == 8
 
     def emit(self, operation: str, x: list[Any]) -> Any:
@@ -54,9 +56,23 @@ class PairCode(LlvmCode):
         if operation == "div":
             if constant(x[1]):
                 return super().emit("mul", [x[0], 1.0 / x[1]]) if x[1] else super().emit(operation, x)
-            inverse = self.roots[id(x[1])][0] if id(x[1]) in self.roots else self.reciprocal(self.broadcast(x[1]))
+            inverse = self.known_inverse(x[1])
+            if inverse is None:
+                inverse = self.reciprocal(self.broadcast(x[1]))
             return inverse if constant(x[0]) and x[0] == 1 else super().emit("mul", [x[0], inverse])
-        return super().emit(operation, x)
+        out = super().emit(operation, x)
+        if operation == "mul" and not any(map(constant, x)):
+            self.factors[id(out)] = x[0], x[1], out
+        return out
+
+    def known_inverse(self, x: Any) -> Any:
+        """1/x where x is a root, or a product of such numbers: the product of their reciprocals."""
+        if id(x) in self.inverses:
+            return self.inverses[id(x)][0]
+        if id(x) not in self.factors:
+            return None
+        parts = [self.known_inverse(part) for part in self.factors[id(x)][:2]]
+        return None if any(part is None for part in parts) else self.builder.fmul(*parts)
 
     def root(self, x: Any) -> Any:
         b = self.builder
@@ -73,7 +89,7 @@ class PairCode(LlvmCode):
             # x y at 0 and infinity would not be a number, and x < 0 has no root.
             special = b.select(b.fcmp_ordered("ord", first, first), x, first)
             root = b.select(regular, b.fmul(x, inverse), special)
-        self.roots[id(root)] = inverse, root
+        self.inverses[id(root)] = inverse, root
         return root
 
     def reciprocal(self, x: Any) -> Any:
@@ -134,7 +150,7 @@ class KernelBuilder:
         kind = self.kind
         count = self.vectors * self.dimension + 2 * self.sites
         function = ir.Function(
-            self.module, ir.FunctionType(ir.LiteralStructType([kind] * self.outputs), [kind] * count), "pair"
+            self.module, ir.FunctionType(ir.LiteralStructType([kind] * (2 * self.outputs)), [kind] * count), "pair"
         )
         function.linkage = "internal"
         function.attributes.add("alwaysinline")
@@ -142,7 +158,9 @@ class KernelBuilder:
         found = ScalarInterpreter(code).evaluate(program, [filled((), [x]) for x in function.args])
         b, out = code.builder, ir.Constant(function.ftype.return_type, ir.Undefined)
         for k, x in enumerate(found):
-            out = b.insert_value(out, code.broadcast(x.item()), k)
+            x = x.item()
+            for part, y in enumerate((x.x, x.y) if isinstance(x, DeferredProduct) else (x, 1.0)):
+                out = b.insert_value(out, code.broadcast(y), 2 * k + part)
         b.ret(out)
         return function
 
@@ -152,6 +170,9 @@ class KernelBuilder:
         function = ir.Function(self.module, ir.FunctionType(WHOLE, [words]), "handler")
         self.b = b = ir.IRBuilder(function.append_basic_block("entry"))
         frame = function.args[0]
+        # In the first block, so that LLVM keeps them in registers.
+        self.sums = [b.alloca(self.kind) for _ in range(ROWS * self.outputs)]
+        self.energy, self.next = b.alloca(REAL), b.alloca(WHOLE)
         with b.if_then(b.icmp_unsigned("!=", self._word(frame, 1), WHOLE(0))):
             # XLA asks for the version of the interface before the first call.
             extension = b.inttoptr(self._word(frame, 1), words)
@@ -172,9 +193,6 @@ class KernelBuilder:
         self.rows = [b.gep(self.scratch, [b.mul(self.padded, WHOLE(k))]) for k in range(self.inputs)]
         forces = range(self.inputs, self.inputs + (self.outputs if self.order else 0))
         self.forces = [b.gep(self.scratch, [b.mul(self.padded, WHOLE(k))]) for k in forces]
-        count = ROWS * self.outputs
-        self.sums = [b.alloca(self.kind) for _ in range(count)]
-        self.energy, self.next = b.alloca(REAL), b.alloca(WHOLE)
         self._repeat(WHOLE(0), batch, self._member)
         self.b.ret(WHOLE(0))
 
@@ -278,13 +296,13 @@ class KernelBuilder:
             apart = [self._nearest(b.fsub(x, y), k) for k, (x, y) in enumerate(zip(here[r], there, strict=True))]
             found = b.call(self.pair, [*apart[:differing], *here[r][differing:], *there[differing:]])
             for c in range(self.outputs):
-                x = b.extract_value(found, c)
+                x, y = (b.extract_value(found, 2 * c + part) for part in range(2))
                 if entry is not None:
-                    x = b.select(self._mask(entry, r), x, zero)
+                    x, y = (b.select(self._mask(entry, r), v, zero) for v in (x, y))
                 place = self.sums[r * self.outputs + c]
-                b.store(b.fadd(b.load(place), x), place)
+                b.store(self._fused(x, y, b.load(place)), place)
                 if self.order:
-                    forces[c] = b.fsub(forces[c], x)
+                    forces[c] = self._fused(b.fneg(x), y, forces[c])
         for x, place in zip(forces, self.forces, strict=True):
             pointer = b.bitcast(b.gep(place, [at]), self.kind.as_pointer())
             b.store(x, pointer, align=8)
@@ -295,14 +313,21 @@ class KernelBuilder:
             bits = self.b.trunc(bits, ir.IntType(self.lanes))
         return self.b.bitcast(bits, ir.VectorType(ir.IntType(1), self.lanes))
 
+    def _fused(self, x: Any, y: Any, z: Any) -> Any:
+        return self.b.call(self._intrinsic("llvm.fma", 3), [x, y, z])
+
+    def _intrinsic(self, name: str, arguments: int) -> Any:
+        name = f"{name}.v{self.lanes}f64"
+        kind = ir.FunctionType(self.kind, [self.kind] * arguments)
+        return self.module.globals.get(name) or ir.Function(self.module, kind, name)
+
     def _nearest(self, x: Any, k: int) -> Any:
         if self.term.edges is None or k >= self.dimension:
             return x
         b, edge = self.b, self.term.edges[k]
         number = lambda v: ir.Constant(self.kind, [REAL(v)] * self.lanes)
-        name = f"llvm.rint.v{self.lanes}f64"
-        rint = self.module.globals.get(name) or ir.Function(self.module, ir.FunctionType(self.kind, [self.kind]), name)
-        return b.fsub(x, b.fmul(number(edge), b.call(rint, [b.fmul(x, number(1.0 / edge))])))
+        images = b.call(self._intrinsic("llvm.rint", 1), [b.fmul(x, number(1.0 / edge))])
+        return self._fused(number(-edge), images, x)
 
     def _load(self, array: Any, at: Any) -> Any:
         return self.b.load(self.b.bitcast(self.b.gep(array, [at]), self.kind.as_pointer()), align=8)

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..errors import InputError
+from ..numerics.hints import materialize
 
 
 class Frozen:
@@ -102,7 +103,7 @@ class Term:
         """The gradient 2 φ'(s) d of the energy of a pair at the distance d, or its derivative along the directions u₁,
         u₂, …, each a list of components. It changes its sign where the two particles are exchanged."""
         if not along:
-            weight = 2.0 * self.slope(squared(d), here, there)
+            weight = materialize(2.0 * self.slope(squared(d), here, there))
             return [weight * x for x in d]
         *before, last = along
         return jax.jvp(lambda x: self.derivative(x, before, here, there), (list(d),), (list(last),))[1]
