@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import InputError
+from ..md.pair import FEW, PairPotential
 from ..system.symmetries import Rotation, Translation
 from ..system.system import System
 from .base import PAIRS, Model, NotNegative, Seed, count, model
@@ -19,6 +20,12 @@ def _pairs(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 def newtonian(masses: np.ndarray, constant: float, softening: float = 0.0):
     """V = −G Σ_{i<j} m_i m_j / √(|x_i − x_j|² + ε²)."""
+    if len(masses) > FEW:
+
+        def of_pair(s, a, b):
+            return -constant * a["mass"] * b["mass"] / jnp.sqrt(s + softening**2)
+
+        return PairPotential(of_pair, squared=True, sites={"mass": masses})
     i, j = _pairs(len(masses))
     strength = constant * masses[i] * masses[j]
 
