@@ -27,7 +27,7 @@ from ..engines.llvm.code import LlvmCode
 from ..engines.scalar.fma_fusion import DeferredProduct
 from ..engines.scalar.program_key import Unhashable, jaxpr_digest
 from ..engines.scalar.translate import ScalarInterpreter
-from ..engines.scalar.values import NotCovered, constant, filled
+from ..engines.scalar.values import constant, filled
 from ..numerics import disk_cache
 from ..numerics.linalg.xla_ffi import ARGUMENTS, RESULTS, VERSION
 from .pair_terms import Term, squared
@@ -268,9 +268,7 @@ class KernelBuilder:
         for x in self.sums:
             b.store(ir.Constant(self.kind, [REAL(0.0)] * self.lanes), x)
         b.store(b.sdiv(first, WHOLE(self.lanes)), self.next)
-        begin, end = (
-            b.sext(b.load(b.gep(self.starts, [b.add(block, WHOLE(k))])), WHOLE) for k in range(2)
-        )
+        begin, end = (b.sext(b.load(b.gep(self.starts, [b.add(block, WHOLE(k))])), WHOLE) for k in range(2))
 
         def entry(e: Any) -> None:
             vector = b.sext(b.load(b.gep(self.at, [e])), WHOLE)
