@@ -109,6 +109,9 @@ class PairPotential(eqx.Module):
                 "where another image of a particle becomes the nearest."
             )
 
+    def __hash__(self) -> int:
+        return hash(self.term)  # so that jax.jit takes it; the sites are compared, not hashed
+
     def neighbours(self, skin: float) -> Neighbours:
         """The neighbour lists for this potential: System(potential=pair, auxiliary=pair.neighbours(skin))."""
         if self.cutoff is None:
@@ -223,6 +226,9 @@ class PairSum(eqx.Module):
 
     def __add__(self, other: Any) -> PairSum:
         return _parts(self, other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(part.term for part in self.parts))
 
     def neighbours(self, skin: float) -> Neighbours:
         """The neighbour lists for all parts: those of the longest cut-off."""

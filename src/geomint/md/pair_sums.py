@@ -1,4 +1,4 @@
-"""Sums over all pairs, V = Σ_{i<j} S φ, and their derivatives, as one JAX primitive that is closed under differentiation.
+"""Sums over all pairs, V = Σ_{i<j} S φ, and their derivatives: one JAX primitive, closed under differentiation.
 
 The operation `pair_sum` has the order k of a derivative of V: for k = 0 it is V itself, for k = 1 the gradient, for
 k > 1 the derivative of V in k − 1 directions,
