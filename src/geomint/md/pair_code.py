@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
-from jax.interpreters import partial_eval
 from llvmlite import ir
 
 from ..engines.llvm import compile as machine
@@ -30,71 +28,43 @@ from ..engines.scalar.translate import ScalarInterpreter
 from ..engines.scalar.values import constant, filled
 from ..numerics import disk_cache
 from ..numerics.linalg.xla_ffi import ARGUMENTS, RESULTS, VERSION
-from .pair_terms import Term, squared
+from .pair_reciprocals import Reciprocals
+from .pair_terms import Term, pair_program
 
 ROWS = 2  # particles i in registers
 REAL, WHOLE, INT32, BYTE = ir.DoubleType(), ir.IntType(64), ir.IntType(32), ir.IntType(8)
 
 
-class PairCode(LlvmCode):
-    """Vector code in which quotients and square roots are products with reciprocals.
+class PairCode(Reciprocals, LlvmCode):
+    """Vector code of one pair.
 
     From y₀ ≈ 1/√x, e = 1 − x y₀² and |e| < 2⁻¹³, the series y = y₀ (1 + e/2 + 3e²/8 + 5e³/16 + …) is cut off after e³,
     where the next term is below 2⁻⁵³. Results are within 2 units in the last place; at 0 and infinity, where e is not a
-    number, y₀ is exact. √x is x y, and a quotient by √x a product with y.
+    number, y₀ is exact.
     """
 
     def __init__(self, function: ir.Function, lanes: int):
         super().__init__(function, lanes)
-        self.inverses: dict[int, tuple[Any, Any]] = {}  # by the id of x: 1/x, and x itself, which keeps its id
-        self.factors: dict[int, tuple[Any, Any, Any]] = {}  # by the id of a product: its factors, and itself
         self.approximate = lanes == 8 and machine.widest() == 8
 
-    def emit(self, operation: str, x: list[Any]) -> Any:
-        if operation == "sqrt" and not constant(x[0]):
-            return self.root(self.broadcast(x[0]))
-        if operation == "div":
-            if constant(x[1]):
-                return super().emit("mul", [x[0], 1.0 / x[1]]) if x[1] else super().emit(operation, x)
-            inverse = self.known_inverse(x[1])
-            if inverse is None:
-                inverse = self.reciprocal(self.broadcast(x[1]))
-            return inverse if constant(x[0]) and x[0] == 1 else super().emit("mul", [x[0], inverse])
-        out = super().emit(operation, x)
-        if operation == "mul" and not any(map(constant, x)):
-            self.factors[id(out)] = x[0], x[1], out
-        return out
-
-    def known_inverse(self, x: Any) -> Any:
-        """1/x where x is a root, or a product of such numbers: the product of their reciprocals."""
-        if id(x) in self.inverses:
-            return self.inverses[id(x)][0]
-        if id(x) not in self.factors:
-            return None
-        parts = [self.known_inverse(part) for part in self.factors[id(x)][:2]]
-        return None if any(part is None for part in parts) else self.builder.fmul(*parts)
-
-    def root(self, x: Any) -> Any:
-        b = self.builder
+    def root(self, x: Any) -> tuple[Any, Any]:
+        b, x = self.builder, self.broadcast(x)
         if not self.approximate:
             root = self.intrinsic("llvm.sqrt", x)
-            inverse = b.fdiv(self.number(x.type, 1.0), root)
-        else:
-            first = self.estimate("llvm.x86.avx512.rsqrt14.pd.512", x)
-            error = self.fused(b.fneg(b.fmul(x, first)), first, 1.0)
-            series = self.fused(self.fused(error, 0.3125, 0.375), error, 0.5)
-            better = self.fused(b.fmul(first, error), series, first)
-            regular = b.fcmp_ordered("ord", error, error)
-            inverse = b.select(regular, better, first)
-            # x y at 0 and infinity would not be a number, and x < 0 has no root.
-            special = b.select(b.fcmp_ordered("ord", first, first), x, first)
-            root = b.select(regular, b.fmul(x, inverse), special)
-        self.inverses[id(root)] = inverse, root
-        return root
+            return root, b.fdiv(self.number(x.type, 1.0), root)
+        first = self.estimate("llvm.x86.avx512.rsqrt14.pd.512", x)
+        error = self.fused(b.fneg(b.fmul(x, first)), first, 1.0)
+        series = self.fused(self.fused(error, 0.3125, 0.375), error, 0.5)
+        better = self.fused(b.fmul(first, error), series, first)
+        regular = b.fcmp_ordered("ord", error, error)
+        inverse = b.select(regular, better, first)
+        # x y at 0 and infinity would not be a number, and x < 0 has no root.
+        special = b.select(b.fcmp_ordered("ord", first, first), x, first)
+        return b.select(regular, b.fmul(x, inverse), special), inverse
 
     def reciprocal(self, x: Any) -> Any:
-        """1/x from an approximation z₀ of 14 bits: with e = 1 − x z₀, z₀ (1 + e)(1 + e²)."""
-        b = self.builder
+        """From an approximation z₀ of 14 bits: with e = 1 − x z₀, z₀ (1 + e)(1 + e²)."""
+        b, x = self.builder, self.broadcast(x)
         if not self.approximate:
             return b.fdiv(self.number(x.type, 1.0), x)
         first = self.estimate("llvm.x86.avx512.rcp14.pd.512", x)
@@ -102,6 +72,9 @@ class PairCode(LlvmCode):
         better = self.fused(first, error, first)
         better = self.fused(better, b.fmul(error, error), better)
         return b.select(b.fcmp_ordered("ord", error, error), better, first)
+
+    def product(self, x: Any, y: Any) -> Any:
+        return self.builder.fmul(x, y)
 
     def fused(self, x: Any, y: Any, z: Any) -> Any:
         return self.intrinsic("llvm.fma", *(self.number(x.type, v) if constant(v) else v for v in (x, y, z)))
@@ -111,26 +84,6 @@ class PairCode(LlvmCode):
             self.module, ir.FunctionType(x.type, [x.type, x.type, BYTE]), name
         )
         return self.builder.call(function, [x, self.number(x.type, 0.0), BYTE(-1)])
-
-
-# --- the function of one pair -----------------------------------------------------------------------------------------
-def pair_program(term: Term, order: int, dimension: int) -> Any:
-    """The jaxpr of one pair: the components of q_i − q_j (to the nearest image), of the differences of the directions,
-    the parameters of i and those of j, to the energy or to the components of its derivative."""
-    vectors, sites = max(order, 1), len(term.names)
-
-    def one(*x: Any) -> Any:
-        parts = [list(x[k * dimension : (k + 1) * dimension]) for k in range(vectors)]
-        rest = x[vectors * dimension :]
-        here, there = rest[:sites], rest[sites:]
-        if order == 0:
-            return [term.energy(squared(parts[0]), here, there)]
-        return term.derivative(parts[0], parts[1:], here, there)
-
-    shapes = [jax.ShapeDtypeStruct((), np.float64)] * (vectors * dimension + 2 * sites)
-    closed = jax.make_jaxpr(one)(*shapes)
-    jaxpr, _ = partial_eval.dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars), instantiate=True)
-    return closed.replace(jaxpr=jaxpr)
 
 
 class KernelBuilder:

@@ -179,9 +179,22 @@ def by_machine_code(term: Term, order: int, *operands: Array) -> Array:
     return jax.ffi.ffi_call(name, (result, scratch))(*operands, *table)[0]
 
 
+def _by_kernel(term: Term, order: int, *operands: Array) -> Array:
+    from ..engines.scalar.values import NotCovered
+    from .pair_gpu import by_kernel
+
+    if any(x.dtype != jnp.result_type(float) for x in operands):
+        return by_rows(term, order, *operands)
+    try:
+        return by_kernel(term, order, *operands)
+    except NotCovered:
+        return by_rows(term, order, *operands)
+
+
 def _lowering(function: Any) -> Any:
     return mlir.lower_fun(lambda *x, term, order: function(term, order, *x), multiple_results=False)
 
 
 mlir.register_lowering(pair_sum_p, _lowering(by_rows))
 mlir.register_lowering(pair_sum_p, _lowering(by_machine_code), platform="cpu")
+mlir.register_lowering(pair_sum_p, _lowering(_by_kernel), platform="cuda")

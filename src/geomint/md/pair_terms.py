@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.interpreters import partial_eval
 from jaxtyping import Array
 
 from ..errors import InputError
@@ -157,3 +158,24 @@ def _pairs(on: Frozen | None, exclude: Frozen | None, molecules: int | None, n: 
     i, j = np.triu_indices(len(which), 1)
     left_out = np.isin(i * len(which) + j, excluded[:, 0] * len(which) + excluded[:, 1])
     return which[i[~left_out]], which[j[~left_out]]
+
+
+@functools.lru_cache(256)
+def pair_program(term: Term, order: int, dimension: int) -> Any:
+    """The jaxpr of one pair, on single numbers: the components of q_i − q_j (to the nearest image), those of the
+    differences of the directions, the parameters of i and those of j, to the energy or to the components of its
+    derivative."""
+    vectors, sites = max(order, 1), len(term.names)
+
+    def one(*x: Any) -> Any:
+        parts = [list(x[k * dimension : (k + 1) * dimension]) for k in range(vectors)]
+        rest = x[vectors * dimension :]
+        here, there = rest[:sites], rest[sites:]
+        if order == 0:
+            return [term.energy(squared(parts[0]), here, there)]
+        return term.derivative(parts[0], parts[1:], here, there)
+
+    count = vectors * dimension + 2 * sites
+    closed = jax.make_jaxpr(one)(*[jax.ShapeDtypeStruct((), jnp.result_type(float))] * count)
+    jaxpr, _ = partial_eval.dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars), instantiate=True)
+    return closed.replace(jaxpr=jaxpr)
