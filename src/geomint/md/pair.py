@@ -1,7 +1,6 @@
 """The energy of all pairs of particles, V(q) = ½ Σ_{i≠j} φ(|q_i − q_j|), with or without a cut-off.
 
-Without a neighbour list the sum over all pairs is one operation with derivatives of its own (pair_sums.py); that of few
-particles is written out instead, which the engines of scalar code turn into straight-line code.
+Without a neighbour list the sum over all pairs is one operation with derivatives of its own (pair_sums.py).
 
 With a neighbour list the sums run over the pairs of the list, each pair from both sides, so that every particle adds up
 its own force and no sum depends on an order of writing. The gradient is written out,
@@ -32,8 +31,6 @@ from .box import Box, check_positions, checked_box
 from .neighbours import NeighbourList, Neighbours
 from .pair_checks import checked_indices, checked_pairs, checked_sites, nearest_pair
 from .pair_terms import Frozen, Term, squared
-
-FEW = 35  # particles up to which the sum is written out
 
 
 class PairPotential(eqx.Module):
@@ -168,12 +165,7 @@ class PairPotential(eqx.Module):
     # --- all pairs --------------------------------------------------------------------------------------------------
     def _of_all_pairs(self, q: Array) -> Array:
         term, sites = self.term, [jnp.asarray(x, q.dtype) for x in self.sites.values()]
-        if len(q) > FEW:
-            return pair_sums.pair_sum(term, 0, q, *sites)
-        i, j = term.pairs(len(q))
-        d = q[i] - q[j]
-        s = squared([term.nearest(d[:, k], k) for k in range(q.shape[1])])
-        return jnp.sum(term.energy(s, [x[i] for x in sites], [x[j] for x in sites]))
+        return pair_sums.pair_sum(term, 0, q, *sites)
 
     # --- pairs of a list --------------------------------------------------------------------------------------------
     def pairs_of(self, lists: NeighbourList, q: Array) -> tuple[Array, list[Array], list[Array]]:

@@ -73,7 +73,7 @@ def _whole_numbers(x: Any, name: str, must: str) -> np.ndarray:
 
 def nearest_pair(term: Term, box: Box | None, q: Any) -> str:
     """The closest pair that interacts, if it is so close that φ may be singular there, else ""."""
-    from scipy.spatial import cKDTree  # takes a while to load
+    from scipy.spatial import KDTree  # takes a while to load
 
     q = np.asarray(q, float)
     which, excluded = term.chosen(len(q))
@@ -82,7 +82,7 @@ def nearest_pair(term: Term, box: Box | None, q: Any) -> str:
     at = q[which] if box is None else np.mod(q[which], box.lengths)
     extent = np.max(np.ptp(at, axis=0), initial=0.0)
     reach = TOUCHING * extent / len(which) ** (1 / q.shape[1])
-    close = cKDTree(at, boxsize=None if box is None else box.lengths).query_pairs(reach, output_type="ndarray")
+    close = KDTree(at, boxsize=None if box is None else box.lengths).query_pairs(reach, output_type="ndarray")
     left_out = set(map(tuple, excluded.tolist()))
     found = [(i, j) for i, j in np.sort(close, axis=1).tolist() if (i, j) not in left_out]
     if not found:

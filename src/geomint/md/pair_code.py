@@ -102,14 +102,13 @@ class KernelBuilder:
     def _pair(self, program: Any) -> ir.Function:
         kind = self.kind
         count = self.vectors * self.dimension + 2 * self.sites
-        function = ir.Function(
-            self.module, ir.FunctionType(ir.LiteralStructType([kind] * (2 * self.outputs)), [kind] * count), "pair"
-        )
+        result = ir.LiteralStructType([kind] * (2 * self.outputs))
+        function = ir.Function(self.module, ir.FunctionType(result, [kind] * count), "pair")
         function.linkage = "internal"
         function.attributes.add("alwaysinline")
         code = PairCode(function, self.lanes)
         found = ScalarInterpreter(code).evaluate(program, [filled((), [x]) for x in function.args])
-        b, out = code.builder, ir.Constant(function.ftype.return_type, ir.Undefined)
+        b, out = code.builder, ir.Constant(result, ir.Undefined)
         for k, x in enumerate(found):
             x = x.item()
             for part, y in enumerate((x.x, x.y) if isinstance(x, DeferredProduct) else (x, 1.0)):
@@ -296,7 +295,7 @@ class KernelBuilder:
                 b.shuffle_vector(x, x, ir.Constant(ir.VectorType(INT32, size), [INT32(k + s) for k in range(size)]))
                 for s in (0, size)
             ]
-            x = b.fadd(*parts)
+            x = b.fadd(parts[0], parts[1])
         return b.extract_element(x, INT32(0))
 
 

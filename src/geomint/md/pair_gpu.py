@@ -1,9 +1,9 @@
 """Sums over all pairs as a kernel for GPUs.
 
 A lane is a particle i and adds up its own row in registers, over a part of the particles j, which all lanes read at the
-same time; each pair is evaluated from both sides. The grid is blocks of `LANES` particles times parts of j, so many that
-small systems fill the device too; the sums over the parts are added afterwards, in a fixed order. The function of one
-pair is translated to fused operations like a step of the kernel engine.
+same time; each pair is evaluated from both sides. The grid is blocks of `LANES` particles times parts of j, so many
+that small systems fill the device too; the sums over the parts are added afterwards, in a fixed order. The function of
+one pair is translated to fused operations like a step of the kernel engine.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from ..engines.scalar.values import constant
 
 
 class Reciprocals(abc.ABC):
-    """Replaces roots and quotients in the `emit` of a Code (engines/scalar/values.py); to stand before it in a class."""
+    """Replaces roots and quotients in the `emit` of a Code (engines/scalar/values.py); it is the first base."""
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)

@@ -31,6 +31,7 @@ from jaxtyping import Array
 from ..numerics.compilation import jit
 from .pair_terms import Term, squared
 
+FEW = 35  # particles up to which interpreters of jaxprs see the sum written out over its pairs
 ROWS = 2**20  # pairs at a time where array operations compare all pairs
 
 pair_sum_p = Primitive("pair_sum")
@@ -75,7 +76,7 @@ def _jvp(primals: Any, tangents: Any, *, term: Term, order: int) -> tuple[Any, A
     for k, u in enumerate(moved[1:], 1):
         if type(u) is not ad.Zero:
             terms.append(pair_sum(term, order, *vectors[:k], u, *vectors[k + 1 :], *sites))
-    return out, functools.reduce(jnp.add, terms) if terms else ad.Zero.from_primal_value(out)
+    return out, functools.reduce(jnp.add, terms) if terms else jnp.zeros_like(out)
 
 
 def _transpose(cotangent: Any, *operands: Any, term: Term, order: int) -> list[Any]:
@@ -189,6 +190,36 @@ def _by_kernel(term: Term, order: int, *operands: Array) -> Array:
         return by_kernel(term, order, *operands)
     except NotCovered:
         return by_rows(term, order, *operands)
+
+
+# --- written out ------------------------------------------------------------------------------------------------------
+def by_pairs(term: Term, order: int, *operands: Array) -> Array:
+    """The operation over index pairs, which the engines of scalar code turn into straight-line code."""
+    vectors, sites = split(order, operands)
+    i, j = term.pairs(len(vectors[0]))
+    apart = [[x[i, k] - x[j, k] for k in range(x.shape[1])] for x in vectors]
+    d = [term.nearest(x, k) for k, x in enumerate(apart[0])]
+    here, there = [x[i] for x in sites], [x[j] for x in sites]
+    if order == 0:
+        return jnp.sum(term.energy(squared(d), here, there))
+    parts = jnp.stack(term.derivative(d, apart[1:], here, there), axis=-1)
+    return jnp.zeros_like(vectors[0]).at[i].add(parts).at[j].add(-parts)
+
+
+def _expanded(equation: Any) -> Any:
+    """The operation as a program of plain primitives, for whatever interprets jaxprs."""
+    term, order = equation.params["term"], equation.params["order"]
+    return _expansion(term, order, tuple((v.aval.shape, v.aval.dtype) for v in equation.invars))
+
+
+@functools.lru_cache(64)
+def _expansion(term: Term, order: int, avals: tuple[Any, ...]) -> Any:
+    single = len(avals[0][0]) == 2
+    way = by_pairs if single and avals[0][0][0] <= FEW else by_rows
+    return jax.make_jaxpr(functools.partial(way, term, order))(*(jax.ShapeDtypeStruct(*x) for x in avals))
+
+
+pair_sum_p.expanded = _expanded  # see numerics/interpreter.py
 
 
 def _lowering(function: Any) -> Any:
