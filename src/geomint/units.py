@@ -63,8 +63,7 @@ class UnitSystem:
     length:        its unit, in metres
     mass:          its unit, in kilograms
     energy:        its unit, in joules
-    length_label:  the name of the unit of length on the axis of a figure; likewise mass_label, energy_label and
-                   time_label. Empty: axes have no unit.
+    length_label, mass_label, energy_label, time_label:  the names of the units on the axes of figures; none where empty
     thermal:       whether temperatures are energies (k = 1), as in reduced units; otherwise they are in kelvin
     """
 
