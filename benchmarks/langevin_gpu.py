@@ -26,7 +26,6 @@ import numpy as np
 
 import geomint as gm
 from geomint.engines.pallas.engine import PallasCode
-from geomint.models.rigid import BOLTZMANN
 
 MEMBERS, TEMPERATURE, FRICTION = 10_000, 250.0, 0.05  # kelvin; 1/(10.18 fs): 4.9 a picosecond
 DT, OMEGA = 0.1, 10.0  # 1.018 fs; of springs ½ω²|g|²
@@ -45,11 +44,11 @@ class Row(NamedTuple):
 
 def row_of(name: str) -> Row:
     kind, molecules = name.split("-")
-    model = gm.models.rigid_water(int(molecules))
+    model = gm.models.water(int(molecules))
     stiff = kind == "stiff"
     system = gm.penalize(model.system, OMEGA) if stiff else model.system
     base = gm.StiffZhangSkeel() if stiff else gm.Rattle()
-    method = gm.GeometricLangevin(base, friction=FRICTION, temperature=BOLTZMANN * TEMPERATURE)
+    method = gm.GeometricLangevin(base, friction=FRICTION, temperature=gm.units.EV.kT(TEMPERATURE))
     return Row(system, method, model.q0, model.v0, int(molecules))
 
 

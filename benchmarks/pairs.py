@@ -45,7 +45,7 @@ def water(n: int) -> gm.md.PairSum:
 
 def droplet(n: int) -> np.ndarray:
     """Positions (3n, 3) with some disorder."""
-    q = np.asarray(gm.models.rigid_water(n).q0).reshape(-1, 3)
+    q = np.asarray(gm.models.water(n).q0).reshape(-1, 3)
     return q + np.repeat(np.random.default_rng(n).uniform(-0.1, 0.1, (n, 3)), 3, axis=0)
 
 
@@ -93,7 +93,7 @@ def interleaved(runs: dict[str, Callable[[int], Any]], steps: int) -> dict[str, 
 
 def rigid_droplet(n: int) -> tuple[gm.System, np.ndarray, np.ndarray]:
     """The model of geomint where it has this potential, else its constraints with this potential."""
-    model = gm.models.rigid_water(n)
+    model = gm.models.water(n)
     if len(model.q0.shape) == 3:
         return model.system, np.asarray(model.q0), np.asarray(model.v0)
     system = gm.System(water(n), mass=model.system.mass, constraint=model.system.constraint)

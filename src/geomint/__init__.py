@@ -13,8 +13,8 @@ if "JAX_ENABLE_X64" not in _os.environ:
 from . import md, methods, models, units
 from .analysis.averages import Average, EnergyDrift, autocorrelation_time, average, energy_drift
 from .analysis.certify import Certificate, certify
-from .analysis.fixman import fixman
 from .analysis.fast_slow import adaptive_splitting, split_quadratic, watch_oscillations
+from .analysis.fixman import fixman
 from .analysis.penalty import penalize, recover_multipliers
 from .analysis.radial import radial_distribution
 from .analysis.stability import StabilityDiagram, stability_diagram
@@ -85,8 +85,8 @@ __all__ = [
     "EnergyStepping",
     "Gauss",
     "Gautschi",
-    "GeometricLangevin",
     "Generator",
+    "GeometricLangevin",
     "GeomintError",
     "Histogram",
     "ImplicitMidpoint",

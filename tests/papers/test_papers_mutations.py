@@ -20,9 +20,8 @@ from geomint.papers.console_hairer_lubich_2013.coefficients import WIDEST
 from geomint.papers.fernandez_pendas_2019 import shake_and_rattle, splittings
 from geomint.papers.gonzalez_schmidt_ortiz_2010 import argon, argon_steps, force_stepping_runs, terraces
 from geomint.papers.stern_grinspun_2009 import fpu_chain, limits, resonance, slow_exchange
-from geomint.papers.tao_owhadi_2015 import dna, penalty, structure
+from geomint.papers.tao_owhadi_2015 import dna, penalty, structure, water
 from geomint.papers.tao_owhadi_2015 import systems as tao_systems
-from geomint.papers.tao_owhadi_2015 import water
 
 
 class Mutation(NamedTuple):
@@ -91,7 +90,11 @@ MUTATIONS = {
         "RATTLE: kinetic temperature",
     ),
     "Verlet for stiff Z&Ss, a hundred molecules": Mutation(
-        f"{TAO}/water-100", water, "BASES", lambda right: right | {"stiff Z&Ss": (False, gm.Verlet())}, "total variation"
+        f"{TAO}/water-100",
+        water,
+        "BASES",
+        lambda right: right | {"stiff Z&Ss": (False, gm.Verlet())},
+        "total variation",
     ),
     "multipliers of the wrong sign, water": Mutation(
         f"{TAO}/water-multipliers",
