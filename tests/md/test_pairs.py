@@ -3,6 +3,7 @@ and by array operations; who takes part; runs with them."""
 
 from __future__ import annotations
 
+import functools
 import pickle
 
 import jax
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import geomint as gm
-from geomint.md import pair_sums
+from geomint.md import pair_gpu, pair_sums
 from geomint.md.pair_tables import tables
 
 RANDOM = np.random.default_rng(3)
@@ -86,6 +87,29 @@ def test_derivatives_of_all_orders(case):
 
 def settings_of(settings):
     return [jnp.asarray(settings["sites"][name]) for name in sorted(settings.get("sites", ()))]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_kernels(case, monkeypatch):
+    """The kernel for GPUs, interpreted, with several parts of the columns."""
+    monkeypatch.setattr(pair_gpu, "INTERPRET", True)
+    monkeypatch.setattr(pair_gpu, "LANES", 16)
+    phi, settings = CASES[case]
+    term, q, u = gm.md.PairPotential(phi, **settings).term, jnp.asarray(Q), jnp.asarray(RANDOM.normal(size=(N, 3)))
+    order = list(CASES).index(case)
+    operands = [q, *[u] * (order == 2), *settings_of(settings)]
+    found = jax.jit(functools.partial(pair_gpu.by_kernel, term, order))(*operands)
+    expected = pair_sums.pair_sum(term, order, *operands)
+    assert np.abs(found - expected).max() <= 1e-14 * np.abs(expected).max()
+
+
+def test_kernels_are_accepted_by_triton():
+    """Up to the code that Triton compiles; benchmarks/pairs_gpu.py checks the numbers of a GPU."""
+    if jax.__version_info__ >= (0, 11):
+        pytest.skip("this version of JAX lowers kernels on a machine with a GPU only")
+    potential = gm.md.PairPotential(charges, sites={"charge": CHARGE}, molecules=3)
+    made = jax.jit(lambda q: jax.grad(lambda x: potential(x))(q)).trace(jnp.asarray(Q))
+    assert "geomint_pairs" in made.lower(lowering_platforms=("cuda",)).as_text()
 
 
 def test_gradients_by_the_parameters_of_sites():
