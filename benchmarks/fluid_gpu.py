@@ -1,4 +1,5 @@
-"""Lennard-Jones fluids on the default device: time per step, forces against the sum over all pairs, energy drift.
+"""Lennard-Jones fluids on the default device: time per step, forces against the sum over all pairs, energy drift; the
+time per step of OpenMM in double precision beside it, where it is installed.
 
 Run with `python -m benchmarks.fluid_gpu [atoms …]`."""
 
@@ -6,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +43,44 @@ def measure(atoms: int) -> dict[str, float]:
         "energy error per atom": float(np.abs(error).max() / atoms),
         "neighbours": float(jnp.mean(lists.count)),
         "room": lists.room,
+        **of_openmm(model, q, v),
     }
+
+
+def of_openmm(model: Any, q: np.ndarray, v: np.ndarray) -> dict[str, float]:
+    """µs a step of OpenMM from the same state, on a GPU where it has one; a nanometre is σ, kJ/mol is ε."""
+    try:
+        import openmm as mm
+    except ImportError:
+        return {}
+    pair, edge = model.system.potential, model.system.potential.box.lengths[0]
+    system, force = mm.System(), mm.NonbondedForce()
+    system.setDefaultPeriodicBoxVectors(*(edge * np.eye(3)))
+    force.setNonbondedMethod(mm.NonbondedForce.CutoffPeriodic)
+    force.setCutoffDistance(pair.cutoff)
+    force.setUseSwitchingFunction(True)
+    force.setSwitchingDistance(pair.onset)
+    force.setUseDispersionCorrection(False)
+    for _ in q:
+        system.addParticle(1.0)
+        force.addParticle(0.0, 1.0, 1.0)
+    system.addForce(force)
+    times = {}
+    names = [mm.Platform.getPlatform(i).getName() for i in range(mm.Platform.getNumPlatforms())]
+    name = "CUDA" if "CUDA" in names else "CPU"
+    for precision in ("double", "mixed") if name == "CUDA" else ("",):
+        settings = {"Precision": precision} if precision else {}
+        context = mm.Context(system, mm.VerletIntegrator(H), mm.Platform.getPlatformByName(name), settings)
+        context.setPositions(q)
+        context.setVelocities(v)
+        finished = lambda context=context: context.getState(energy=True).getPotentialEnergy()
+        context.getIntegrator().step(STEPS)
+        finished()
+        began = time.perf_counter()
+        context.getIntegrator().step(STEPS)
+        finished()
+        times[f"OpenMM {name} {precision}".strip()] = 1e6 * (time.perf_counter() - began) / STEPS
+    return times
 
 
 if __name__ == "__main__":

@@ -115,7 +115,7 @@ def test_messages_of_ensembles(arguments, words):
         (lambda: gm.Verlet(form="leap"), "'kick' or 'drift'"),
         (lambda: gm.models.kepler(eccentricity=2.0), "eccentricity"),
         (lambda: gm.models.fpu(springs=0), "springs"),
-        (lambda: gm.simulate(gm.models.kepler(), [1.0], method=gm.Verlet(), dt=0.1, t_end=1.0), r"model\.system"),
+        (lambda: gm.project(gm.models.double_pendulum(), [1.0]), r"model\.system"),
     ],
 )
 def test_messages_of_construction(make, words):

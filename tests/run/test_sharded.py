@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import itertools
 import json
 import shutil
@@ -22,9 +23,11 @@ from geomint.engines.tiles import tile_size
 from geomint.io import archive
 from geomint.io.fingerprint import fingerprint
 from geomint.io.index import read_index
+from geomint.run.defaults import of_model
 from geomint.run.ensemble import _checked_start as client_start
 from geomint.run.executors import InThisProcess
 from geomint.run.shards import MOST_SHARDS, shard_size
+from geomint.system.checks import as_array
 from helpers.noisy import Noisy
 
 FPU = gm.models.fpu()
@@ -323,7 +326,8 @@ def test_the_client_compiles_nothing_and_copies_no_initial_states():
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:
         times = grid(0.01, 1.0, 0.0, 10)
-        start = client_start(system, q0s, v0s, None, None, gm.Verlet(), times)
+        call = of_model("ensemble", system, q0s, v0s, None, gm.Verlet(), 0.01, 1.0)
+        start = client_start(call, None, times, functools.partial(as_array, copy=False))
         fingerprint(system, (3,), start.spread)
         assert seen == []
         jax.jit(lambda x: x * 1.234567)(1.0)

@@ -45,6 +45,7 @@ PARTS = 8  # into which an interval is cut in each round of a search
 ROUNDS = 14  # 8¹⁴ cuts an interval of the grid down to round-off
 TRACE = 1e-12  # |trace|/2 may exceed 1 by this
 RADIUS = 1e-7  # a spectral radius may, since double eigenvalues are known to √eps only
+ROUNDING = 10 * float(np.finfo(float).eps)  # times (hω)², the condition of implicit stages: error of a matrix by them
 MOST = 10**6  # points, and hω: beyond, a diagram takes too much memory
 LISTED = 8  # resonances named by str()
 
@@ -268,30 +269,32 @@ def _growth(
     matrices = np.concatenate([np.asarray(make(method, system, at, *pair)) for pair in batches.swapaxes(0, 1)])[
         : len(x)
     ]
-    return _planar(matrices) if matrices.shape[-1] == 2 else _general(matrices)
+    rounding = ROUNDING * (steps * frequencies) ** 2
+    return _planar(matrices, rounding) if matrices.shape[-1] == 2 else _general(matrices, rounding)
 
 
-def _planar(j: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _planar(j: np.ndarray, rounding: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """`_growth` of 2×2 matrices, by trace and determinant; where the determinant is 1, by the trace alone."""
     with np.errstate(all="ignore"):
         straight, crossed = j[:, 0, 0] * j[:, 1, 1], j[:, 0, 1] * j[:, 1, 0]
         det, half = straight - crossed, 0.5 * (j[:, 0, 0] + j[:, 1, 1])
         size = np.maximum(1.0, np.maximum(np.abs(straight), np.abs(crossed)))
-        preserved = np.abs(det - 1) < 1e-9 * size
+        preserved = np.abs(det - 1) < 1e-9 * size + rounding
         det = np.where(preserved, 1.0, det)
         apart = half**2 - det
         radius = np.where(apart > 0, np.abs(half) + np.sqrt(np.maximum(apart, 0)), np.sqrt(np.abs(det)))
-        excess = np.where(preserved, np.abs(half) - 1 - TRACE - 1e-14 * np.sqrt(size), radius - 1 - RADIUS)
+        of_trace = np.abs(half) - 1 - TRACE - 1e-14 * np.sqrt(size)
+        excess = np.where(preserved, of_trace, radius - 1 - RADIUS) - rounding
         radius = np.where(preserved & (excess <= 0), 1.0, radius)
     overflow = ~np.isfinite(j).all(axis=(1, 2))
     return np.where(overflow, np.inf, excess), np.where(overflow, np.inf, radius)
 
 
-def _general(j: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _general(j: np.ndarray, rounding: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     finite = np.isfinite(j).all(axis=(1, 2), keepdims=True)
     radius = np.max(np.abs(np.linalg.eigvals(np.where(finite, j, 0.0))), axis=1)
     radius = np.where(np.ravel(finite), radius, np.inf)
-    return radius - 1 - RADIUS, radius
+    return radius - 1 - RADIUS - rounding, radius
 
 
 # --- the search -------------------------------------------------------------------------------------------------------

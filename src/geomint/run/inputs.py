@@ -71,8 +71,9 @@ def phase(
         return q, x
     if isinstance(system, System) and not mass_is_matrix(system.mass, shape) and not is_traced(system.mass, q, x):
         # A program of XLA for this product takes 45 MB in a process that needs no other one (executor=).
+        mass = np.asarray(system.mass)
         with np.errstate(over="ignore"):
-            return q, x * np.asarray(system.mass)
+            return q, x if mass.ndim == 0 and mass == 1 else x * mass  # of unit masses no second array of all members
     return q, _momenta(members, own_params, system, q, x)
 
 
