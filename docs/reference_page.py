@@ -24,7 +24,9 @@ all variants of the methods.
 SECTIONS = {
     "Systems": ("System", "LagrangianSystem", "Translation", "Rotation", "Generator"),
     "Constraints": ("Distances", "OnSphere", "Orthogonal", "Constraint", "project", "penalize", "recover_multipliers"),
-    "Many particles": ("md.Box", "md.PairPotential", "md.Neighbours", "md.NeighbourList", "md.Atoms", "from_ase"),
+    "Many particles": (
+        *("md.Box", "md.PairPotential", "md.PairSum", "md.Neighbours", "md.NeighbourList", "md.Atoms", "from_ase"),
+    ),
     "Fast and slow parts": ("split_quadratic", "watch_oscillations", "adaptive_splitting"),
     "Runs": ("simulate", "ensemble", "sweep", "load", "resume", "Trajectory"),
     "Reductions over members": ("Mean", "Quantiles", "Histogram", "RadialDistribution"),
@@ -46,7 +48,7 @@ SECTIONS = {
 # Made by geomint, not by users: their docstrings say what they hold, and their arguments are not listed.
 MADE_BY_GEOMINT = {
     *("Trajectory", "Average", "EnergyDrift", "TemperatureDistribution", "Certificate", "StabilityDiagram"),
-    *("md.NeighbourList", "methods.Carry", "Mechanics"),
+    *("md.NeighbourList", "md.PairSum", "methods.Carry", "Mechanics"),
 }
 # Of these classes only some members are for users; of all others, those that the class itself defines.
 MEMBERS = {
@@ -55,6 +57,7 @@ MEMBERS = {
     "Distances": ("measured",),
     "md.Neighbours": (),
     "md.PairPotential": ("neighbours",),
+    "md.PairSum": ("neighbours",),
     "methods.Method": ("traits", "init", "step", "output", "name", "check"),
     **dict.fromkeys(("Translation", "Rotation", "Generator", "OnSphere", "Orthogonal"), ()),
     **dict.fromkeys(("Mean", "Quantiles", "Histogram", "RadialDistribution"), ()),

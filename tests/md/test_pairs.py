@@ -119,12 +119,9 @@ def test_gradients_by_the_parameters_of_sites():
     assert np.abs(jax.jit(jax.grad(potential))(jnp.asarray(CHARGE)) - expected).max() < 1e-13
 
 
-@pytest.mark.parametrize("rows", [2, 4])
-@pytest.mark.parametrize("lanes", [2, 4, 8])
+@pytest.mark.parametrize(("rows", "lanes"), [(2, 2), (2, 4), (2, 8), (4, 8)])
 def test_every_pair_is_taken_once(rows, lanes):
     """The loop of the machine code, in Python, for all sizes of vectors."""
-    if rows > lanes:
-        pytest.skip("blocks are not longer than vectors")
     for n, settings in ((1, {}), (5, {}), (16, {"molecules": 2}), (27, {"molecules": 3}), (30, {"exclude": [(0, 29)]})):
         term = gm.md.PairPotential(lambda r: r, **settings).term
         made, found = tables(term, n, 1, rows, lanes), []
@@ -197,11 +194,10 @@ def test_runs_of_every_kind(tmp_path):
         system, np.stack([Q, Q + 0.01]), np.stack([v, v]), method=gm.Verlet(), dt=h, t_end=20 * h, save_every=5
     )
     assert np.abs(members.q[0] - run.q).max() < 1e-13
-    end = lambda s: (
-        lambda x: jnp.sum(gm.simulate(s, x, v, method=gm.Verlet(), dt=h, t_end=3 * h, save_every=3).q[-1] ** 2)
-    )
-    found, expected = (jax.grad(end(s))(jnp.asarray(Q)) for s in (system, gm.System(plain.system.potential)))
-    assert np.abs(found - expected).max() < 1e-11
+    end = lambda x: gm.simulate(system, x, v, method=gm.Verlet(), dt=h, t_end=3 * h, save_every=3).q[-1, 7, 1]
+    u, small = RANDOM.normal(size=Q.shape), 1e-5
+    differences = (end(Q + small * u) - end(Q - small * u)) / (2 * small)
+    assert abs(np.vdot(jax.grad(end)(jnp.asarray(Q)), u) - differences) < 1e-8
 
 
 def test_machine_code_of_few_particles():
