@@ -25,7 +25,8 @@ OPENMM_COULOMB = 138.93545764438198  # kJ/mol nm/e²
 COULOMB, REPULSION, ATTRACTION = 332.064 * KILOCALORIE, 582e3 * KILOCALORIE, 595 * KILOCALORIE
 CHARGES, MASSES = np.array([-0.834, 0.417, 0.417]), np.array([15.999, 1.008, 1.008])
 OXYGEN_HYDROGEN, ANGLE = 0.9572, np.deg2rad(104.52)
-ROUNDS = 7
+ROUNDS = 5
+MODEL: Any = getattr(gm.models, "water", None) or getattr(gm.models, "rigid_water", None)
 
 
 def charges(r: Any, a: Any, b: Any) -> Any:
@@ -142,7 +143,7 @@ def gravity_steps(n: int, steps: int) -> None:
 
 
 if __name__ == "__main__":
-    for molecules, count in ((7, 10_000), (100, 4000), (1000, 15)):
+    for molecules, count in ((7, 10_000), (100, 1500), (1000, 15)):
         water_steps(molecules, count)
     for bodies, count in ((3, 200_000), (20, 20_000), (100, 3000), (1000, 50)):
         gravity_steps(bodies, count)

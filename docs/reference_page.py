@@ -29,13 +29,7 @@ SECTIONS = {
     ),
     "Constant temperature": ("fixman",),
     "Many particles": (
-        "md.Box",
-        "md.PairPotential",
-        "md.PairSum",
-        "md.Neighbours",
-        "md.NeighbourList",
-        "md.Atoms",
-        "from_ase",
+        *("md.Box", "md.PairPotential", "md.PairSum", "md.Neighbours", "md.NeighbourList", "md.Atoms", "from_ase"),
     ),
     "Units": ("units.UnitSystem", "units.all", "units.named"),
     "Fast and slow parts": ("split_quadratic", "watch_oscillations", "adaptive_splitting"),
@@ -60,7 +54,7 @@ SECTIONS = {
 # Made by geomint, not by users: their docstrings say what they hold, and their arguments are not listed.
 MADE_BY_GEOMINT = {
     *("Trajectory", "Average", "EnergyDrift", "TemperatureDistribution", "Certificate", "StabilityDiagram"),
-    *("md.NeighbourList", "methods.Carry", "Mechanics"),
+    *("md.NeighbourList", "md.PairSum", "methods.Carry", "Mechanics"),
 }
 # Of these classes only some members are for users; of all others, those that the class itself defines.
 MEMBERS = {
@@ -70,6 +64,7 @@ MEMBERS = {
     "md.Neighbours": (),
     "md.PairPotential": ("neighbours",),
     "units.UnitSystem": ("time", "boltzmann", "coulomb", "kT", "temperature", "convert", "size"),
+    "md.PairSum": ("neighbours",),
     "methods.Method": ("traits", "init", "step", "output", "name", "check"),
     **dict.fromkeys(("Translation", "Rotation", "Generator", "OnSphere", "Orthogonal"), ()),
     **dict.fromkeys(("Mean", "Quantiles", "Histogram", "RadialDistribution"), ()),
