@@ -1,4 +1,4 @@
-"""Clusters of water at constant temperature as one GPU kernel: member-steps a second, and XLA's vmap in the same process.
+"""Clusters of water at constant temperature as one GPU kernel: member-steps a second, beside XLA's vmap in one process.
 
 python -m benchmarks.langevin_gpu                      all rows, each in a process of its own, at most SECONDS each
 python -m benchmarks.langevin_gpu rigid-2 stiff-2      some of them

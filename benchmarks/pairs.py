@@ -26,7 +26,6 @@ COULOMB, REPULSION, ATTRACTION = 332.064 * KILOCALORIE, 582e3 * KILOCALORIE, 595
 CHARGES, MASSES = np.array([-0.834, 0.417, 0.417]), np.array([15.999, 1.008, 1.008])
 OXYGEN_HYDROGEN, ANGLE = 0.9572, np.deg2rad(104.52)
 ROUNDS = 5
-MODEL: Any = getattr(gm.models, "water", None) or getattr(gm.models, "rigid_water", None)
 
 
 def charges(r: Any, a: Any, b: Any) -> Any:

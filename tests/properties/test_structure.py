@@ -72,7 +72,10 @@ def denials(method, problem, long):
     assert traits.momentum_maps == "all" or any(long.momentum[name] > FAILS for name in turns)
 
 
-@pytest.mark.parametrize("method", [m for m in gm.methods.all() if in_magnetic_fields(m) and not m.traits.stochastic], ids=lambda m: m.name)
+MAGNETIC = [m for m in gm.methods.all() if in_magnetic_fields(m) and not m.traits.stochastic]
+
+
+@pytest.mark.parametrize("method", MAGNETIC, ids=lambda m: m.name)
 def test_denials_in_magnetic_fields(method):
     """As `denials`, on some of the problems: without a field these methods keep more than they claim."""
     traits, problems = method.traits, fitting(method)

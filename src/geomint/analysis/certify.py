@@ -143,8 +143,8 @@ def certify(
     dt, steps = float(positive(call.dt, "dt", "certify")), whole(steps, "steps", "certify", least=1, most=10**9)
     if method.traits.stochastic:
         raise InputError(
-            f"certify measures the structure of a deterministic motion, and {method.name} draws random numbers; certify "
-            f"its base instead{_base_of(method)}."
+            f"certify measures the structure of a deterministic motion, and {method.name} draws random numbers; "
+            f"certify its base instead{_base_of(method)}."
         )
     method.check(call.system)
     traits, forced = method.traits_for(call.system), call.system.driven

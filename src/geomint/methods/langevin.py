@@ -10,9 +10,8 @@ Ornstein–Uhlenbeck process of p with q held, whose solution is known exactly:
 
 O keeps Gibbs' distribution exactly, for any h and γ; the error is that of the other part alone.
 
-    OBABO   O(h/2) ∘ base(h) ∘ O(h/2)                         for any symmetric base
-    BAOAB   B(h/2) A(h/2) O(h) A(h/2) B(h/2)                  for a base kick (B), drift (A), kick: O in the middle of the
-                                                              drift
+    OBABO   O(h/2) base(h) O(h/2)                    for any symmetric base
+    BAOAB   B(h/2) A(h/2) O(h) A(h/2) B(h/2)         for a base kick (B), drift (A), kick: O in the middle of the drift
 
 Both are of weak order 2. Averages of functions of q by BAOAB are more accurate: for a harmonic oscillator they are
 exact, and in general of order 4 for γ → ∞.
@@ -46,13 +45,11 @@ from jaxtyping import Array
 
 from ..errors import InputError
 from ..numerics.compensated import value
-from ..numerics.linalg.sparse_matrix import SparseMatrix
 from ..numerics.normal_numbers import Stream
 from ..system.checks import bounded, number, one_of
 from ..system.inertia import mass_root, root_product
-from ..system.lagrangian import LagrangianSystem
 from ..system.mechanics import Mechanics
-from ..system.system import Stated
+from ..system.system import Stated, System
 from . import protocols
 from .base import Carry, Method, State, Traits, as_method, register, setting
 from .constrained import Constrained
@@ -92,8 +89,8 @@ class GeometricLangevin(Wrapping):
     friction:     γ ≥ 0, a rate: p ← e^{−γh} p; 0 gives the motion of the base, to rounding
     temperature:  kT ≥ 0, an energy in the unit of the potential
     ordering:     "BAOAB", with the random kick in the middle of the drift, for a base kick, drift, kick: Verlet(),
-                  Rattle(), ZhangSkeel(), SimplifiedZhangSkeel(), StiffZhangSkeel(), PushforwardNewmark(), Newmark().
-                  "OBABO", half a random kick before and after each step of any symmetric base.
+                  Rattle(), ZhangSkeel(), SimplifiedZhangSkeel(), StiffZhangSkeel(), PushforwardNewmark(), Newmark();
+                  "OBABO", half a random kick before and after each step of any symmetric base
     """
 
     base: Method
@@ -137,7 +134,7 @@ class GeometricLangevin(Wrapping):
         )
 
     def check(self, system: Stated) -> None:
-        if isinstance(system, LagrangianSystem):
+        if not isinstance(system, System):
             raise InputError(
                 f"{self.name} needs a constant mass, gm.System: the mass of a gm.LagrangianSystem depends on q."
             )
@@ -177,12 +174,12 @@ class GeometricLangevin(Wrapping):
         if self.ordering == "BAOAB":
             middle = lambda q, p: self._thermostat(mech, q, p, root, Noise(stream, heat), dt)
             base, noise = self.base.step_interrupted(mech, base, dt, middle)  # pyright: ignore[reportAttributeAccessIssue]
-            return LangevinCarry(base, *noise, root)
+            return LangevinCarry(base, noise.stream, noise.heat, root)
         noise = Noise(stream, heat)
         base, noise = self._outside(mech, base, root, noise, 0.5 * dt)
         base = self.base.step(mech, base, dt)
         base, noise = self._outside(mech.after(dt), base, root, noise, 0.5 * dt)
-        return LangevinCarry(base, *noise, root)
+        return LangevinCarry(base, noise.stream, noise.heat, root)
 
     def _outside(self, mech: Mechanics, base: Carry, root: Any, noise: Noise, h: Array) -> tuple[Carry, Noise]:
         q, p = (base[0], base[1]) if isinstance(base, tuple) else (base.q, base.p)

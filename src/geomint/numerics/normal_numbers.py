@@ -1,4 +1,4 @@
-"""Streams of normal numbers for steps of a run: a counter-based generator (threefry) and the transform of Box and Muller,
+"""Streams of normal numbers for the steps of a run: a counter-based generator (threefry) and Box and Muller's map
 
     x = √(−2 log u) cos 2πw,    y = √(−2 log u) sin 2πw,
 

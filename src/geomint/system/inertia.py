@@ -135,8 +135,8 @@ def inertia(mass: Any, shape: tuple[int, ...] | None) -> Inertia:
 
 # --- a root of the mass -----------------------------------------------------------------------------------------------
 def mass_root(mass: Any, shape: tuple[int, ...] | None) -> Array | None:
-    """L with L Lᵀ = M, for `root_product`; None where the root is taken entry by entry. Without a shape the mass is only
-    checked."""
+    """L with L Lᵀ = M, for `root_product`; None where the root is taken entry by entry. Without a shape the mass is
+    checked only."""
     if isinstance(mass, SparseMatrix):
         if mass.shape[0] > DENSE_LIMIT:
             raise InputError(
