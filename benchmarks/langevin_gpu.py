@@ -98,7 +98,7 @@ def measure(name: str) -> None:
     few = [np.asarray(ran(row, engine, 8, 20, 20, reduced=False).q) for engine in ("kernel", "xla")]
     print(f"  8 members after 20 steps, kernel less XLA: {np.abs(few[0] - few[1]).max():.1e} Å", flush=True)
     count = 9 * row.molecules - (3 * row.molecules if name.startswith("rigid") else 0)
-    kelvin = 2 * np.ravel(run.reduced["kinetic"].mean)[-1] / (count * BOLTZMANN)
+    kelvin = 2 * np.ravel(run.reduced["kinetic"].mean)[-1] / (count * gm.units.EV.boltzmann)
     distances = run.reduced["distances"]
     peak = np.argmax(distances.counts[-1])
     print(
