@@ -219,7 +219,8 @@ def _expansion(term: Term, order: int, avals: tuple[Any, ...]) -> Any:
     return jax.make_jaxpr(functools.partial(way, term, order))(*(jax.ShapeDtypeStruct(*x) for x in avals))
 
 
-pair_sum_p.expanded = _expanded  # see numerics/interpreter.py
+# See numerics/interpreter.py.
+pair_sum_p.expanded = _expanded  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _lowering(function: Any) -> Any:
