@@ -116,7 +116,7 @@ def _progress(wanted: bool | None) -> bool:
 
 def _print_summary(done: Trajectory, seconds: float, picture: Path | None) -> None:
     """Print the summary of a run, and draw its picture where one is wanted."""
-    facts: dict[str, Any] = {"final time": f"{float(done.t[-1]):.12g}", "saved points": len(done)}
+    facts: dict[str, Any] = {"final time": f"{float(done.t[-1]):.12g}", "saved points": len(done.t)}
     if done.members:
         facts["members"] = f"{len(done.failed_at)}, of which {np.count_nonzero(done.failed_at >= 0)} failed"
     cost = {"engine": done.engine, "wall time": f"{seconds:.2f} s"}
@@ -135,11 +135,11 @@ def _print_summary(done: Trajectory, seconds: float, picture: Path | None) -> No
 
 def _invariants(done: Trajectory) -> dict[str, str]:
     """The largest errors of the energy, the momentum maps and the constraints."""
-    change, start = np.asarray(done.energy_error), float(np.max(np.abs(np.asarray(done.energy)[..., 0])))
-    heat = "heat" in done.saved
-    error = float(np.max(np.abs(change - np.asarray(done.columns["heat"]) if heat else change)))
+    error, start = float(np.max(np.abs(done.balance_error))), float(np.max(np.abs(np.asarray(done.energy)[..., 0])))
     relative = f"  ({error / start:.1e} of the energy)" if start > 0 else ""
-    facts = {"max |energy − heat| error" if heat else "max |energy error|": f"{error:.3e}{relative}"}
+    exchanged = [name for name in ("work", "heat") if name in done.columns]
+    what = " − ".join(("error of energy", *exchanged)) if exchanged else "energy error"
+    facts = {f"max |{what}|": f"{error:.3e}{relative}"}
     for name, values in done.momentum_maps.items():
         values = np.asarray(values)
         first = values[:, :1] if done.members else values[:1]

@@ -79,7 +79,6 @@ class Noise(NamedTuple):
 
 @register(
     {"base": Verlet(), "friction": 1.0, "temperature": 1.0},
-    {"base": Verlet(), "friction": 1.0, "temperature": 1.0, "ordering": "OBABO"},
     {"base": Rattle(), "friction": 1.0, "temperature": 1.0},
 )
 class GeometricLangevin(Wrapping):

@@ -241,6 +241,16 @@ class Trajectory:
         return self._column("momentum_maps") if "momentum_maps" in self.saved else {}
 
     @property
+    def balance_error(self) -> Values:
+        """The error of what the exact motion conserves: of the energy less the work of forces and the heat of a
+        thermostat, where a method saves these, else the energy error."""
+        exchanged = [name for name in ("work", "heat") if name in self.saved]
+        if not exchanged:
+            return self.energy_error
+        balance = self.energy - sum(self._column(name) for name in exchanged)
+        return balance - balance[..., :1]
+
+    @property
     def watched(self) -> dict[str, Any]:
         """The quantities of System(watch={name: f(q, p)}), by name."""
         return self._column("watched") if "watched" in self.saved else {}
@@ -303,7 +313,8 @@ class Trajectory:
         return part(self, key)
 
     def __len__(self) -> int:
-        return len(self.t)
+        """What run[...] counts: saved points, of an ensemble the members."""
+        return self._count() if self.members else len(self.t)
 
     def __repr__(self) -> str:
         count = self._count() if self.members else 1
@@ -356,7 +367,7 @@ class Trajectory:
         from .save import frames_of, topology_of
 
         topology = topology_of(self, "to_ase")
-        return to_ase(topology, frames_of(self, topology, slice(0, len(self))))
+        return to_ase(topology, frames_of(self, topology, slice(0, len(self.t))))
 
     def to_xarray(self) -> Any:
         """An xarray.Dataset over time (and member), with every saved quantity."""
