@@ -13,7 +13,7 @@ import geomint as gm
 
 DOCS = Path(__file__).parents[2] / "docs"
 NOT_CALLED = {"Trajectory", "Average", "EnergyDrift", "TemperatureDistribution", "Certificate", "StabilityDiagram"}
-NOT_CALLED |= {"Mechanics", "Constraint", "md.NeighbourList", "methods.Carry", "methods.Method"}
+NOT_CALLED |= {"Mechanics", "Constraint", "md.NeighbourList", "md.PairSum", "methods.Carry", "methods.Method"}
 
 
 def entries():
