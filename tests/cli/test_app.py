@@ -99,6 +99,11 @@ def test_run_prints_what_became_of_the_invariants(shell):
     assert re.fullmatch(r"\d+\.\d\d s", fact(result, "wall time"))
 
 
+def test_of_a_driven_system_energy_minus_work_is_printed(shell):
+    result = shell("run", "driven_pendulum", "--t-end", "20")
+    assert float(fact(result, "max |error of energy − work|").split()[0]) < 1e-3
+
+
 def test_run_takes_expressions_and_writes_an_archive_and_a_picture(shell, tmp_path):
     result = shell(
         "run",
@@ -173,7 +178,7 @@ def test_a_run_that_stops_says_what_was_kept(shell):
     [
         (["run", "keppler"], "there is no model named 'keppler'. Did you mean kepler?"),
         (["run", "kepler", "--method", "verlett"], "there is no method named 'verlett'. Did you mean Verlet?"),
-        (["run", "kepler(eccentric=0.1)"], "unexpected keyword argument 'eccentric'"),
+        (["run", "kepler(eccentric=0.1)"], "has no argument 'eccentric'. Did you mean eccentricity?"),
         (["run", "kepler", "--dt", 0.3, "--t-end", 1], "Nearest that fit: t_end = 0.9 or 1.2"),
         (["run", "kepler", "--dt", 0], "dt must be positive"),
         (["run", "kepler", "--save-every", 0], "save_every must be a whole number of at least 1"),

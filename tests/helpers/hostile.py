@@ -149,7 +149,7 @@ def resumed(job: dict[str, str]) -> None:
         shutil.copy(archive.events_path(path), archive.events_path(copy))
     end = archive.read(copy).meta["grid"]
     run = gm.resume(copy, t_end=end[0] + end[1] * (end[2] + end[3]))
-    assert len(gm.load(copy)) == len(run)
+    assert len(gm.load(copy).t) == len(run.t)
 
 
 ACTIONS = {"load": loaded, "info": informed, "resume": resumed}

@@ -106,6 +106,15 @@ def test_a_disk_that_fills_up_during_a_run_loses_nothing_that_was_saved(tmp_path
     assert np.array_equal(gm.resume(path).q, whole.q)
 
 
+def test_rows_that_do_not_fit_on_the_disk(tmp_path):
+    """The archive is a sparse file, whose size alone does not fail."""
+    with pytest.raises(gm.InputError, match=r"1000000000001 saved points need .* GiB on the disk, .*save_every="):
+        gm.simulate(gm.models.kepler(), dt=1e-9, t_end=1e3, output=tmp_path / "long.h5")
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(gm.InputError, match=r"geomint does not write .dcd.*end in .xyz"):
+        kepler(output=tmp_path / "frames.dcd")
+
+
 def test_a_disk_that_is_full_from_the_start_leaves_no_file(tmp_path, monkeypatch):
     run, path = kepler(), tmp_path / "run.h5"
     for go in (lambda: kepler(output=path), lambda: run.save(path)):

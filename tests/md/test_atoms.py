@@ -68,3 +68,23 @@ def test_positions_that_do_not_fit(shape, said):
 def test_systems_take_labels_only():
     with pytest.raises(gm.InputError, match=r'atoms must be labels such as gm.md.Atoms\("OHH"\)'):
         gm.System(atoms="OHH")
+
+
+def test_the_box_of_the_potential_is_that_of_the_atoms():
+    box = gm.md.Box([5.0, 6.0, 7.0])
+    pair = gm.md.PairPotential(lambda r: 0 * r, cutoff=1.0, box=box)
+    assert gm.System(pair, atoms=gm.md.Atoms("Ar")).atoms == gm.md.Atoms("Ar", box)
+    with pytest.raises(gm.InputError, match=r"atoms=Atoms\('Ar', .*the potential has another box, .*5.0"):
+        gm.System(pair, atoms=gm.md.Atoms("Ar", gm.md.Box([9.0, 9.0, 9.0])))
+    run = gm.simulate(gm.System(pair), [[0.1, 0, 0], [4.9, 0, 0]], method=gm.Verlet(), dt=0.1, t_end=0.1)
+    assert gm.radial_distribution(run, bins=[0.0, 1.0, 2.0]).counts.tolist() == [2, 0]  # 0.2 apart, at two times
+
+
+def test_positions_in_a_box():
+    box = gm.md.Box([2.5, 3.0])
+    assert box.wrapped(np.array([[-1e-17, 3.0], [2.5, -0.5], [-4, 7]])).tolist() == [[0, 0], [0, 2.5], [1, 1]]
+    assert box.wrapped(np.array([4, 4])).tolist() == [1.5, 1.0]  # integers
+    assert box.nearest([2, 2]).tolist() == [-0.5, -1.0]
+    assert np.isnan(box.wrapped(np.array([np.nan, 0.0]))[0])
+    with pytest.raises(gm.InputError, match="2 edges; positions have as many coordinates"):
+        box.wrapped(np.ones((4, 3)))

@@ -114,6 +114,30 @@ def test_a_charge_that_is_almost_stopped():
     assert abs(run.p[-1, 2] - (1 + push)) < 1e-15
 
 
+@pytest.mark.parametrize("method", [gm.Boris(), gm.MagneticSplitting()])
+@pytest.mark.parametrize("pitch", [0.0, 1e-6])
+def test_a_charge_that_moves_along_the_field(method, pitch):
+    """The part of p normal to the field keeps its size, however small it is, over 3e4 steps."""
+    along = AXIS / np.linalg.norm(AXIS)
+    across = np.cross(along, [1.0, 0.0, 0.0])
+    v0 = along + pitch * across / np.linalg.norm(across)
+    run = gm.simulate(
+        gm.System(magnetic_field=AXIS), np.zeros(3), v0, method=method, dt=0.3, t_end=9e3, save_every=1000
+    )
+    normal = np.linalg.norm(np.cross(run.p, along), axis=1)
+    assert np.max(np.abs(normal - normal[0])) < 2e-14
+
+
+def test_a_fall_along_the_field():
+    """Released at rest in a potential whose force is along the field: the field does nothing."""
+    start = 0.5 * np.ones((1, 3))
+    runs = [
+        gm.simulate(gm.System(lambda q: jnp.sum(q**2), magnetic_field=b), start, method=gm.Boris(), dt=0.02, t_end=2.0)
+        for b in (None, np.full(3, 2.0))
+    ]
+    assert np.max(np.abs(runs[0].q - runs[1].q)) < 1e-14
+
+
 def test_helix():
     """By exact series of fractions."""
     angles = np.array([0.0, 1e-9, 1e-3, 0.5, 0.99999, 1.00001, 2.0, 5.0])
@@ -225,6 +249,8 @@ def test_what_is_refused():
     _refused(gm.System(magnetic_field=AXIS, charge=np.ones(3)), match=r"an array \(2,\), one for each")
     _refused(gm.System(magnetic_field=lambda q: q[:, 0]), match=r"broadcasts to \(2, 3\); it has shape \(2,\)")
     _refused(gm.System(magnetic_field=AXIS), Q0[:, :2], match="B_z at each particle")
+    _refused(gm.System(magnetic_field=2.0), match=r"three components; .* it has shape \(\).*np.array\(\[0, 0, B\]\)")
+    _refused(gm.System(magnetic_field=lambda q: q[:, :1]), match=r"three components; .* it has shape \(2, 1\)")
     _refused(gm.System(magnetic_field=lambda q, v: v), match="magnetic_field is called with")
     with pytest.raises(gm.InputError, match="no magnetic_field"):
         gm.System(potential, charge=2.0)

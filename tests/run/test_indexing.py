@@ -33,6 +33,8 @@ def test_saved_points(run):
     with pytest.raises(gm.InputError, match="the number of a saved point or a slice"):
         run["q"]
     assert len(list(run)) == len(run)  # iteration ends
+    with pytest.raises(gm.InputError, match="a part of a run, without the state"):
+        run[2:4].save("part.h5")
 
 
 def test_the_kinetic_energy_of_a_lagrangian():
@@ -53,9 +55,18 @@ def test_members():
     assert np.array_equal(some.energy_error, ensemble.energy_error[1:3])
     with pytest.raises(IndexError, match="4 members"):
         ensemble[4]
+    assert len(ensemble) == len(list(ensemble)) == 4
 
 
 def test_misspelt_arguments():
+    with pytest.raises(TypeError, match=r"kepler\(\) has no argument 'ecentricity'. Did you mean eccentricity"):
+        gm.models.kepler(ecentricity=0.3)
+    with pytest.raises(TypeError, match=r"load\(\) has no argument 'sytem'. Did you mean system"):
+        gm.load("run.h5", sytem=MODEL.system)
+    with pytest.raises(gm.InputError, match=r"q0 is the method Verlet\(\).*method=Verlet\(\)"):
+        gm.simulate(MODEL, gm.Verlet())
+    with pytest.raises(gm.InputError, match=r"the function kepler; call it"):
+        gm.simulate(gm.models.kepler)
     with pytest.raises(TypeError, match=r"simulate\(\) has no argument 'save_evry'.*save_every"):
         gm.simulate(MODEL.system, MODEL.q0, MODEL.v0, save_evry=3, **START)
     with pytest.raises(TypeError, match=r"System\(\) has no argument 'potentail'.*potential"):

@@ -96,6 +96,12 @@ def test_nothing_that_has_ended_is_repeated(tmp_path):
 SHORT: dict[str, Any] = {"method": gm.Verlet(), "t_end": 2.0}
 
 
+def test_the_energy_error_of_a_driven_system_is_that_of_energy_minus_work():
+    """Of order 2, where the change of the energy is that of the motion."""
+    errors = gm.sweep(gm.models.driven_pendulum(), over={"dt": [0.02, 0.01]}, t_end=20.0).energy_error.values
+    assert errors[0] / errors[1] == pytest.approx(4, rel=0.02)
+
+
 def statuses(table) -> list[str]:
     return table.status.values.ravel().tolist()
 

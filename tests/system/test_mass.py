@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.linalg import block_diag
 
 import geomint as gm
 from geomint.io.fingerprint import fingerprint
@@ -256,3 +257,19 @@ def test_gradient_with_respect_to_the_mass(monkeypatch):
     h = 1e-4
     centred = (kinetic(1.0 + h) - kinetic(1.0 - h)) / (2 * h)
     assert float(jax.grad(kinetic)(1.0)) == pytest.approx(float(centred), rel=1e-6)
+
+
+@pytest.mark.parametrize("blocks", [True, False])
+def test_masses_of_two_bodies_on_a_constraint(blocks):
+    """Masses whose reading depends on the shape of q: a block for each body, and one number for each coordinate of two
+    bodies in the plane, which is as square as a matrix."""
+    q0, rods = np.array([[1.0, 0.0], [2.0, 0.0]]), gm.Distances([(None, 0), (0, 1)], 1.0)
+    mass = np.array([[[2.0, 0.5], [0.5, 1.0]], [[3.0, 0.2], [0.2, 2.0]]]) if blocks else np.array([[1.0, 1.5], [2, 3]])
+    runs = [
+        gm.simulate(
+            gm.System(lambda q: jnp.sum(q[:, 1]), m, rods), q0, method=gm.Rattle(), dt=0.02, t_end=1.0, engine="xla"
+        )
+        for m in (mass, block_diag(*mass) if blocks else np.diag(mass.ravel()))
+    ]
+    assert np.max(np.abs(runs[0].q - runs[1].q)) < 1e-13
+    assert np.max(np.abs(runs[0].multipliers - runs[1].multipliers)) < 1e-12

@@ -11,6 +11,7 @@ from jaxtyping import Array
 from ..errors import InputError
 from ..md.box import Box
 from ..numerics.compilation import jit
+from ..numerics.keywords import checked_keywords
 from ..run.radial import RadialDistribution
 from ..run.reductions import TileResult
 from ..run.summary import Reduced
@@ -20,6 +21,7 @@ from ..system.checks import instance
 NUMBERS = 2**22  # coordinates that are read at a time
 
 
+@checked_keywords
 def radial_distribution(
     run: Trajectory,
     bins: Any = 100,
@@ -40,6 +42,7 @@ def radial_distribution(
     """
     instance(run, "run", "radial_distribution", kinds=Trajectory, must="a run of gm.simulate or gm.ensemble")
     atoms = getattr(run.system, "atoms", None)
+    box = getattr(run.system, "box", None) if box is None and atoms is None else box
     q = run.q
     points = q.shape[2:] if run.members else q.shape[1:]
     if len(points) < 2:

@@ -35,6 +35,7 @@ from jaxtyping import Array
 from ..errors import InputError
 from ..methods import Method, State, as_method, protocols
 from ..numerics.compilation import jit
+from ..numerics.keywords import checked_keywords
 from ..system.checks import number, whole
 from ..system.lagrangian import derive
 from ..system.system import System
@@ -141,6 +142,7 @@ class StabilityDiagram:
         return figure
 
 
+@checked_keywords
 def stability_diagram(
     method: Method,
     *,

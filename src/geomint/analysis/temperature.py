@@ -12,6 +12,7 @@ from jaxtyping import Array
 from ..errors import InputError
 from ..numerics.autocorrelation import integrated_time
 from ..numerics.compilation import jit
+from ..numerics.keywords import checked_keywords
 from ..run.trajectory import Trajectory
 from ..system.checks import as_array, flag, instance, positive
 from ..system.constraints import measured_at
@@ -87,6 +88,7 @@ class TemperatureDistribution:
         return chi2.pdf(np.asarray(temperature), f, scale=self.expected / f)
 
 
+@checked_keywords
 def temperature_distribution(
     run: Trajectory,
     temperature: float | None = None,

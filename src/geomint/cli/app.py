@@ -17,9 +17,9 @@ from .output import print_error
 
 def _what_is_saved(run: Any) -> str:
     """Where the saved points of a run that ended early are."""
-    if run is None or not len(run):
+    if run is None or not len(run.t):
         return ""
-    upto = f" {len(run)} saved points up to t = {float(run.t[-1]):g}"
+    upto = f" {len(run.t)} saved points up to t = {float(run.t[-1]):g}"
     return f"{upto} are in {run.path}." if run.path else f"{upto} were in memory only; give -o FILE to keep them."
 
 

@@ -116,7 +116,7 @@ def _progress(wanted: bool | None) -> bool:
 
 def _print_summary(done: Trajectory, seconds: float, picture: Path | None) -> None:
     """Print the summary of a run, and draw its picture where one is wanted."""
-    facts: dict[str, Any] = {"final time": f"{float(done.t[-1]):.12g}", "saved points": len(done)}
+    facts: dict[str, Any] = {"final time": f"{float(done.t[-1]):.12g}", "saved points": len(done.t)}
     if done.members:
         facts["members"] = f"{len(done.failed_at)}, of which {np.count_nonzero(done.failed_at >= 0)} failed"
     cost = {"engine": done.engine, "wall time": f"{seconds:.2f} s"}
@@ -135,9 +135,10 @@ def _print_summary(done: Trajectory, seconds: float, picture: Path | None) -> No
 
 def _invariants(done: Trajectory) -> dict[str, str]:
     """The largest errors of the energy, the momentum maps and the constraints."""
-    error, start = float(np.max(np.abs(done.energy_error))), float(np.max(np.abs(np.asarray(done.energy)[..., 0])))
+    error, start = float(np.max(np.abs(done.balance_error))), float(np.max(np.abs(np.asarray(done.energy)[..., 0])))
     relative = f"  ({error / start:.1e} of the energy)" if start > 0 else ""
-    facts = {"max |energy error|": f"{error:.3e}{relative}"}
+    what = "error of energy − work" if "work" in done.columns else "energy error"
+    facts = {f"max |{what}|": f"{error:.3e}{relative}"}
     for name, values in done.momentum_maps.items():
         values = np.asarray(values)
         first = values[:, :1] if done.members else values[:1]

@@ -19,8 +19,9 @@ from ..errors import InputError
 from ..methods import Carry, Method, State, protocols
 from ..methods.protocols import EventDriven
 from ..numerics.compensated import value
+from ..numerics.linalg.sparse_matrix import SparseMatrix
 from ..system.lagrangian import derive
-from ..system.system import Stated
+from ..system.system import Stated, System
 
 Observed = dict[str, Any]
 # Columns that a method may not replace by State.extras. The energy it may: EnergyStepping's is that of its terraces.
@@ -197,7 +198,10 @@ def advance(
 
 
 def _shape(method: Method, system: Stated, carry: Carry) -> tuple[int, ...]:
+    """The shape of q. How a mass of two or more axes is read depends on it; a number in its place changes no shape."""
     carry = carry.carry if isinstance(carry, Accompanied) else carry
+    if isinstance(system, System) and not isinstance(system.mass, SparseMatrix):
+        system = eqx.tree_at(lambda s: s.mass, system, jnp.ones(()))
     return value(jax.eval_shape(lambda c: method.output(derive(system), c).q, carry)).shape
 
 

@@ -56,6 +56,7 @@ class DeviceRows:
 
     def good(self, layout: Layout) -> bool:
         """Whether all rows are finite, and their status zero."""
+        # Unpacking the numbers of the places in a row gives those of the status.
         status = layout.unpack(np.arange(layout.width)).get("status", np.zeros(0, int))
         return bool(_good(self.array, self.count, tuple(np.ravel(status).tolist())))
 

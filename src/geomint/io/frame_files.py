@@ -13,12 +13,22 @@ from .reader import Contents, read
 from .text import PDB, ExtendedXYZ
 
 FORMATS: dict[str, type[FrameFile]] = {".xyz": ExtendedXYZ, ".extxyz": ExtendedXYZ, ".pdb": PDB, ".h5md": H5MD}
+OTHER_FORMATS = (".dcd", ".xtc", ".trr", ".gro", ".cif", ".traj", ".lammpstrj", ".nc", ".netcdf")  # not written
 ROWS = 256  # that are read at a time to make a file again
 
 
 def is_frames(path: Path) -> bool:
     """Whether the name is that of a file of frames."""
     return path.suffix.lower() in FORMATS
+
+
+def check_format(path: Path) -> None:
+    """Refuse the name of a format of trajectories that is not written: the file would be an HDF5 archive."""
+    if path.suffix.lower() in OTHER_FORMATS:
+        raise InputError(
+            f"{path.name!r}: geomint does not write {path.suffix}. Names of files for other programs end in "
+            f"{', '.join(FORMATS)}; those of archives in .h5."
+        )
 
 
 def archive_of(path: Path) -> Path:

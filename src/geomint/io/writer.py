@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import time
 import zlib
 from pathlib import Path
@@ -14,7 +15,7 @@ import h5py
 import jax
 import numpy as np
 
-from ..errors import ArchiveBusy, ArchiveError
+from ..errors import ArchiveBusy, ArchiveError, InputError
 from ..methods import Carry
 from . import locks
 from .archive_checks import FORMAT, LONGEST_METHOD, checksum, parsed
@@ -32,6 +33,7 @@ from .layout import (
     versions,
 )
 
+SHORT = 2**30  # bytes of rows below which a full disk is reported when it is met
 CHECKPOINT_SECONDS = 0.5
 
 
@@ -174,6 +176,8 @@ def create(
         _check_new(path)
     if not path.parent.is_dir():
         raise ArchiveError(f"{path}: the folder {path.parent} does not exist.")
+    if not replace:
+        _check_space(path, seen, saves)
     meta = {
         **meta,
         "format": FORMAT,
@@ -198,6 +202,19 @@ def create(
     finally:
         part.unlink(missing_ok=True)
     return _open_new(path)
+
+
+def _check_space(path: Path, seen: dict[str, Any], saves: int) -> None:
+    """Refuse a long run whose rows can't be on this disk. The file is sparse: it would fail only when the disk is full,
+    for all other processes too."""
+    needed = saves * sum(np.asarray(x).nbytes for _, x in flat(seen))
+    free = shutil.disk_usage(path.parent).free
+    if needed > max(free, SHORT):
+        raise InputError(
+            f"output={path.name!r}: {saves} saved points need {needed / 2**30:.3g} GiB on the disk, and "
+            f"{free / 2**30:.3g} GiB are free. Save less often with save_every=..., end earlier (t_end), or choose "
+            "another disk."
+        )
 
 
 def _check_new(path: Path) -> None:

@@ -11,6 +11,7 @@ from jaxtyping import Array
 
 from ..errors import InputError
 from ..numerics.compilation import jit
+from ..numerics.keywords import checked_keywords
 from ..numerics.linalg.structure import DENSE_LIMIT
 from ..numerics.memory import available_memory
 from ..system.checks import as_array, number, whole
@@ -60,6 +61,7 @@ def _no_gradient(system: System, q: np.ndarray) -> str | None:
     return f"{what}; move q0 (do points coincide there?)"
 
 
+@checked_keywords
 def project(system: Any, q0: Any, v0: Any = None, *, t0: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
     """(q, v) near (q0, v0) with g(q) = 0 and G(q) v = 0: Newton steps along M⁻¹Gᵀ, then one projection of the
     velocity. A constraint that moves is that of the time t0, with G(q) v + ∂g/∂t = 0."""

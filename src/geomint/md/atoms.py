@@ -64,7 +64,7 @@ class Atoms(Labels):
     symbols:   the chemical symbols of one molecule, as text or as a list: "OHH", "Ar", ["C", "O"]. They are repeated
                until all atoms have one, in the order of q: "OHH" is for q of shape (n, 3, 3), or (3n, 3), with an
                oxygen first in every molecule. "X" is a particle without a name.
-    box:       the periodic box; None in free space.
+    box:       the periodic box; None: that of the PairPotential or the neighbour lists of the system, if any.
     molecule:  the name of a molecule in PDB files (its residue), at most three letters.
     units:     the units of the system, with `length`, `mass` and `energy` in metres, kilograms and joules. Files are
                then written in ångströms, picoseconds and electronvolts. None: numbers are written as they are.
@@ -98,6 +98,16 @@ class Atoms(Labels):
 
     def check(self, q_shape: tuple[int, ...]) -> None:
         self.count(q_shape)
+
+    def in_box(self, box: Box) -> Atoms:
+        if self.box is None:
+            return Atoms(self.symbols, box, self.molecule, self.units)
+        if self.box != box:
+            raise InputError(
+                f"atoms={self}: the potential has another box, {box}. Leave the box of the atoms out, or give the same "
+                "one."
+            )
+        return self
 
     def count(self, q_shape: tuple[int, ...]) -> int:
         """The number of atoms in positions of this shape."""

@@ -41,13 +41,23 @@ class Box(eqx.Module):
 
     def nearest(self, differences: Array) -> Array:
         """Differences (…, d) of positions, to the nearest image."""
-        edges = jnp.asarray(self.lengths, differences.dtype)
+        differences, edges = self._with_edges(differences)
         return differences - edges * jnp.round(differences / edges)
 
     def wrapped(self, q: Array) -> Array:
         """Positions (…, d) moved into the box, 0 ≤ x < length; for pictures."""
-        edges = jnp.asarray(self.lengths, q.dtype)
-        return q - edges * jnp.floor(q / edges)
+        q, edges = self._with_edges(q)
+        inside = q - edges * jnp.floor(q / edges)
+        return jnp.where((inside < 0) | (inside >= edges), 0.0, inside)  # rounded to an image of the origin
+
+    def _with_edges(self, x: Any) -> tuple[Array, Array]:
+        x = jnp.asarray(x)
+        x = x.astype(jnp.result_type(x, float))  # edges as integers would be other ones
+        if x.shape[-1:] != (len(self.lengths),):
+            raise InputError(
+                f"{self} has {len(self.lengths)} edges; positions have as many coordinates, not {x.shape}."
+            )
+        return x, jnp.asarray(self.lengths, x.dtype)
 
 
 def checked_box(box: Any, of: str) -> Box | None:

@@ -65,7 +65,7 @@ def neighbours_loop(frame):
     inside, reach = data(frame, RESULTS, 5), s[3] * s[3]
     cx, cy, cz = int(s[4]), int(s[5]), int(s[6])
     _by_cell(frame, n, q, s)
-    wide = 1 if cx * cy * cz > 1 else 0
+    wide = 1 if cx * cy * cz > 1 else 0  # whether there are cells; if not, all pairs are compared
     lx, ly, lz = (0.0, 0.0, 0.0) if wide else (s[0], s[1], s[2])  # with cells, images are a matter of cells
     ix, iy, iz = (1.0 / lx if lx else 0.0), (1.0 / ly if ly else 0.0), (1.0 / lz if lz else 0.0)
     for slot in range(n):

@@ -38,7 +38,7 @@ class NeighbourList(eqx.Module):
     index: Array  # (n, room): in row i the neighbours of i; entries from count[i] on mean nothing
     count: Array  # (n,): how many there are, which may be more than there is room for
     fullest: Array  # particles in the fullest cell
-    cell_room: Array  # (cell_room,): only its length counts
+    cell_room: Array  # (particles in a cell,): its length is the room in a cell, and its entries mean nothing
     slack: Array  # by how much a particle may have moved since: half the skin
     cutoff: float = eqx.field(static=True)
     box: Box | None
@@ -90,7 +90,7 @@ class Neighbours(Auxiliary):
         q = jnp.asarray(q)
         check_positions(q, self.box, "a system with neighbour lists")
         cell_room = self._fullest_cell(q)
-        found = _made(self, q, q, 1, cell_room)
+        found = _made(self, q, q, 1, cell_room)  # counts all neighbours, also those without room
         room = _roomy(int(jnp.max(found.count)), len(q))
         return _made(self, q, q, room, cell_room)
 
@@ -132,7 +132,7 @@ class Neighbours(Auxiliary):
 
     def explain(self, q: Any, step: Any) -> str:
         length = float(np.max(np.linalg.norm(np.asarray(step), axis=-1), initial=0.0))
-        if length <= self.skin / 8:
+        if length <= self.skin / 8:  # too short a step to outrun a list: something else is not finite
             return ""
         return (
             f"A particle moves by about {length:.3g} in one step, and the neighbour list allows half its skin of "

@@ -66,15 +66,21 @@ def _pushed(carry: Gyrating, impulse: Array) -> Gyrating:
 def rotated(carry: Gyrating, axis: Array, sine: Array, cosine: Array) -> Gyrating:
     """p + sine p × axis + cosine (p × axis) × axis, where this is a rotation of p. Rounding of the two coefficients is
     corrected along the part of p normal to the axis, then p is scaled to the carried |p|². Neither has a derivative:
-    in exact arithmetic both corrections are zero."""
+    in exact arithmetic both corrections are zero.
+
+    The first correction keeps |p × axis|. Its growth is computed from p × axis and the change of that; computed from p
+    itself, the rounding of the part of p along the axis would be divided by the part normal to it, which may be
+    arbitrarily small."""
     p = value(carry.p)
     across = cross(p, axis)
     back = cross(across, axis)
     change = sine * across + cosine * back
-    growth = jnp.sum(change * (2 * p + change), axis=-1, keepdims=True)  # of |p|²
-    size = _square(across)
-    excess = 0.5 * growth / jnp.where(size > 0, size, 1.0)
-    change = change - jax.lax.stop_gradient(excess * (squared(axis, p.shape) * change - back))
+    turned = cross(change, axis)  # the change of p × axis
+    growth = jnp.sum(turned * (2 * across + turned), axis=-1, keepdims=True)  # of |p × axis|²
+    size, square_axis = _square(across), squared(axis, p.shape)
+    weight = size * square_axis
+    excess = 0.5 * growth / jnp.where(weight > 0, weight, 1.0)
+    change = change - jax.lax.stop_gradient(excess * (square_axis * change - back))
     p = p + change
     now = _square(p)
     gap = value(carry.square) - now

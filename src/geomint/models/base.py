@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from ..errors import GeomintError, InputError
+from ..errors import GeomintError, InputError, nearest
 from ..methods import Method, Rattle, Variational, Verlet
 from ..methods.expressions import evaluate
 from ..numerics.cache import BoundedCache
@@ -80,6 +80,9 @@ def model(make: Callable[P, Model]) -> Callable[P, Model]:
 
     @functools.wraps(make)
     def recorded(*positional: P.args, **keywords: P.kwargs) -> Model:
+        for name in keywords:
+            if name not in signature.parameters:
+                raise TypeError(f"{make.__name__}() has no argument {name!r}." + nearest(name, signature.parameters))
         call = signature.bind(*positional, **keywords)
         checks = _checks(make)
         for name, x in call.arguments.items():

@@ -73,7 +73,7 @@ def overview(run: Any, path: str | Path | None = None, *, space: bool | None = N
     space:  True: the last axis of q is a position in the plane or in space, drawn as paths (projected, in space).
             False: coordinates are drawn over time. By default it is guessed from the shape of q and from the system.
     """
-    if len(run) == 0:
+    if len(run.t) == 0:
         raise InputError("there is nothing to draw: the run has no saved points.")
     path = None if path is None else checked_path(path)
     if run.summary is not None and (run.reduced or "q" not in run.columns):
@@ -228,7 +228,7 @@ def _views(run: Any) -> list[View]:
     side."""
     spatial = _q_shape(run)[-1] == 3
     if spatial and not run.members:
-        q = np.asarray(run.q[_chosen(len(run), 100)])
+        q = np.asarray(run.q[_chosen(len(run.t), 100)])
         along = np.max(np.abs(q - q[:1]), axis=tuple(range(q.ndim - 1)))
         if along[2] > NARROW * max(along[0], along[1]):
             return [View(" projected on the x–z plane", ("x", "z"), lambda q: q[..., ::2])]
@@ -247,7 +247,7 @@ def _draw_paths(axes: Axes, run: Any, members: np.ndarray | None, view: View) ->
         shape = shape[-1:]
     particles = int(np.prod(shape[:-1]))
     drawn = _chosen(particles, PATHS if members is None else max(1, 2 * PATHS // len(members)))
-    times = _chosen(len(run), POINTS)
+    times = _chosen(len(run.t), POINTS)
     colors = _colors(len(drawn) if members is None else len(members))
     for m, member in enumerate([None] if members is None else members):
         q = np.asarray(run.q[times] if member is None else run.q[member][times])
@@ -289,10 +289,10 @@ def _draw_coordinates(
     for row, (k, name) in enumerate(strips):
         axes = figure.add_subplot(grid[row, 0])
         if members is None:
-            axes.plot(*envelope(t, run.q.reshape(len(run), -1)[:, k]), lw=0.8, color=f"C{row}")
+            axes.plot(*envelope(t, run.q.reshape(len(run.t), -1)[:, k]), lw=0.8, color=f"C{row}")
         else:
             for member, color in zip(members, _colors(len(members)), strict=True):
-                axes.plot(*envelope(t, run.q[member].reshape(len(run), -1)[:, k]), lw=0.5, alpha=0.6, color=color)
+                axes.plot(*envelope(t, run.q[member].reshape(len(run.t), -1)[:, k]), lw=0.5, alpha=0.6, color=color)
         axes.set_ylabel(name)
         axes.margins(x=0)
         axes.grid(alpha=0.25)
@@ -390,4 +390,4 @@ def _caption(run: Any, members: np.ndarray | None) -> str:
         if len(members) < len(run.q)
         else f", {len(run.q)} members"
     )
-    return (f"{origin}: " if origin else "") + f"{run.method.name}, dt = {run.dt:g}, {len(run)} saved points{which}"
+    return (f"{origin}: " if origin else "") + f"{run.method.name}, dt = {run.dt:g}, {len(run.t)} saved points{which}"

@@ -14,6 +14,8 @@ from ..models import Model, named
 from ..system.checks import number, whole
 from ..system.system import Stated
 
+MODELS = Model.__module__.rpartition(".")[0]
+
 
 class Call(NamedTuple):
     """The arguments of a run, those of the model where the user gave none."""
@@ -47,7 +49,11 @@ def of_model(
     callee:     the function that was called, for the error.
     not_needed: arguments that this function does not take, or has from elsewhere.
     """
+    if isinstance(q0, Method):
+        raise InputError(f"{callee}: q0 is the method {q0.name}; methods are given by name, method={q0.name}.")
     if not isinstance(system, Model):
+        if getattr(system, "__module__", "").startswith(MODELS) and callable(system):
+            raise InputError(f"{callee}: system is the function {system.__name__}; call it, as in {system.__name__}().")
         given = {"q0s" if callee == "ensemble" else "q0": q0, "method": method, "dt": dt, "t_end": t_end}
         missing = [name for name, x in given.items() if x is None and name not in not_needed]
         if missing:

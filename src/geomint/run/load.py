@@ -8,6 +8,7 @@ from ..errors import ArchiveError
 from ..io import archive
 from ..io.frame_files import existing_archive_of
 from ..io.index import read_index
+from ..numerics.keywords import checked_keywords
 from ..system.checks import as_path
 from ..system.system import Stated, checked_system
 from .archived import Archived
@@ -16,6 +17,7 @@ from .sharded_run import ShardedRun
 from .trajectory import Trajectory
 
 
+@checked_keywords
 def load(path: str | Path, system: Stated | None = None) -> Trajectory:
     """A run from its archive, finished or not. Arrays are memory maps: nothing is read before it is used. Of a run in
     shards (ensemble(..., executor=...)), a shard is opened when its members are read; run.save(path) writes all of it

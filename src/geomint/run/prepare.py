@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
+from ..io.frame_files import check_format
 from ..methods import Method, as_method, protocols
 from ..system.checks import as_path, flag
 from ..system.system import Stated, checked_system
@@ -19,6 +20,8 @@ ROUNDS = 6  # attempts; each may double the sample, by members whose structure d
 def checked_settings(output: Any, progress: Any, compensated: Any) -> tuple[Path | None, bool, bool]:
     """The arguments output, progress and compensated of simulate and ensemble."""
     path = None if output is None else as_path(output, "output")
+    if path is not None:
+        check_format(path)
     return path, flag(progress, "progress"), flag(compensated, "compensated")
 
 

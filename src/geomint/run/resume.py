@@ -23,6 +23,7 @@ from ..io.index import Index, read_index, rewrite_index
 from ..io.reader import reached
 from ..io.sinks import Disk, DiskWithFrames
 from ..methods import Carry, protocols
+from ..numerics.keywords import checked_keywords
 from ..system.checks import as_path, flag
 from ..system.system import Stated, checked_system
 from .defaults import method_of_model
@@ -55,6 +56,7 @@ class Ready(NamedTuple):
     events: int | None  # number of events up to the checkpoint; None where the run does not log single events
 
 
+@checked_keywords
 def resume(
     path: str | Path,
     system: Stated | None = None,

@@ -40,15 +40,20 @@ def save(run: Trajectory, path: str | Path) -> Path:
     path = as_path(path, "path")
     if is_frames(path):
         return _save_frames(run, path)
+    if run.system is not None and run.checkpoint is None:
+        raise InputError(
+            "this is a part of a run, without the state from which it could be resumed: save the whole run as an "
+            "archive, or the part as .xyz, .pdb or .h5md."
+        )
     if run.system is None or run.checkpoint is None:
         raise InputError("this run can't be saved: it came from an archive without its system; copy the file instead.")
     meta, carry, fixed = _archive_data(run, run.system, run.checkpoint)
     one_row = jax.tree.map(lambda x: x[0], _rows(run, slice(0, 1)))
     rows = max(1, COPIED_BYTES // max(1, sum(x.nbytes for x in jax.tree.leaves(one_row))))
     # With room for the whole grid of the run: one that was interrupted goes on to its own end.
-    writer = archive.create(path, meta, one_row, carry, max(len(run), run.grid.saves), fixed=fixed)
+    writer = archive.create(path, meta, one_row, carry, max(len(run.t), run.grid.saves), fixed=fixed)
     try:
-        for a in range(0, len(run), rows):  # a few rows at a time: a run in shards may not fit into memory
+        for a in range(0, len(run.t), rows):  # a few rows at a time: a run in shards may not fit into memory
             piece = slice(a, a + rows)
             writer.append_columns(_rows(run, piece), np.asarray(run.t[piece]))
         if run.records is not None:
@@ -81,7 +86,7 @@ def _save_frames(run: Trajectory, path: Path) -> Path:
     try:
         rows = max(1, COPIED_BYTES // (16 * max(1, int(np.prod(run.q.shape[1:])))))
         with writing(path):
-            for a in range(0, len(run), rows):
+            for a in range(0, len(run.t), rows):
                 file.append(frames_of(run, topology, slice(a, a + rows)))
             file.close()
     except BaseException:

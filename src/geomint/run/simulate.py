@@ -151,7 +151,10 @@ def _traced(
 ) -> Trajectory:
     """The run inside a JAX transformation: one compiled program that can be differentiated, without the host loop."""
     if getattr(system, "auxiliary", None) is not None:
-        raise GeomintError("systems with neighbour lists can't run inside jax.grad, jax.jit or jax.vmap.")
+        raise GeomintError(
+            "systems with neighbour lists can't run inside jax.grad, jax.jit or jax.vmap; leave System(auxiliary=...) "
+            "out there, which compares all pairs."
+        )
     if output is not None:
         raise GeomintError("output= can't be used inside jax.grad, jax.jit or jax.vmap: the run stays in memory there.")
     warn_of_outer_jit()

@@ -92,10 +92,11 @@ def sweep(
     output:   a folder; every point has an archive there. The same call again repeats nothing that has ended, and
               continues what was interrupted from its checkpoint.
 
-    The table has, for every point: status, message, warning, energy_error (the largest |H − H(0)|), end_time, seconds,
-    q and p at the end, and file, the name of the archive in the folder. The status is "complete"; "stopped":
-    gm.simulate raised RunStopped; "refused": geomint does not run these values; "failed": a file, the memory or a
-    function of yours raised an error, and the same call again runs the point again.
+    The table has, for every point: status, message, warning, energy_error (the largest |H − H(0)|; where forces act,
+    the largest change of H − work), end_time, seconds, q and p at the end, and file, the name of the archive in the
+    folder. The status is "complete"; "stopped": gm.simulate raised RunStopped; "refused": geomint does not run these
+    values; "failed": a file, the memory or a function of yours raised an error, and the same call again runs the point
+    again.
     """
     made = _checked(system, q0, v0, over, output, settings)
     executor, progress = checked_executor(executor), flag(progress, "progress")
@@ -312,8 +313,8 @@ def _with_functions(method: Any) -> Method | None:
 
 
 def _measured(run: Trajectory | None) -> dict[str, Any]:
-    if run is None or not len(run):
+    if run is None or not len(run.t):
         return {"energy_error": math.nan, "end_time": math.nan, "q": None, "p": None}
     with np.errstate(invalid="ignore"):
-        error = float(np.max(np.abs(np.asarray(run.energy_error))))
+        error = float(np.max(np.abs(run.balance_error)))
     return {"energy_error": error, "end_time": float(run.t[-1]), "q": np.array(run.q[-1]), "p": np.array(run.p[-1])}

@@ -235,6 +235,15 @@ class Trajectory:
         return self._column("momentum_maps") if "momentum_maps" in self.saved else {}
 
     @property
+    def balance_error(self) -> Values:
+        """The error of what the exact motion conserves: of energy − work where a method saves the work of forces, else
+        the energy error."""
+        if "work" not in self.saved:
+            return self.energy_error
+        balance = self.energy - self.work
+        return balance - balance[..., :1]
+
+    @property
     def watched(self) -> dict[str, Any]:
         """The quantities of System(watch={name: f(q, p)}), by name."""
         return self._column("watched") if "watched" in self.saved else {}
@@ -297,7 +306,8 @@ class Trajectory:
         return part(self, key)
 
     def __len__(self) -> int:
-        return len(self.t)
+        """What run[...] counts: saved points, of an ensemble the members."""
+        return self._count() if self.members else len(self.t)
 
     def __repr__(self) -> str:
         count = self._count() if self.members else 1
@@ -348,7 +358,7 @@ class Trajectory:
         from .save import frames_of, topology_of
 
         topology = topology_of(self, "to_ase")
-        return to_ase(topology, frames_of(self, topology, slice(0, len(self))))
+        return to_ase(topology, frames_of(self, topology, slice(0, len(self.t))))
 
     def to_xarray(self) -> Any:
         """An xarray.Dataset over time (and member), with every saved quantity."""

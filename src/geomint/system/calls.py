@@ -130,7 +130,7 @@ def call_function(name: str, function: Any, given: Mapping[str, Any], params: An
         if isinstance(error, GeomintError) and not isinstance(function, Function):
             raise  # a constraint of geomint names itself
         used = {key: x for key, x in given.items() if key in plan.arguments - {"t", "auxiliary"}}
-        missing = "auxiliary" in plan.arguments and values["auxiliary"] is None
+        missing = "auxiliary" in plan.arguments and values["auxiliary"] is None and "None" in str(error)
         raise InputError(_explained(name, used, error) + (_WITHOUT_AUXILIARY if missing else "")) from error
 
 

@@ -121,7 +121,8 @@ class SparseInertia(Inertia):
 
 
 def inertia(mass: Any, shape: tuple[int, ...] | None) -> Inertia:
-    """The operator of a mass for q of that shape; without a shape a square mass is taken for a matrix."""
+    """The operator of a mass for q of that shape. Without a shape it is known for numbers and sparse matrices only; a
+    square array is then taken for a matrix, although it may have one number for each coordinate of two bodies."""
     if isinstance(mass, SparseMatrix):
         return SparseInertia(mass, mass.factored())
     square = mass.ndim == 2 and mass.shape[0] == mass.shape[1]

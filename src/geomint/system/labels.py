@@ -17,6 +17,10 @@ class Labels(abc.ABC):
     def check(self, q_shape: tuple[int, ...]) -> None:
         """Raise an InputError where positions of this shape do not fit."""
 
+    @abc.abstractmethod
+    def in_box(self, box: Any) -> Labels:
+        """The same labels in the periodic box of the potential. An error where they were given another box."""
+
 
 def checked_labels(atoms: Any) -> Any:
     if atoms is not None and not isinstance(atoms, Labels):

@@ -98,10 +98,13 @@ def as_field(b: Array, q_shape: tuple[int, ...]) -> Array:
         fits = np.broadcast_shapes(b.shape, shape) == shape
     except ValueError:
         fits = False
-    if not fits:
-        where = "a vector at each particle" if q_shape[-1] == 3 else "B_z at each particle"
+    in_space = q_shape[-1] == 3
+    scalar = in_space and b.shape[-1:] != (3,)  # would be broadcast to the vector (B, B, B)
+    if scalar or not fits:
+        where = "a vector at each particle, with three components" if in_space else "B_z at each particle"
+        hint = " A field along z is np.array([0, 0, B])." if fits else ""
         raise InputError(
-            f"magnetic_field must be {where}, for q of shape {q_shape} an array that broadcasts to {shape}; it has "
-            f"shape {b.shape}."
+            f"magnetic_field must be {where}; for q of shape {q_shape} an array that broadcasts to {shape}; it has "
+            f"shape {b.shape}.{hint}"
         )
     return jnp.broadcast_to(b, shape)

@@ -231,11 +231,18 @@ class System(Stated):
                 "auxiliary is given, but neither potential nor fast has an argument `auxiliary`: pass it on to the "
                 "PairPotential, as in potential=lambda q, auxiliary: pair(q, auxiliary) + external(q)."
             )
-        self.atoms = checked_labels(atoms)
+        labels = checked_labels(atoms)
+        self.atoms = labels if labels is None or self.box is None else labels.in_box(self.box)
         self.origin = checked_origin(origin)
 
     def takes_auxiliary(self, name: str, function: Any) -> bool:
         return takes(name, function, "auxiliary", self.params is not None)
+
+    @property
+    def box(self) -> Any:
+        """The periodic box of the potential or of its neighbour lists, a gm.md.Box; None in free space."""
+        boxes = (getattr(x, "box", None) for x in (self.potential, self.auxiliary))
+        return next((box for box in boxes if hasattr(box, "nearest")), None)
 
     @property
     def field_is_uniform(self) -> bool:
