@@ -36,6 +36,14 @@ def table(headings, rows):
     return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
 
 
+def order(traits):
+    return f"weak {traits.weak_order}" if traits.stochastic else str(traits.order or "–")
+
+
+def energy(traits):
+    return "heat" if traits.stochastic else traits.energy or "drifts"
+
+
 def by_class():
     """The registered variants of each class, in order of registration."""
     grouped = {}
@@ -54,10 +62,10 @@ def readme_table():
     rows = [
         (
             f"`{cls.__name__}`",
-            shared(variants, lambda t: str(t.order)),
+            shared(variants, order),
             shared(variants, lambda t: yes(t.symplectic)),
             shared(variants, lambda t: yes(t.symmetric)),
-            shared(variants, lambda t: t.energy or "drifts"),
+            shared(variants, energy),
             shared(variants, lambda t: t.momentum_maps or "–"),
             shared(variants, lambda t: yes(t.constrained)),
             len(variants),
@@ -74,12 +82,12 @@ def methods_page():
     rows = [
         (
             f"`{m.name}`",
-            m.traits.order or "–",
+            order(m.traits),
             yes(m.traits.symplectic),
             "–" if m.traits.steps > 1 else yes(m.traits.volume or m.traits.symplectic),
             yes(m.traits.symmetric),
             yes(m.traits.reversible),
-            m.traits.energy or "drifts",
+            energy(m.traits),
             m.traits.momentum_maps or "–",
             yes(m.traits.constrained),
             ", ".join(m.traits.needs) or "–",
@@ -105,9 +113,12 @@ def methods_page():
 # All methods
 
 Every claim in this table is measured by the property tests. Every property that is denied must fail on some problem.
+Averages of the method with random numbers, `GeometricLangevin`, are measured by tests of its own.
 
 {table(headings, rows)}
-- **energy**: "bounded" means that the error oscillates and does not grow; "drifts" means that it grows.
+- **energy**: "bounded" means that the error oscillates and does not grow; "drifts" means that it grows;
+  "heat" is exchanged at constant temperature, `run.heat`.
+- **order**: "weak 2" is the order of the error of averages.
 - **volume**: a step preserves the volume of phase space; "–": a multistep method, whose step is no map of it.
 - **momentum maps**: conserved ones. "all": of all linear actions (momentum, angular momentum, `gm.Generator`);
   "linear": of translations only.

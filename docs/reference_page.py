@@ -24,6 +24,7 @@ all variants of the methods.
 SECTIONS = {
     "Systems": ("System", "LagrangianSystem", "Translation", "Rotation", "Generator"),
     "Constraints": ("Distances", "OnSphere", "Orthogonal", "Constraint", "project", "penalize", "recover_multipliers"),
+    "Constant temperature": ("fixman",),
     "Many particles": (
         *("md.Box", "md.PairPotential", "md.PairSum", "md.Neighbours", "md.NeighbourList", "md.Atoms", "from_ase"),
     ),

@@ -16,7 +16,14 @@ from geomint.engines.pallas import engine as kernel
 from helpers.zoo import Problem
 
 MAPS = Path("/proc/self/maps")
-MANY = 25_000  # Linux gives a process 65,530 memory maps; beyond, LLVM crashes without a message
+MANY = 40_000  # Linux gives a process 65,530 memory maps; beyond, LLVM crashes without a message
+# Groups that take longest, for the number of their tests: started first, so that no worker is left with one at the end.
+LONG = (
+    "test_papers", "test_singular_positions", "three-bodies", "harmonic-bonds", "bent-molecule", "linked", "test_docs",
+    "test_executors", "test_rattle", "test_engines", "test_sharded", "test_reductions", "test_interval_curvature",
+    "test_papers_mutations", "test_certify", "test_random_programs", "test_compilation", "test_examples",
+    "test_scalar_edges", "test_hard_spheres", "test_archive", "test_pallas", "test_energy_stepping", "test_gradients",
+)  # fmt: skip
 BETWEEN_LOOKS = 25  # tests; reading 10,000 maps takes 30 ms, which after every test was 3 % of the time of all
 _tests_done = itertools.count(1)
 gc.set_threshold(10_000, 20, 20)  # tracing makes millions of objects; with fewer collections tests take 8 % less time
@@ -32,14 +39,24 @@ def forget_old_programs():
             programs.cache_clear()
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if config.pluginmanager.hasplugin("xdist"):
+        config.option.loadscopereorder = False  # by the number of tests, which says little about the time they take
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """For `--dist loadgroup`: tests that share compiled programs run in one worker. Those on a problem of the zoo share
-    its reference solutions, those of a method its programs; all others are grouped by file."""
+    its reference solutions, those of a method its programs; all others are grouped by file. The groups that take
+    longest come first."""
     if not config.pluginmanager.hasplugin("xdist"):
         return
+    groups: dict[int, str] = {}
     for item in items:
         params = item.callspec.params if hasattr(item, "callspec") else {}
         method, problem = params.get("method"), params.get("problem")
         group = method.name if isinstance(method, gm.methods.Method) else item.path.stem
         group = problem.name if isinstance(problem, Problem) else group
         item.add_marker(pytest.mark.xdist_group(group))
+        groups[id(item)] = group
+    if getattr(config.option, "dist", "no") == "loadgroup" or hasattr(config, "workerinput"):
+        items.sort(key=lambda item: LONG.index(groups[id(item)]) if groups[id(item)] in LONG else len(LONG))

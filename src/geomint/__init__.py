@@ -14,6 +14,7 @@ from . import md, methods, models
 from .analysis.averages import Average, EnergyDrift, autocorrelation_time, average, energy_drift
 from .analysis.certify import Certificate, certify
 from .analysis.fast_slow import adaptive_splitting, split_quadratic, watch_oscillations
+from .analysis.fixman import fixman
 from .analysis.penalty import penalize, recover_multipliers
 from .analysis.radial import radial_distribution
 from .analysis.stability import StabilityDiagram, stability_diagram
@@ -38,6 +39,7 @@ from .methods import (
     EnergyStepping,
     Gauss,
     Gautschi,
+    GeometricLangevin,
     ImplicitMidpoint,
     Impulse,
     LobattoIIIAB,
@@ -84,6 +86,7 @@ __all__ = [
     "Gauss",
     "Gautschi",
     "Generator",
+    "GeometricLangevin",
     "GeomintError",
     "Histogram",
     "ImplicitMidpoint",
@@ -132,6 +135,7 @@ __all__ = [
     "degrees_of_freedom",
     "energy_drift",
     "ensemble",
+    "fixman",
     "from_ase",
     "load",
     "md",

@@ -19,7 +19,7 @@ assert spec.loader is not None
 figures = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(figures)
 
-ABLE = [m for m in gm.methods.all() if not m.traits.event_driven]
+ABLE = [m for m in gm.methods.all() if not m.traits.event_driven and not m.traits.stochastic]
 FIRST = {type(m): m.name for m in reversed(ABLE)}  # of each class; the others wait for the slow tests
 
 

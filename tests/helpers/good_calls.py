@@ -221,6 +221,7 @@ def calls() -> list[Call]:
     """All of them, and every method and model."""
     several = [*runs(), *tools(), *constructors()]
     needed = {"Composition": {"base": gm.Verlet()}, "EnergyStepping": {"height": 0.1}}
+    needed["GeometricLangevin"] = {"base": gm.Verlet(), "friction": 1.0, "temperature": 1.0}
     several += [of_signature(name, method, **needed.get(name, {})) for name, method in gm.methods.classes().items()]
     small = {"lennard_jones_cluster": {"n": 3}, "morse_cluster": {"n": 3}}
     several += [of_signature(f"models.{name}", make, **small.get(name, {})) for name, make in gm.models.all().items()]

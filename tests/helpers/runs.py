@@ -58,6 +58,7 @@ ENGINE_FAMILIES = (
     gm.IMEX,
     gm.EnergyStepping,
     gm.Gauss,
+    gm.GeometricLangevin,
 )  # others wait for the slow tests
 ENGINE_METHODS = pytest.mark.parametrize(
     "method",

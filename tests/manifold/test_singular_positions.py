@@ -122,8 +122,8 @@ def test_a_frame_with_one_bar_too_many():
     lengths = [float(np.linalg.norm(corners[i] - corners[j])) for i, j in sides]
     held = lambda k: gm.Distances([((0.0, 0.0), 0), *sides[:k]], [float(np.linalg.norm(corners[0])), *lengths[:k]])
     systems = [gm.System(lambda q: jnp.sum(q[:, 1]), constraint=held(k)) for k in (5, 6)]
-    go = lambda system, engine: run((system, corners, 0 * corners), gm.Rattle(), 500, 5.0, save_every=50, engine=engine)
-    plain, stiff = map(go, systems, ("native", "xla"))
+    go = lambda system: run((system, corners, 0 * corners), gm.Rattle(), 500, 5.0, save_every=50, engine="xla")
+    plain, stiff = map(go, systems)
     assert "rank 6 of 7" in stiff.solver
     np.testing.assert_allclose(stiff.q, plain.q, rtol=0, atol=1e-10)
     np.testing.assert_allclose(stiff.constraint_forces, plain.constraint_forces, rtol=0, atol=1e-8)
@@ -275,8 +275,12 @@ def test_derivatives_after_the_sparsity_has_changed():
         seen = run(start, gm.Rattle(solver=solver), 100, 1.0, save_every=100, gradient="stored")
         return jnp.stack([seen.multipliers[-1, 1], seen.p[-1, 0]])
 
-    dense, blocks = (jax.jit(jax.jacrev(functools.partial(end, solver)))(1.0) for solver in ("dense", "blocks"))
-    np.testing.assert_allclose(blocks, dense, rtol=1e-7)
+    def slopes(solver):
+        """Of both numbers, by one program for a weighted sum of them: jacrev would compile for both at once."""
+        slope = jax.jit(jax.grad(lambda k, weights: end(solver, k) @ weights))
+        return [slope(1.0, weights) for weights in np.eye(2)]
+
+    np.testing.assert_allclose(slopes("blocks"), slopes("dense"), rtol=1e-7)
 
 
 @pytest.mark.parametrize("chunk", [25, 50, 100])

@@ -13,13 +13,24 @@ import geomint as gm
 from geomint.numerics.intervals import Interval, curvature, derivatives, evaluate, supported
 from helpers.interval_cases import inside
 
+# Many bodies compile and run long, and have the operations of a few.
+FEW = {
+    "lennard_jones_fluid": {"atoms": 36, "density": 0.2},
+    "elastic_sheet": {"nodes": 9},
+    "morse_cluster": {"n": 4},
+    "lennard_jones_cluster": {"n": 4},
+    "n_body": {"n": 3},
+    "dna": {"n": 5},
+    "elastic_chain": {"n": 5},
+}
+
 
 @functools.cache
 def energies():
     """The whole potential of every model that has one, where it starts, and a direction."""
     found = []
     for name, make in gm.models.all().items():
-        m = make()
+        m = make(**FEW.get(name, {}))
         parts = [f for f in (getattr(m.system, "potential", None), getattr(m.system, "fast", None)) if f is not None]
         if parts:
             v = m.v0 if np.any(m.v0) else np.random.default_rng(1).normal(size=m.q0.shape)

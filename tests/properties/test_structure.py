@@ -8,11 +8,13 @@ import geomint as gm
 from geomint.analysis import measure
 from helpers.zoo import chosen, fitting, in_magnetic_fields
 
-# Every pair is tested; those beyond the choice in the slow tests.
+# Every pair is tested; those beyond the choice in the slow tests. The steps of stochastic methods have none of these
+# properties but the constraint: tests/methods/test_langevin.py measures their averages.
 SLOW = pytest.mark.slow
 PAIRS = [
     pytest.param(m, p, id=f"{m.name}-{p.name}", marks=[] if p in chosen(m) else SLOW)
     for m in gm.methods.all()
+    if not m.traits.stochastic
     for p in fitting(m)
 ]
 ROUND_OFF = 2e-13  # of a step, its derivative, and four steps forth and back
@@ -70,7 +72,10 @@ def denials(method, problem, long):
     assert traits.momentum_maps == "all" or any(long.momentum[name] > FAILS for name in turns)
 
 
-@pytest.mark.parametrize("method", [m for m in gm.methods.all() if in_magnetic_fields(m)], ids=lambda m: m.name)
+MAGNETIC = [m for m in gm.methods.all() if in_magnetic_fields(m) and not m.traits.stochastic]
+
+
+@pytest.mark.parametrize("method", MAGNETIC, ids=lambda m: m.name)
 def test_denials_in_magnetic_fields(method):
     """As `denials`, on some of the problems: without a field these methods keep more than they claim."""
     traits, problems = method.traits, fitting(method)

@@ -77,8 +77,8 @@ class EnergyDrift:
 
 
 def energy_drift(run: Trajectory, centre_of_mass: bool = False) -> EnergyDrift:
-    """The drift of the energy per unit time, in all and per degree of freedom. Of methods that save the work of forces,
-    the drift of energy − work.
+    """The drift of the energy per unit time, in all and per degree of freedom. Of methods that save the work of forces
+    or the heat of a thermostat, the drift of the energy less these.
 
     The error of one run takes the autocorrelation of what is left of the line into account; that of an ensemble is
     the standard error of the slopes of its members. centre_of_mass: as for gm.degrees_of_freedom.
@@ -86,7 +86,8 @@ def energy_drift(run: Trajectory, centre_of_mass: bool = False) -> EnergyDrift:
     instance(run, "run", "energy_drift", kinds=Trajectory, must="a run of gm.simulate or gm.ensemble")
     if run.system is None:
         raise InputError("energy_drift(run=...): the run needs its system; load it with gm.load(path, system=system).")
-    energy = np.asarray(run.energy_error) - (np.asarray(run.work) if "work" in run.saved else 0.0)
+    energy = np.asarray(run.energy_error)
+    energy = energy - sum(np.asarray(run.columns[name]) for name in ("work", "heat") if name in run.saved)
     rows, t = np.atleast_2d(energy), np.asarray(run.t)
     if rows.shape[1] < 3:
         raise InputError(f"energy_drift(run=...): a slope needs at least 3 saved points, and the run has {len(t)}.")

@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import GeomintError, MeasurementError, RunStopped
+from ..errors import GeomintError, InputError, MeasurementError, RunStopped
 from ..methods import Method, Traits, as_method
 from ..models import Model
 from ..numerics.keywords import checked_keywords
@@ -101,6 +101,11 @@ def _exact(name: str, measured: float, claimed: bool) -> Row:
     return Row(name, measured, holds, "yes" if claimed else "no", holds or not claimed)
 
 
+def _base_of(method: Method) -> str:
+    base = getattr(method, "base", None)
+    return f", {base.name}" if isinstance(base, Method) else ""
+
+
 @checked_keywords
 def certify(
     system: Stated | Model,
@@ -136,6 +141,11 @@ def certify(
     checked_system(call.system, callee="certify")
     method = as_method(call.method)
     dt, steps = float(positive(call.dt, "dt", "certify")), whole(steps, "steps", "certify", least=1, most=10**9)
+    if method.traits.stochastic:
+        raise InputError(
+            f"certify measures the structure of a deterministic motion, and {method.name} draws random numbers; "
+            f"certify its base instead{_base_of(method)}."
+        )
     method.check(call.system)
     traits, forced = method.traits_for(call.system), call.system.driven
     start = Point(*phase(call.system, call.q0, call.v0, p0))

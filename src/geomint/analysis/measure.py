@@ -83,8 +83,11 @@ class _Stepper:
         self.taken = 0
         turned.layout, turned.row_capacity = self.runner.layout, self.runner.row_capacity
         turned.buffer_shape = self.runner.buffer_shape
-        if isinstance(method, protocols.HasHistory | protocols.DependsOnStepLength):
+        if isinstance(method, protocols.HasHistory):
             self.carry = _turned(method, system, self.carry, self.at.q, turned.clock.dt)
+        elif isinstance(method, protocols.DependsOnStepLength):  # begun again, by a program that is compiled already
+            here = initial_state(self.at.q, self.at.p, float(turned.clock.t0), 0, compensated=True)
+            self.carry, _ = turned.begin(here)
         self.runner = turned
         return self
 
@@ -95,14 +98,13 @@ def flow(method: Method, system: Stated, at: Point, dt: float, n: int = 1) -> Po
 
 
 # --- symplecticity, symmetry, reversibility -------------------------------------------------------------------------
-@functools.partial(jit, static_argnames="steps")
-def step_jacobian(method: Method, system: Stated, q: Array, p: Array, dt: Array, steps: int = 1) -> Array:
-    """The derivative of (q, p) after so many steps with respect to (q, p) before, (2n, 2n)."""
-    n = q.size
+def _steps_taken(method: Method, system: Stated, shape: tuple[int, ...], dt: Array, steps: int) -> Any:
+    """(q, p) ↦ (q, p) after so many steps, as vectors of length 2n."""
+    n = int(np.prod(shape))
 
-    def step(x: Array) -> Array:
-        mech = derive(system, q.shape)
-        begun = _begun(method, mech, x[:n].reshape(q.shape), x[n:].reshape(q.shape), dt)
+    def taken(x: Array) -> Array:
+        mech = derive(system, shape)
+        begun = _begun(method, mech, x[:n].reshape(shape), x[n:].reshape(shape), dt)
         if isinstance(method, protocols.EventDriven):
             end = method.between(mech, march(method, mech, begun, Clock(0.0, dt), 0, steps)[0], steps * dt)
         else:
@@ -112,7 +114,26 @@ def step_jacobian(method: Method, system: Stated, q: Array, p: Array, dt: Array,
             )
         return jnp.concatenate([end.q.ravel(), end.p.ravel()])
 
-    return jax.jacfwd(step)(jnp.concatenate([q.ravel(), p.ravel()]))
+    return taken
+
+
+@functools.partial(jit, static_argnames="steps")
+def step_jacobian(method: Method, system: Stated, q: Array, p: Array, dt: Array, steps: int = 1) -> Array:
+    """The derivative of (q, p) after so many steps with respect to (q, p) before, (2n, 2n)."""
+    return jax.jacfwd(_steps_taken(method, system, q.shape, dt, steps))(jnp.concatenate([q.ravel(), p.ravel()]))
+
+
+@functools.partial(jit, static_argnames="steps")
+def _column(method: Method, system: Stated, x: Array, q: Array, dt: Array, along: Array, steps: int) -> Array:
+    return jax.jvp(_steps_taken(method, system, q.shape, dt, steps), (x,), (along,))[1]
+
+
+def _jacobian(method: Method, system: Stated, at: Point, dt: float, steps: int = 1) -> np.ndarray:
+    """As `step_jacobian`, column by column: a program for one column compiles a fifth faster."""
+    x, q, dt_ = np.concatenate([np.ravel(at.q), np.ravel(at.p)]), jnp.asarray(at.q, float), jnp.asarray(dt, float)
+    x = jnp.asarray(x, float)
+    columns = [_column(method, system, x, q, dt_, along, steps=steps) for along in np.eye(x.size, dtype=x.dtype)]
+    return np.stack([np.asarray(column) for column in columns], axis=1)
 
 
 @jit
@@ -146,9 +167,7 @@ def symplecticity(method: Method, system: Stated, at: Point, dt: float, rate: fl
     """
     n, method = at.q.size, protocols.prepare(method, [(system, at.q)])
     steps = 1 if method.traits.steps <= 2 else 2 * method.traits.steps
-    jacobian = np.asarray(
-        step_jacobian(method, system, *(jnp.asarray(x, float) for x in (at.q, at.p, dt)), steps=steps)
-    )
+    jacobian = _jacobian(method, system, at, dt, steps)
     before = after = np.block([[np.zeros((n, n)), np.eye(n)], [-np.eye(n), np.zeros((n, n))]])
     if getattr(system, "magnetic_field", None) is not None:
         there = flow(method, system, at, dt, steps)
@@ -182,7 +201,7 @@ def _magnetic_form(system: Stated, at: Point, t: float) -> np.ndarray:
 def volume(method: Method, system: Stated, at: Point, dt: float) -> float:
     """|det J − 1| of one step of a free system, relative to the largest product that the determinant sums up."""
     method = protocols.prepare(method, [(system, at.q)])
-    jacobian = np.asarray(step_jacobian(method, system, *(jnp.asarray(x, float) for x in (at.q, at.p, dt))))
+    jacobian = _jacobian(method, system, at, dt)
     return float(abs(np.linalg.det(jacobian) - 1) / max(1.0, np.max(np.abs(jacobian)) ** 2))
 
 

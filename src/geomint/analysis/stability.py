@@ -162,6 +162,8 @@ def stability_diagram(
     traits = method.traits
     if traits.event_driven:
         raise InputError(f"{method.name} chooses its own times; there is no step whose stability could be asked for.")
+    if traits.stochastic:
+        raise InputError(f"{method.name} draws random numbers; ask for the stability of its base.")
     fast = "fast" in traits.needs
     if not fast and (h is not None or omega is not None):
         raise InputError(

@@ -61,7 +61,7 @@ def _traits(traits: Traits) -> tuple[str, ...]:
     yes = lambda x: "yes" if x else "–"
     moves = " and ".join(kind for kind, able in (("free", traits.free), ("constrained", traits.constrained)) if able)
     return (
-        str(traits.order),
+        f"weak {traits.weak_order}" if traits.stochastic else str(traits.order),
         yes(traits.symplectic),
         yes(traits.symmetric),
         yes(traits.reversible),

@@ -137,7 +137,8 @@ def _invariants(done: Trajectory) -> dict[str, str]:
     """The largest errors of the energy, the momentum maps and the constraints."""
     error, start = float(np.max(np.abs(done.balance_error))), float(np.max(np.abs(np.asarray(done.energy)[..., 0])))
     relative = f"  ({error / start:.1e} of the energy)" if start > 0 else ""
-    what = "error of energy − work" if "work" in done.columns else "energy error"
+    exchanged = [name for name in ("work", "heat") if name in done.columns]
+    what = " − ".join(("error of energy", *exchanged)) if exchanged else "energy error"
     facts = {f"max |{what}|": f"{error:.3e}{relative}"}
     for name, values in done.momentum_maps.items():
         values = np.asarray(values)

@@ -7,6 +7,7 @@ stated in another unit, depends on the others neither more nor less.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..numerics.compilation import jit
+from ..numerics.compilation import concrete_evaluation, jit
 from ..numerics.linalg import Plan
 from ..numerics.linalg.rank import span
 from ..numerics.linalg.structure import DENSE_LIMIT
@@ -75,7 +76,7 @@ def _inverse_iteration(plan: Plan, system: System, q: Array, start: Array) -> tu
 
 def dependence(system: System, q: np.ndarray, plan: Plan) -> Dependence:
     """How far the constraints are from depending on each other at q, and which ones come nearest to it."""
-    with jax.ensure_compile_time_eval():
+    with concrete_evaluation():
         here = jnp.asarray(q, float)
         if plan.n > DENSE_LIMIT:
             smallest, vector = _inverse_iteration(
@@ -102,7 +103,7 @@ def _in_metric(rows: np.ndarray, system: System, shape: tuple[int, ...]) -> np.n
     """G M^-½; of a large mass matrix with the diagonal of M in place of M, which has the same rank."""
     if mass_is_matrix(system.mass, shape) and rows.shape[1] <= DENSE_LIMIT:
         return np.linalg.solve(np.linalg.cholesky(mass_matrix(system.mass, shape)), rows.T).T
-    with jax.ensure_compile_time_eval():  # M is known, even where a run is traced
+    with concrete_evaluation():  # M is known, even where a run is traced
         diagonal = np.asarray(inertia(system.mass, shape).diagonal(shape))
     return rows / np.sqrt(diagonal).ravel()
 
@@ -127,14 +128,14 @@ def _curvature(system: System, q: Array, v: Array) -> Array:
     return Mechanics(system, q.shape).constraint_curvature(q, v)
 
 
-def not_kept_by(system: System, q: np.ndarray, v: np.ndarray) -> Dependence | None:
+def not_kept_by(system: System, q: np.ndarray, velocity: Callable[[], Array]) -> Dependence | None:
     """The constraints that no acceleration keeps where they depend on each other at q and a motion passes with v.
 
     With zᵀG(q) = 0 the second derivative of zᵀg along a motion is zᵀg''(v, v), whatever the acceleration. It vanishes
     for redundant constraints; at a singular position it vanishes for the velocities of the branches that meet there
-    only.
+    only. The velocity v is asked for where the constraints depend on each other.
     """
-    with jax.ensure_compile_time_eval():
+    with concrete_evaluation():
         here = jnp.asarray(q, float)
         rows = _in_metric(np.asarray(_gradients(system, here)), system, np.shape(q))
         lengths = np.linalg.norm(rows, axis=1)
@@ -144,7 +145,7 @@ def not_kept_by(system: System, q: np.ndarray, v: np.ndarray) -> Dependence | No
         z = left[:, int(np.sum(singular > DEPENDENT)) :].T / lengths
         if not len(z):
             return None
-        bend = np.asarray(_curvature(system, here, jnp.asarray(v, float)))
+        bend = np.asarray(_curvature(system, here, jnp.asarray(velocity(), float)))
     off = np.abs(z @ bend) > NOT_KEPT * (np.abs(z) @ np.abs(bend))
     if not np.any(off):
         return None

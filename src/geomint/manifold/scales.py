@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..numerics.compilation import jit
+from ..numerics.compilation import concrete_evaluation, jit
 from ..numerics.linalg.cpu_kernels import inner
 from ..numerics.linalg.structure import DENSE_LIMIT, Plan
 from ..system.mechanics import Mechanics
@@ -86,17 +86,20 @@ def residuals(m: int, system: Any, q: Array) -> tuple[Array, Scales]:
     return mech.constraint(q), scales(mech, q, seeds(m, None))
 
 
-def vanishing(system: Any, q: np.ndarray) -> str | None:
+def vanishing(system: Any, q: np.ndarray, found: tuple[Any, Scales] | None = None) -> str | None:
     """What is wrong with a constraint whose gradient vanishes where it is met, as that of the square of a constraint
     does.
 
     Then g = c·δ², |G| = 2c·δ and g'' = 2c at a distance δ from the manifold: g is as large as |G|²/|g''|, however near.
     Three steps of Newton's method do not change that; any other constraint is met after them.
+
+    found: g and the scales at q, where they are known.
     """
     m = jax.eval_shape(lambda x: Mechanics(system, q.shape).constraint(x), q).size
     if m > DENSE_LIMIT:
         return None
-    suspects = [i for i in _vanishing(system, m, q) if _stays_vanishing(system, m, q, i)]
+    seen = _seen(system, m, q) if found is None else found
+    suspects = [i for i in _vanishing(*seen) if _stays_vanishing(system, m, q, i)]
     if not suspects:
         return None
     return (
@@ -110,14 +113,18 @@ def _stays_vanishing(system: Any, m: int, q: Any, i: int) -> bool:
     """Whether constraint i looks like a square after each of three steps of Newton's method."""
     for _ in range(3):
         q = _corrected(i, system, jnp.asarray(q, float))
-        if i not in _vanishing(system, m, q):
+        if i not in _vanishing(*_seen(system, m, q)):
             return False
     return True
 
 
-def _vanishing(system: Any, m: int, q: Any) -> list[int]:
-    """The constraints that look like squares at q."""
-    g, found = (jax.tree.map(np.asarray, x) for x in residuals(m, system, jnp.asarray(q, float)))
+def _seen(system: Any, m: int, q: Any) -> tuple[Any, Scales]:
+    return residuals(m, system, jnp.asarray(q, float))
+
+
+def _vanishing(g: Any, found: Scales) -> list[int]:
+    """The constraints that look like squares where g and the scales are these."""
+    g, found = jax.tree.map(np.asarray, (g, found))
     squared = (np.abs(g) >= 0.05 * found.at_radius) & (found.at_radius <= DEGENERATE * found.rounding)
     return np.flatnonzero((found.gradient == 0) | squared).tolist()
 
@@ -161,8 +168,8 @@ def constrained_coordinates(system: Any, q: Any) -> tuple[int, ...] | None:
     """
     random, q = np.random.default_rng(7), np.asarray(q, float)
     near = q + 1e-3 * (np.max(np.abs(q), initial=0.0) or 1.0) * random.normal(size=q.shape)
-    g = jax.eval_shape(Mechanics(system, q.shape).constraint, near)
-    with jax.ensure_compile_time_eval():
+    g = jax.eval_shape(lambda x: Mechanics(system, q.shape).constraint(x), near)
+    with concrete_evaluation():
         force = np.asarray(_force(system, near, random.normal(size=g.shape))).ravel()
     entering = np.flatnonzero(force != 0)  # NaN counts as entering
     return None if len(entering) in (0, q.size) else tuple(entering.tolist())

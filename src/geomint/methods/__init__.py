@@ -18,6 +18,7 @@ from .expressions import evaluate
 from .filtered import Filtered, Newmark, PushforwardNewmark, SimplifiedZhangSkeel, StiffZhangSkeel, ZhangSkeel
 from .flight import KINDS
 from .gauss import Gauss, ImplicitMidpoint
+from .langevin import GeometricLangevin
 from .lobatto import LobattoIIIAB
 from .multistep import SymmetricMultistep
 from .oscillatory import IMEX, RESPA
@@ -49,6 +50,7 @@ __all__ = [
     "Filtered",
     "Gauss",
     "Gautschi",
+    "GeometricLangevin",
     "ImplicitMidpoint",
     "Impulse",
     "KickDrift",

@@ -39,7 +39,7 @@ class State(eqx.Module):
 class Traits:
     """What a method claims. Every claim is measured by the property tests; a denied one must measurably fail.
 
-    order:          of convergence in q and p; 0 for event-driven methods, which have no step
+    order:          of convergence in q and p; 0 for event-driven methods, which have no step, and for stochastic ones
     symplectic:     one step preserves dq ∧ dp (on the tangent space of the constraint manifold); with a magnetic field,
                     where p = M v, dq ∧ dp − e (B₁ dq₂ ∧ dq₃ + B₂ dq₃ ∧ dq₁ + B₃ dq₁ ∧ dq₂) of each particle
     volume:         one step preserves the volume of phase space; symplectic methods need not claim it
@@ -60,6 +60,8 @@ class Traits:
     conformal:      with the damping D = γM a step scales dq ∧ dp by exp(−γh)
     forces:         evaluations of the force that a step needs, where that number is fixed (small systems may repeat one
                     rather than carry it)
+    stochastic:     draws random numbers: what is said above of single steps is then not claimed, and the order is 0
+    weak_order:     of stochastic methods: that of the error of averages, at one time and of the invariant distribution
     """
 
     order: int
@@ -79,6 +81,8 @@ class Traits:
     conformal: bool = False
     forces: int | None = None
     volume: bool = False
+    stochastic: bool = False
+    weak_order: int | None = None
 
     def __post_init__(self) -> None:
         for name, allowed in (("energy", ("exact", "bounded", None)), ("momentum_maps", ("all", "linear", None))):
@@ -217,6 +221,7 @@ class Method(eqx.Module):
                 m.traits.constrained
                 and set(m.traits.needs) <= {"constraint", "hessian"}
                 and wanted <= set(m.traits.takes)
+                and m.traits.stochastic == self.traits.stochastic
             )
             able = {type(m): m.name for m in reversed(all()) if fits(m) and (m.traits.lagrangian or not stated)}
             choices = [f"use {', '.join(sorted(able.values()))}"] * bool(able)
@@ -240,6 +245,7 @@ class Method(eqx.Module):
             type(m).__name__: m.name
             for m in reversed(all())
             if set(wanted) <= set(m.traits.takes)
+            and m.traits.stochastic == self.traits.stochastic
             and (m.traits.lagrangian or not of_lagrangian)
             and (m.traits.constrained if constrained else m.traits.free)
         }

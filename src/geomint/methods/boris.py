@@ -26,8 +26,9 @@ from ..numerics.compensated import Compensated, value
 from ..system.magnetic import cross, squared
 from ..system.mechanics import Mechanics
 from . import driven
-from .base import Carry, Method, State, Traits, register
+from .base import Carry, State, Traits, register
 from .driven import with_work
+from .protocols import ReplacesMomentum
 
 # Units of rounding, relative, by which the carried |p|² may differ from that of p. The rounding of earlier, larger
 # momenta stays in it; once it is larger than this, |p|² is computed anew.
@@ -46,6 +47,12 @@ class Gyrating(NamedTuple):
 
 def _square(p: Array) -> Array:
     return jnp.sum(p * p, axis=-1, keepdims=True)
+
+
+def _square_beside(p: Any) -> Any:
+    """|p|² to be carried beside p, summed with compensation where p is."""
+    square = _square(value(p))
+    return Compensated.of(square) if isinstance(p, Compensated) else square
 
 
 def kicked(mech: Mechanics, carry: Gyrating, h: Array) -> Gyrating:
@@ -91,15 +98,11 @@ def rotated(carry: Gyrating, axis: Array, sine: Array, cosine: Array) -> Gyratin
     return carry._replace(p=carry.p + (change + jax.lax.stop_gradient(scale * p)), square=square)
 
 
-class _InField(Method):
+class _InField(ReplacesMomentum):
     """A step that begins and ends with a drift."""
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
-        square = None
-        if mech.system.magnetic_field is not None:
-            # |p|² is summed with compensation where p is.
-            square = _square(value(state.p))
-            square = Compensated.of(square) if isinstance(state.p, Compensated) else square
+        square = None if mech.system.magnetic_field is None else _square_beside(state.p)
         work = jnp.zeros((), value(state.q).dtype) if mech.driven else None
         return Gyrating(state.q, state.p, square, work)
 
@@ -114,6 +117,9 @@ class _InField(Method):
     @abc.abstractmethod
     def middle(self, mech: Mechanics, carry: Gyrating, h: Array) -> Gyrating:
         """What happens in the middle of a step, with q and t held."""
+
+    def with_momentum(self, carry: Gyrating, p: Any) -> Gyrating:
+        return carry._replace(p=p, square=None if carry.square is None else _square_beside(p))
 
     def output(self, mech: Mechanics, carry: Gyrating) -> State:
         state = State(carry.q, carry.p)

@@ -6,7 +6,6 @@ References: Yoshida, Phys. Lett. A 150 (1990) 262; Suzuki, Phys. Lett. A 146 (19
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -21,9 +20,10 @@ from ..system.mechanics import Mechanics
 from . import protocols
 from .base import Carry, Method, State, Traits, as_method, register
 from .order_conditions import composition_defect
-from .protocols import CanFail, FindsStructure, HasScalarForm, Rescuable, WarnsOfStep
+from .protocols import ReplacesMomentum
 from .rattle import Rattle
 from .splitting import Verlet
+from .wrapping import Wrapping
 
 
 def _symmetric(half: list[float]) -> tuple[float, ...]:
@@ -96,14 +96,13 @@ DEFAULT = {4: "suzuki", 6: "kahan-li", 8: "kahan-li"}
     *({"base": Verlet(form="drift"), "order": order, "scheme": scheme} for scheme, order in SCHEMES),
     *({"base": Rattle(), "order": order} for order in DEFAULT),
 )
-class Composition(FindsStructure, CanFail, HasScalarForm, Rescuable, WarnsOfStep):
+class Composition(Wrapping, ReplacesMomentum):
     """A symmetric method of order 2 composed to order 4, 6 or 8.
 
     scheme: "yoshida" (3, 7, 15 stages), "suzuki" (order 4, 5 stages) or "kahan-li" (order 6 with 9 and order 8 with 17
     stages, errors far below Yoshida's). The default is Suzuki for order 4 and Kahan–Li above.
     """
 
-    base: Method
     order: int = eqx.field(static=True, default=4)
     scheme: str = eqx.field(static=True, default="")
 
@@ -150,47 +149,15 @@ class Composition(FindsStructure, CanFail, HasScalarForm, Rescuable, WarnsOfStep
             volume=base.volume,
         )
 
-    # --- what only some bases have, asked of the base ---------------------------------------------------------------
-    @property
-    def failures(self) -> Mapping[int, str]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return protocols.failures(self.base)
-
-    def status(self, carry: Carry) -> Array | None:
-        return protocols.status(self.base, carry)
-
-    def explain(self, status: int, mech: Any, q: Any, dt: float) -> str:
-        return protocols.explain(self.base, status, mech, q, self._longest * dt)
-
-    def prepare(self, starts: Sequence[tuple[Any, Any]]) -> Composition:
-        return self._with_base(protocols.prepare(self.base, starts))
-
-    def misfits(self, system: Any, q: Any, own_params: bool) -> np.ndarray:
-        return protocols.misfits(self.base, system, q, own_params)
-
-    @property
-    def linear_solver(self) -> str | None:
-        return protocols.linear_solver(self.base)
-
-    def for_scalar_code(self, many: bool) -> Composition:
-        return self._with_base(protocols.for_scalar_code(self.base, many))
-
-    def rescued(self, status: int) -> Composition | None:
-        stronger = protocols.rescued(self.base, status)
-        return None if stronger is None else self._with_base(stronger)
-
-    def rescue_warning(self, system: Any, q: Any) -> str:
-        return protocols.rescue_warning(self.base, system, q)
-
-    def warn(self, system: Any, q: Any, dt: float) -> None:
-        protocols.warn(self.base, system, q, self._longest * dt)
-
-    @property
-    def _longest(self) -> float:
-        """The longest substep, in steps."""
-        return max(map(abs, self.coefficients))
-
-    def _with_base(self, base: Method) -> Composition:
+    def with_base(self, base: Method) -> Composition:
         return Composition(base, self.order, self.scheme)
+
+    def with_momentum(self, carry: Carry, p: Any) -> Carry:
+        return protocols.with_momentum(self.base, carry, p)
+
+    @property
+    def longest_substep(self) -> float:
+        return max(map(abs, self.coefficients))
 
     # --- one step ---------------------------------------------------------------------------------------------------
     def init(self, mech: Mechanics, state: State, dt: Array) -> Carry:
@@ -207,6 +174,3 @@ class Composition(FindsStructure, CanFail, HasScalarForm, Rescuable, WarnsOfStep
         starts = np.cumsum([0.0, *self.coefficients[:-1]])
         since = None if mech.time is None else jnp.asarray(starts, dt.dtype)
         return jax.lax.scan(substep, carry, (jnp.asarray(self.coefficients, dt.dtype), since))[0]
-
-    def output(self, mech: Mechanics, carry: Carry) -> State:
-        return self.base.output(mech, carry)

@@ -47,7 +47,7 @@ from ..system.mechanics import Mechanics
 from ..system.system import System
 from .base import Carry, State, Traits, register, setting
 from .implicit import solved_by_plan
-from .protocols import CanFail, DependsOnStepLength, FindsStructure, WarnsOfStep
+from .protocols import CanFail, DependsOnStepLength, FindsStructure, InterruptsDrift, Middle, WarnsOfStep
 
 INDEFINITE, CHANGED, UNSOLVED = 1, 2, 3
 SMALL = 32  # unknowns up to which the matrix is simply formed: it costs little, and no pattern has to be relied on
@@ -62,7 +62,7 @@ class Filter(NamedTuple):
     status: Array
 
 
-class Filtered(FindsStructure, CanFail, DependsOnStepLength, WarnsOfStep):
+class Filtered(FindsStructure, CanFail, DependsOnStepLength, WarnsOfStep, InterruptsDrift):
     """Kick, drift, kick with a filtered force."""
 
     failures: ClassVar[Mapping[int, str]] = {
@@ -121,10 +121,23 @@ class Filtered(FindsStructure, CanFail, DependsOnStepLength, WarnsOfStep):
     def step(self, mech: Mechanics, carry: Carry, dt: Array) -> Carry:
         x, p, force, _, status = carry
         p = p + 0.5 * dt * force
-        x = x + mech.displacement(p, dt)
+        return self._second_kick(mech, x + mech.displacement(p, dt), p, status, dt)
+
+    def _second_kick(self, mech: Mechanics, x: Any, p: Any, status: Array, dt: Array) -> Carry:
         force, shift, failed = self.filter(mech, value(x), dt)
         p = p + 0.5 * dt * force
         return x, p, force, shift, jnp.maximum(status, failed)
+
+    @property
+    def has_one_drift(self) -> bool:
+        return True
+
+    def step_interrupted(self, mech: Mechanics, carry: Carry, dt: Array, middle: Middle) -> tuple[Carry, Any]:
+        x, p, force, _, status = carry
+        p = p + 0.5 * dt * force
+        x = x + mech.displacement(p, 0.5 * dt)
+        p, more = middle(x, p)
+        return self._second_kick(mech, x + mech.displacement(p, 0.5 * dt), p, status, dt), more
 
     def output(self, mech: Mechanics, carry: Carry) -> State:
         x, p, _, shift, _ = carry

@@ -28,7 +28,7 @@ from jaxtyping import Array
 from ..errors import InputError
 from ..numerics.cache import BoundedCache
 from ..numerics.compensated import value
-from ..numerics.compilation import jit
+from ..numerics.compilation import concrete_evaluation, jit
 from ..numerics.linalg import KINDS, Plan, fallback
 from ..numerics.linalg.discovery import concrete, not_covered, plan_for, start_key
 from ..numerics.linalg.elimination import Factored
@@ -82,7 +82,7 @@ def is_quadratic(starts: Sequence[tuple[Any, Any]]) -> bool:
 
 
 def _affine(system: System, q: np.ndarray) -> bool:
-    with jax.ensure_compile_time_eval():
+    with concrete_evaluation():
         return not deviates_from_quadratic(system, jnp.asarray(q, float))
 
 

@@ -5,7 +5,8 @@ at the end take any method, and return a default where it does not have the abil
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -14,6 +15,8 @@ from jaxtyping import Array
 
 from ..system.mechanics import Mechanics
 from .base import Carry, Method, State
+
+Middle = Callable[[Any, Any], tuple[Any, Any]]  # (q, p) → the new p, and anything else
 
 
 class EventDriven(Method):
@@ -132,6 +135,32 @@ class ChecksStart(Method):
         """Raise an InputError where no motion can start at (q, p), or at one of them."""
 
 
+class ReplacesMomentum(Method):
+    """A method whose carry holds more that depends on p than p itself."""
+
+    @abc.abstractmethod
+    def with_momentum(self, carry: Carry, p: Any) -> Carry:
+        """The carry with another momentum."""
+
+
+class InterruptsDrift(Method):
+    """A method kick, drift, kick, whose drift can be interrupted halfway, where a thermostat acts."""
+
+    @property
+    @abc.abstractmethod
+    def has_one_drift(self) -> bool:
+        """Whether this instance is kick, drift, kick."""
+
+    def init_interrupted(self, mech: Any, state: State, dt: Array) -> Carry:
+        """The carry for such steps."""
+        return self.init(mech, state, dt)
+
+    @abc.abstractmethod
+    def step_interrupted(self, mech: Any, carry: Carry, dt: Array, middle: Middle) -> tuple[Carry, Any]:
+        """Half a kick, half a drift, p ← middle(q, p), half a drift, half a kick; the carry, and what else `middle`
+        returned."""
+
+
 # --- the same questions to any method -------------------------------------------------------------------------------
 def status(method: Method, carry: Carry) -> Array | None:
     return method.status(carry) if isinstance(method, CanFail) else None
@@ -185,6 +214,15 @@ def warn(method: Method, system: Any, q: Any, dt: float) -> None:
 def check_start(method: Method, system: Any, q: Any, p: Any, members: bool = False) -> None:
     if isinstance(method, ChecksStart):
         method.check_start(system, q, p, members)
+
+
+def with_momentum(method: Method, carry: Carry, p: Any) -> Carry:
+    """The carry with another momentum, which is the second entry of a tuple, or the field p."""
+    if isinstance(method, ReplacesMomentum):
+        return method.with_momentum(carry, p)
+    if hasattr(carry, "_replace"):
+        return carry._replace(p=p)
+    return (carry[0], p, *carry[2:]) if isinstance(carry, tuple) else dataclasses.replace(carry, p=p)
 
 
 def with_same_choices(method: Method, carry: Carry) -> Method:

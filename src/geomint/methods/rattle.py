@@ -22,6 +22,7 @@ Fernández-Pendás, Akhmatskaya, Sanz-Serna, J. Comput. Phys. 327 (2016) 434; Ha
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -42,7 +43,7 @@ from .base import Carry, State, Traits, as_method, register
 from .constrained import NOT_SOLVED, Constrained
 from .driven import with_work
 from .oscillatory import IMEX
-from .protocols import DependsOnStepLength
+from .protocols import DependsOnStepLength, InterruptsDrift, Middle
 from .splitting import TABLES, OnManifold, Splitting, Verlet, apply_stages
 
 SMALL = 32  # coordinates up to which a force is evaluated twice rather than carried
@@ -88,7 +89,7 @@ def _as_base(base: Any) -> OnManifold:
 
 
 @register({}, {"base": Verlet(form="drift")}, {"base": "two-stage"}, {"base": IMEX()})
-class Rattle(Constrained, DependsOnStepLength):
+class Rattle(Constrained, DependsOnStepLength, InterruptsDrift):
     """RATTLE: a splitting on the constraint manifold, constrained after every drift. Order 2, symmetric, symplectic.
 
     base: any symmetric splitting (Verlet(), Verlet(form="drift"), Splitting("two-stage"), …) or the name of one. A
@@ -166,31 +167,59 @@ class Rattle(Constrained, DependsOnStepLength):
         return dataclasses.replace(carry, last=guesses, before=guesses, lengths=lengths, inertia=inertia)
 
     def step(self, mech: Mechanics, carry: RattleCarry, dt: Array) -> RattleCarry:
-        solver, in_drifts = self.solver_for(mech, carry.q), self.base.drift_mechanics(mech, carry.inertia)
-
-        def kick(s: _StepState, h: Array, since: Any) -> _StepState:
-            if mech.driven:
-                return self._driven_kick(mech.after(since), s, h)
-            return s._replace(p=s.p + h * (s.force[0] if s.force else mech.force(s.q)))
-
-        def move(s: _StepState, h: Array, since: Any) -> _StepState:
-            here = in_drifts.after(since)
-            q, p, placed = drift(solver, here, s.q, s.p, h, s.guesses[s.drifts])
-            work = s.work
-            if mech.moving:
-                work = work + jnp.sum(placed.impulse * here.constraint_time_rate(s.q))
-            found = solver.guess(placed.impulse, placed.normal_impulse)
-            one = self._drifts == 1
-            guesses = found[None] if one else jax.lax.dynamic_update_index_in_dim(s.guesses, found, s.drifts, 0)
-            status = jnp.where((s.status == 0) & ~placed.converged, NOT_SOLVED, s.status)
-            return _StepState(q, p, guesses, s.drifts + 1, status, (mech.force(q),) if s.force else (), work)
-
-        guess = 2 * carry.last - carry.before
-        begin = _StepState(carry.q, carry.p, guess, jnp.zeros((), int), carry.status, carry.force, carry.work)
+        in_drifts = self.base.drift_mechanics(mech, carry.inertia)
+        kick, move = functools.partial(self._kick, mech), functools.partial(self._move, mech, in_drifts)
+        begin = self._begun(carry, 2 * carry.last - carry.before)
         timed = mech.time is not None
         end = apply_stages(self.base.stages, kick, move, begin, dt, cheap_drift=False, timed=timed)
+        return self._ended(carry, end)
+
+    @staticmethod
+    def _begun(carry: RattleCarry, guesses: Any) -> _StepState:
+        nothing = jnp.zeros((), int)
+        return _StepState(carry.q, carry.p, guesses, nothing, carry.status, carry.force, carry.work)
+
+    @staticmethod
+    def _ended(carry: RattleCarry, end: _StepState) -> RattleCarry:
         kept = (carry.last, carry.lengths, end.status, end.force, carry.inertia, end.work)
         return RattleCarry(end.q, end.p, end.guesses, *kept)
+
+    def _kick(self, mech: Mechanics, s: _StepState, h: Array, since: Any) -> _StepState:
+        if mech.driven:
+            return self._driven_kick(mech.after(since), s, h)
+        return s._replace(p=s.p + h * (s.force[0] if s.force else mech.force(s.q)))
+
+    def _move(self, mech: Mechanics, in_drifts: Any, s: _StepState, h: Array, since: Any) -> _StepState:
+        solver, here = self.solver_for(mech, s.q), in_drifts.after(since)
+        q, p, placed = drift(solver, here, s.q, s.p, h, s.guesses[s.drifts])
+        work = s.work
+        if mech.moving:
+            work = work + jnp.sum(placed.impulse * here.constraint_time_rate(s.q))
+        found = solver.guess(placed.impulse, placed.normal_impulse)
+        one = len(s.guesses) == 1
+        guesses = found[None] if one else jax.lax.dynamic_update_index_in_dim(s.guesses, found, s.drifts, 0)
+        status = jnp.where((s.status == 0) & ~placed.converged, NOT_SOLVED, s.status)
+        return _StepState(q, p, guesses, s.drifts + 1, status, (mech.force(q),) if s.force else (), work)
+
+    # --- interrupted in the middle of the drift ---------------------------------------------------------------------
+    @property
+    def has_one_drift(self) -> bool:
+        return isinstance(self.base, Verlet) and self.base.has_one_drift
+
+    def init_interrupted(self, mech: Mechanics, state: State, dt: Array) -> Carry:
+        carry = self.init(mech, state, dt)
+        guesses = jnp.concatenate([0.5 * carry.last, 0.5 * carry.last])  # of two drifts, each of half the length
+        return dataclasses.replace(carry, last=guesses, before=guesses)
+
+    def step_interrupted(self, mech: Mechanics, carry: RattleCarry, dt: Array, middle: Middle) -> tuple[Carry, Any]:
+        half, timed = 0.5 * dt, mech.time is not None
+        # Random momenta have no trend that could be extrapolated from the step before.
+        s = self._kick(mech, self._begun(carry, carry.last), half, jnp.zeros_like(dt) if timed else None)
+        force = s.force
+        s = self._move(mech, mech, s._replace(force=()), half, jnp.zeros_like(dt) if timed else None)
+        p, more = middle(s.q, s.p)
+        s = self._move(mech, mech, s._replace(p=p, force=force), half, half if timed else None)
+        return self._ended(carry, self._kick(mech, s, half, dt if timed else None)), more
 
     def _driven_kick(self, mech: Mechanics, s: _StepState, h: Array) -> _StepState:
         p, pushed = self.projected(mech, s.q, s.p)

@@ -27,7 +27,7 @@ from ..system.system import Stated
 from . import driven
 from .base import ALL, Carry, Method, State, Traits, register, setting
 from .driven import DrivenCarry
-from .protocols import HasScalarForm
+from .protocols import HasScalarForm, InterruptsDrift, Middle
 from .splitting_tables import TABLES, Stages, palindrome
 
 # Of a carry, by a length. `since` is the time from the start of the step, None where no function depends on the time.
@@ -37,6 +37,7 @@ Move = Callable[[Carry, Array, Any], Carry]
 # it: XLA then fuses the whole step into one loop (FPU, 6 coordinates: .021 µs a step against .14 with the force
 # carried).
 SMALL = 16
+KICK_DRIFT_KICK: Stages = (("kick", 0.5), ("drift", 1.0), ("kick", 0.5))
 
 
 def apply_stages(
@@ -96,7 +97,7 @@ class OnManifold(Method):
         return np.zeros(len(q), bool)
 
 
-class KickDrift(OnManifold, HasScalarForm):
+class KickDrift(OnManifold, HasScalarForm, InterruptsDrift):
     """Any sequence of kicks and drifts."""
 
     small: int = eqx.field(static=True, default=SMALL, kw_only=True, metadata={"found": True})  # see above
@@ -117,6 +118,20 @@ class KickDrift(OnManifold, HasScalarForm):
         kick, drift = (functools.partial(act, mech) for act in moves)
         cheap = not mech.driven and len(carry) == 2
         return apply_stages(self.stages, kick, drift, carry, dt, cheap, timed=mech.time is not None)
+
+    @property
+    def has_one_drift(self) -> bool:
+        return self.stages == KICK_DRIFT_KICK
+
+    def step_interrupted(self, mech: Mechanics, carry: Carry, dt: Array, middle: Middle) -> tuple[Carry, Any]:
+        kick, drift = (_driven_kick, _driven_drift) if mech.driven else (self._kick, self._drift)
+        half, timed = 0.5 * dt, mech.time is not None
+        carry = kick(mech, carry, half, jnp.zeros_like(dt) if timed else None)
+        q = carry[0] + mech.displacement(carry[1], half)  # without the force there, which a carry may hold
+        p, more = middle(q, carry[1])
+        carry = carry._replace(q=q, p=p) if isinstance(carry, DrivenCarry) else (q, p, *carry[2:])
+        carry = drift(mech, carry, half, half if timed else None)
+        return kick(mech, carry, half, dt if timed else None), more
 
     def output(self, mech: Mechanics, carry: Carry) -> State:
         return carry.shown() if mech.driven else super().output(mech, carry)

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..numerics.compilation import jit
+from ..numerics.compilation import concrete_evaluation, jit
 from ..numerics.linalg import Plan
 from ..numerics.linalg.discovery import concrete
 from ..system.mechanics import Mechanics
@@ -239,7 +239,7 @@ def largest_kick(system: Any, q: Array, h: Array, filter: str, plan: Plan | None
 def has_free(system: Any, q: Any, plan: Plan | None) -> bool:
     """Whether W leaves a motion without stiffness at a start."""
     system, q = concrete(system, q, np.random.default_rng(1))
-    with jax.ensure_compile_time_eval():
+    with concrete_evaluation():
         squares = np.asarray(frequencies_at(system, np.asarray(q, float), plan))
     return np.count_nonzero(squares) < q.size
 

@@ -23,6 +23,7 @@ jax_compilation_cache_dir.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -33,6 +34,8 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
+from jax.core import Tracer
 
 from . import disk_cache
 
@@ -95,6 +98,13 @@ def jit(function: Callable | None = None, **settings: Any) -> Any:
     for name in ("trace", "lower"):  # to inspect the program, or to lower for another platform
         setattr(call, name, getattr(nested, name))
     return call
+
+
+def concrete_evaluation() -> contextlib.AbstractContextManager:
+    """What is computed of known arrays inside is known, even where JAX traces a run. Only there is that asked of JAX:
+    it would also evaluate the constants of every program traced inside one by one, and compile a program for each."""
+    traced = isinstance(jax.lax.neg(np.float32(0)), Tracer)
+    return jax.ensure_compile_time_eval() if traced else contextlib.nullcontext()
 
 
 @functools.cache

@@ -334,8 +334,10 @@ def _watched(run: Any, members: np.ndarray | None) -> list[tuple[str, str, Lines
         return [(None, c, y) for c, y in zip(colors, rows, strict=True)]
 
     energy, title, label = pick(run.energy), "Energy error", "H(t) − H(0)"
-    if "work" in run.columns:  # of a system with forces, whose energy changes by their work
-        energy, title, label = energy - pick(run.work), "Error of energy − work", "H(t) − H(0) − work"
+    for name in ("work", "heat"):  # of forces, and of a thermostat: the energy changes by these
+        if name in run.columns:
+            energy, title, label = energy - pick(run.columns[name]), f"{title} − {name}", f"{label} − {name}"
+    title = title.replace("Energy error −", "Error of energy −")
     panels: list[tuple[str, str, Lines]] = [(title, label, single(energy - energy[:, :1]))]
     maps = _momentum_lines(run, pick, members)
     if maps:

@@ -64,8 +64,9 @@ class Extremes:
 
 
 def conserved(seen: dict[str, Any]) -> Any:
-    """A = H − W."""
-    return seen["energy"] - seen["work"] if "work" in seen else seen["energy"]
+    """A = H − W, less the heat of a thermostat."""
+    a = seen["energy"] - seen["work"] if "work" in seen else seen["energy"]
+    return a - seen["heat"] if "heat" in seen else a
 
 
 @functools.partial(jit, static_argnums=0)

@@ -238,11 +238,12 @@ def check_on_manifold(system: Stated, q: Any, p: Any, spread: str, t0: float = 0
         return
     one, at = (system, q) if spread == "one" else (system.member(0) if spread == "states and params" else system, q[0])
     one, moving = one.at_time(t0), system.takes("constraint", "t")
-    if isinstance(one, System) and (wrong := vanishing(one, np.asarray(at))):
-        raise InputError(f"constraint(q0): {wrong}.")
     m = jax.eval_shape(lambda x: derive(one, at.shape).constraint(x), at).size
     plan = plan_for(gram_product, [(one, at)], m, "auto") if m > DENSE_LIMIT and isinstance(one, System) else None
-    g, rate, met = (np.asarray(x) for x in _residuals(spread, system, q, p, seeds(m, plan), t0))
+    *seen, sizes = _residuals(spread, system, q, p, seeds(m, plan), t0)
+    if isinstance(one, System) and (wrong := vanishing(one, np.asarray(at), sizes)):
+        raise InputError(f"constraint(q0): {wrong}.")
+    g, rate, met = map(np.asarray, seen)
     if not np.all(met):
         worst = [float(np.max(x[~met] if spread != "one" else x)) for x in (g, rate)]
         whose = f" of member {int(np.argmin(met))}" if spread != "one" else ""
@@ -262,7 +263,8 @@ def _check_kept(system: Any, q: Any, p: Any, spread: str) -> None:
     for i in singular:
         one = system.member(i) if own_params else system
         at, momentum = (q, p) if i is None else (q[i], p[i])
-        found = not_kept_by(one, np.asarray(at), np.asarray(derive(one, at.shape).velocity_at(at, momentum)))
+        velocity = lambda one=one, at=at, momentum=momentum: derive(one, at.shape).velocity_at(at, momentum)
+        found = not_kept_by(one, np.asarray(at), velocity)
         if found is not None:
             whose = "" if i is None else f" of member {i}"
             raise InputError(
@@ -273,10 +275,11 @@ def _check_kept(system: Any, q: Any, p: Any, spread: str) -> None:
 
 
 @functools.partial(jit, static_argnums=0)
-def _residuals(spread: str, system: Stated, q: Array, p: Array, groups: Any, t0: Any) -> tuple[Array, Array, Array]:
-    """max |g(q)|, max |G(q) v + ∂g/∂t|, and whether both are small, of one state or of each member."""
+def _residuals(spread: str, system: Stated, q: Array, p: Array, groups: Any, t0: Any) -> tuple[Any, ...]:
+    """max |g(q)|, max |G(q) v + ∂g/∂t|, and whether both are small, of one state or of each member; and of one state
+    |g| and the scales."""
 
-    def look(stated: Stated, q: Array, p: Array) -> tuple[Array, Array, Array]:
+    def look(stated: Stated, q: Array, p: Array) -> tuple[Any, ...]:
         mech = derive(stated, q.shape, t0)
         v = mech.velocity_at(q, p)
         g, rate, size = jnp.abs(mech.constraint(q)), jnp.abs(mech.velocity_constraint(q, v)), scales(mech, q, groups)
@@ -286,7 +289,7 @@ def _residuals(spread: str, system: Stated, q: Array, p: Array, groups: Any, t0:
         allowed = size.gradient * jnp.max(jnp.abs(v))
         allowed = allowed + jnp.abs(mech.constraint_time_rate(q)) if mech.moving else allowed
         tangent = jnp.all(rate <= ON_MANIFOLD * allowed)
-        return jnp.max(g), jnp.max(rate), met & tangent
+        return jnp.max(g), jnp.max(rate), met & tangent, (g, size) if spread == "one" else None
 
     if spread == "states and params":
         each = lambda x: look(system.with_params(x[0]), *x[1:])

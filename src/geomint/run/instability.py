@@ -101,6 +101,8 @@ def _starts(saved: SavedPoints, found: Excess, member: int) -> list[Start]:
 def _is_random(run: Trajectory) -> bool:
     """Whether the method draws random numbers, which change the energy: it claims nothing about the energy, and its
     carry has a key."""
+    if run.method.traits.stochastic:
+        return True
     if run.method.traits.energy is not None or run.checkpoint is None:
         return False
     return any(getattr(x, "dtype", None) == np.uint32 for x in jax.tree.leaves(run.checkpoint.carry))

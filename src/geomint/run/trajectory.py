@@ -125,6 +125,12 @@ class Trajectory:
         return self._column("work")
 
     @property
+    def heat(self) -> Values:
+        """The energy that a thermostat has added since the start: energy − heat changes by errors of the method alone,
+        and by the work of forces."""
+        return self._column("heat")
+
+    @property
     def velocity_residual(self) -> Values:
         """G(q) M⁻¹p, of constrained systems."""
         return self._column("velocity_residual")
@@ -148,7 +154,7 @@ class Trajectory:
 
     def __dir__(self) -> list[str]:
         """Without properties whose quantity was not saved."""
-        missing = {name for name in ("q", "p", "energy", "work", "velocity_residual") if name not in self.saved}
+        missing = {name for name in ("q", "p", "energy", "work", "heat", "velocity_residual") if name not in self.saved}
         return sorted({*super().__dir__(), *self.saved} - missing)
 
     # --- of reduced ensembles ---
@@ -236,11 +242,12 @@ class Trajectory:
 
     @property
     def balance_error(self) -> Values:
-        """The error of what the exact motion conserves: of energy − work where a method saves the work of forces, else
-        the energy error."""
-        if "work" not in self.saved:
+        """The error of what the exact motion conserves: of the energy less the work of forces and the heat of a
+        thermostat, where a method saves these, else the energy error."""
+        exchanged = [name for name in ("work", "heat") if name in self.saved]
+        if not exchanged:
             return self.energy_error
-        balance = self.energy - self.work
+        balance = self.energy - sum(self._column(name) for name in exchanged)
         return balance - balance[..., :1]
 
     @property
@@ -328,15 +335,17 @@ class Trajectory:
         energy = self._column("energy") if "energy" in self.saved else None
         if energy is None or isinstance(energy, Tracer) or not 0 < np.size(energy) <= READABLE:
             return ""
-        balanced, forced = "work" in self.saved, self.system is not None and self.system.driven
+        exchanged = [name for name in ("work", "heat") if name in self.saved]
+        forced = self.system is not None and self.system.driven
         start, worst = None, 0.0
         for begin in range(0, len(self.t), 4096):
             piece = (slice(None), slice(begin, begin + 4096)) if self.members else slice(begin, begin + 4096)
-            rows = np.asarray(energy[piece]) - (np.asarray(self.work[piece]) if balanced else 0.0)
+            rows = np.asarray(energy[piece]) - sum(np.asarray(self._column(name)[piece]) for name in exchanged)
             start = rows[..., :1] if start is None else start
             with np.errstate(invalid="ignore"):
                 worst = np.fmax(worst, np.fmax.reduce(np.abs(rows - start), axis=None))
-        name = "error of energy − work" if balanced else "energy change" if forced else "energy error"
+        balance = " − ".join(("error of energy", *exchanged))
+        name = balance if exchanged else "energy change" if forced else "energy error"
         return f", {name} {worst:.2g}"
 
     def save(self, path: str | Path) -> Path:

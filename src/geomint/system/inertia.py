@@ -16,6 +16,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from ..errors import InputError
 from ..numerics.linalg.cholesky import small_apply
 from ..numerics.linalg.elimination import Factored, invert
 from ..numerics.linalg.sparse_matrix import Cholesky, Inverse, SparseMatrix
@@ -131,3 +132,28 @@ def inertia(mass: Any, shape: tuple[int, ...] | None) -> Inertia:
     if shape is not None and mass_is_blocks(mass, shape):
         return BlockInertia.of(mass)
     return EntryInertia(mass, 1 / mass)
+
+
+# --- a root of the mass -----------------------------------------------------------------------------------------------
+def mass_root(mass: Any, shape: tuple[int, ...] | None) -> Array | None:
+    """L with L Lᵀ = M, for `root_product`; None where the root is taken entry by entry. Without a shape the mass is
+    checked only."""
+    if isinstance(mass, SparseMatrix):
+        if mass.shape[0] > DENSE_LIMIT:
+            raise InputError(
+                f"the square root of a sparse mass of {mass.shape[0]} unknowns is needed here, and computed up to "
+                f"{DENSE_LIMIT}; state a lumped mass, the array of its diagonal."
+            )
+        return None if shape is None else jnp.linalg.cholesky(mass.dense())
+    if shape is None or not mass_is_matrix(mass, shape):
+        return None
+    return jnp.linalg.cholesky(mass)
+
+
+def root_product(mass: Any, root: Array | None, x: Array) -> Array:
+    """L x."""
+    if root is None:
+        return jnp.sqrt(mass) * x
+    if root.ndim > 2:
+        return small_apply(root, x)
+    return (root @ x.reshape(len(root), -1)).reshape(x.shape)

@@ -13,7 +13,7 @@ from jax.core import Tracer
 from jaxtyping import Array
 
 from ..cache import BoundedCache
-from ..compilation import jit
+from ..compilation import concrete_evaluation, jit
 from . import Plan, find
 from .structure import TINY
 
@@ -99,7 +99,7 @@ def _find(product: Product, starts: Sequence[tuple[Any, Any]], n: int, kind: str
         places.append((system, np.stack([q, *(q + size * random.normal(size=q.shape) for _ in range(2))])))
 
     def products(vectors: np.ndarray) -> np.ndarray:
-        with jax.ensure_compile_time_eval():
+        with concrete_evaluation():
             return np.any([np.asarray(_probe(product, system, points, vectors)) for system, points in places], axis=0)
 
     return find(products, n, kind, tiny)
