@@ -65,11 +65,11 @@ def dense(phi, q, settings):
 
 
 def derivatives(energy, q, u, w, third):
-    """V and ∇V; the products V″u, and V″w by the transpose; the third derivative in the directions u and w."""
+    """V and ∇V; the products V″u, and V″w by the transpose; the derivative of V″(q) u where both q and u change."""
     gradient = jax.grad(energy)
-    product = lambda x: jax.jvp(gradient, (x,), (u,))[1]
-    out = [*jax.value_and_grad(energy)(q), product(q), jax.grad(lambda x: jnp.vdot(gradient(x), w))(q)]
-    return [*out, jax.jvp(product, (q,), (w,))[1]] if third else out
+    product = lambda x, u: jax.jvp(gradient, (x,), (u,))[1]
+    out = [*jax.value_and_grad(energy)(q), product(q, u), jax.grad(lambda x: jnp.vdot(gradient(x), w))(q)]
+    return [*out, jax.jvp(product, (q, u), (w, w - u))[1]] if third else out
 
 
 @pytest.mark.parametrize("case", CASES)

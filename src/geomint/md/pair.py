@@ -210,6 +210,11 @@ class PairSum(eqx.Module):
 
     parts: tuple[PairPotential, ...]
 
+    @property
+    def box(self) -> Box | None:
+        """The periodic box of the parts that have one."""
+        return next((part.box for part in self.parts if part.box is not None), None)
+
     def __call__(self, q: Array, auxiliary: NeighbourList | None = None) -> Array:
         total = self.parts[0](q, auxiliary)
         for part in self.parts[1:]:
