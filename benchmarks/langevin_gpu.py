@@ -26,7 +26,6 @@ import numpy as np
 
 import geomint as gm
 from geomint.engines.pallas.engine import PallasCode
-from geomint.models.rigid import BOLTZMANN
 
 MEMBERS, TEMPERATURE, FRICTION = 10_000, 250.0, 0.05  # kelvin; 1/(10.18 fs): 4.9 a picosecond
 DT, OMEGA = 0.1, 10.0  # 1.018 fs; of springs ½ω²|g|²
@@ -45,11 +44,11 @@ class Row(NamedTuple):
 
 def row_of(name: str) -> Row:
     kind, molecules = name.split("-")
-    model = gm.models.rigid_water(int(molecules))
+    model = gm.models.water(int(molecules))
     stiff = kind == "stiff"
     system = gm.penalize(model.system, OMEGA) if stiff else model.system
     base = gm.StiffZhangSkeel() if stiff else gm.Rattle()
-    method = gm.GeometricLangevin(base, friction=FRICTION, temperature=BOLTZMANN * TEMPERATURE)
+    method = gm.GeometricLangevin(base, friction=FRICTION, temperature=gm.units.EV.kT(TEMPERATURE))
     return Row(system, method, model.q0, model.v0, int(molecules))
 
 
@@ -99,7 +98,7 @@ def measure(name: str) -> None:
     few = [np.asarray(ran(row, engine, 8, 20, 20, reduced=False).q) for engine in ("kernel", "xla")]
     print(f"  8 members after 20 steps, kernel less XLA: {np.abs(few[0] - few[1]).max():.1e} Å", flush=True)
     count = 9 * row.molecules - (3 * row.molecules if name.startswith("rigid") else 0)
-    kelvin = 2 * np.ravel(run.reduced["kinetic"].mean)[-1] / (count * BOLTZMANN)
+    kelvin = 2 * np.ravel(run.reduced["kinetic"].mean)[-1] / (count * gm.units.EV.boltzmann)
     distances = run.reduced["distances"]
     peak = np.argmax(distances.counts[-1])
     print(

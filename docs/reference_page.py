@@ -23,9 +23,15 @@ all variants of the methods.
 # The order of the page. Methods and errors find their sections by themselves.
 SECTIONS = {
     "Systems": ("System", "LagrangianSystem", "Translation", "Rotation", "Generator"),
-    "Constraints": ("Distances", "OnSphere", "Orthogonal", "Constraint", "project", "penalize", "recover_multipliers"),
+    "Constraints": (
+        *("Distances", "RigidMolecules", "OnSphere", "Orthogonal", "Constraint", "project"),
+        *("penalize", "recover_multipliers"),
+    ),
     "Constant temperature": ("fixman",),
-    "Many particles": ("md.Box", "md.PairPotential", "md.Neighbours", "md.NeighbourList", "md.Atoms", "from_ase"),
+    "Many particles": (
+        *("md.Box", "md.PairPotential", "md.PairSum", "md.Neighbours", "md.NeighbourList", "md.Atoms", "from_ase"),
+    ),
+    "Units": ("units.UnitSystem", "units.all", "units.named"),
     "Fast and slow parts": ("split_quadratic", "watch_oscillations", "adaptive_splitting"),
     "Runs": ("simulate", "ensemble", "sweep", "load", "resume", "Trajectory"),
     "Reductions over members": ("Mean", "Quantiles", "Histogram", "RadialDistribution"),
@@ -42,12 +48,13 @@ SECTIONS = {
         *("methods.KickDrift", "methods.Filtered", "Mechanics"),
     ),
     "Tables": ("methods.TABLES", "methods.SCHEMES", "methods.FILTERS", "methods.KINDS"),
+    "Systems of units": ("units.EV", "units.KCAL", "units.KJ", "units.REDUCED", "units.SI"),
     "Errors": (),
 }
 # Made by geomint, not by users: their docstrings say what they hold, and their arguments are not listed.
 MADE_BY_GEOMINT = {
     *("Trajectory", "Average", "EnergyDrift", "TemperatureDistribution", "Certificate", "StabilityDiagram"),
-    *("md.NeighbourList", "methods.Carry", "Mechanics"),
+    *("md.NeighbourList", "md.PairSum", "methods.Carry", "Mechanics"),
 }
 # Of these classes only some members are for users; of all others, those that the class itself defines.
 MEMBERS = {
@@ -56,6 +63,8 @@ MEMBERS = {
     "Distances": ("measured",),
     "md.Neighbours": (),
     "md.PairPotential": ("neighbours",),
+    "units.UnitSystem": ("time", "boltzmann", "coulomb", "kT", "temperature", "convert", "size"),
+    "md.PairSum": ("neighbours",),
     "methods.Method": ("traits", "init", "step", "output", "name", "check"),
     **dict.fromkeys(("Translation", "Rotation", "Generator", "OnSphere", "Orthogonal"), ()),
     **dict.fromkeys(("Mean", "Quantiles", "Histogram", "RadialDistribution"), ()),
@@ -67,7 +76,7 @@ ENTRY = re.compile(r"^([A-Za-z_]\w*(?:(?:, | or )[A-Za-z_]\w*)*):( +)(\S.*)$")
 def public_names():
     """Every public name without `gm.`, and what it is; a method of gm.methods is listed as that of gm."""
     names = {name: getattr(gm, name) for name in gm.__all__ if not inspect.ismodule(getattr(gm, name))}
-    for module in ("md", "methods", "models"):
+    for module in ("md", "methods", "models", "units"):
         inside = getattr(gm, module)
         named = {f"{module}.{name}": getattr(inside, name) for name in inside.__all__}
         names |= {name: x for name, x in named.items() if not any(x is y for y in names.values())}

@@ -13,7 +13,7 @@ import geomint as gm
 
 DOCS = Path(__file__).parents[2] / "docs"
 NOT_CALLED = {"Trajectory", "Average", "EnergyDrift", "TemperatureDistribution", "Certificate", "StabilityDiagram"}
-NOT_CALLED |= {"Mechanics", "Constraint", "md.NeighbourList", "methods.Carry", "methods.Method"}
+NOT_CALLED |= {"Mechanics", "Constraint", "md.NeighbourList", "md.PairSum", "methods.Carry", "methods.Method"}
 
 
 def entries():
@@ -26,7 +26,13 @@ def entries():
 
 def names():
     """Public names, and what they are."""
-    for prefix, module in (("", gm), ("md.", gm.md), ("methods.", gm.methods), ("models.", gm.models)):
+    for prefix, module in (
+        ("", gm),
+        ("md.", gm.md),
+        ("methods.", gm.methods),
+        ("models.", gm.models),
+        ("units.", gm.units),
+    ):
         for name in module.__all__:
             if not inspect.ismodule(getattr(module, name)):
                 yield prefix + name, getattr(module, name)

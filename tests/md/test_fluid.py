@@ -179,7 +179,7 @@ def test_messages():
         gm.System(potential=lambda q: jnp.sum(q**2), auxiliary=REPULSION.neighbours(0.3))
     with pytest.raises(gm.InputError, match="argument `auxiliary` is None here: so it is outside a run"):
         stated(potential=lambda q, auxiliary: jnp.sum(q) + auxiliary.room, auxiliary=REPULSION.neighbours(0.3))
-    with pytest.raises(gm.InputError, match=r"an array of shape \(2, 2\); it returns shape \(\)"):
+    with pytest.raises(gm.InputError, match=r"an array of shape \(1,\); it returns shape \(\)"):
         stated(potential=gm.md.PairPotential(jnp.sum, cutoff=1.0))
     with pytest.raises(gm.InputError, match=r"PairPotential has positions q of shape \(n, 3\), like the box"):
         stated(potential=MODEL.system.potential)

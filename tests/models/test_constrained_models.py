@@ -7,12 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
-from scipy.optimize import minimize
 from scipy.spatial.transform import Rotation as Turn
 
 import geomint as gm
 from geomint.analysis.measure import Point, independent_reference
-from geomint.models import rigid
 from geomint.models.sphere import from_spherical
 from geomint.system.lagrangian import derive
 
@@ -27,9 +25,10 @@ MODELS = [
     "sphere_bodies(n=3, pair_potential='gravity', seed=2)",
     "heavy_top",
     "heavy_top(inertia=[1, 1, 0.5], momentum=[0.2, 0.1, 2])",
-    "rigid_water",
-    "rigid_water(n=2)",
-    "rigid_water(n=8, temperature=300, seed=1)",
+    "water",
+    "water(n=2)",
+    "water(n=3, kind='tip4p', units='kcal/mol')",
+    "water(n=8, temperature=300, seed=1)",
     "slider_crank",
     "slider_crank(crank=1.3, rod=0.7, speed=0.5)",
     "slider_crank(rod=1)",
@@ -106,7 +105,7 @@ def test_stated_symmetries_leave_energy_and_constraint_alone(text):
 )
 def test_the_motion_keeps_energy_momenta_and_constraint(text):
     model, mech, p = start(text)
-    spans = {"rigid_water": 10.0, "slider_crank": 5.0}  # a tenth of a picosecond, and once round
+    spans = {"water": 10.0, "slider_crank": 5.0}  # a tenth of a picosecond, and once round
     times = np.linspace(0, spans.get(model.name, 2.0), 5)[1:]
     path = independent_reference(model.system, Point(model.q0, p), times)
     np.testing.assert_allclose(jax.vmap(mech.energy)(path.q, path.p), mech.energy(model.q0, p), rtol=0, atol=1e-10)
@@ -267,91 +266,6 @@ def test_lagranges_top_has_a_second_symmetry():
 def test_no_body_has_these_moments_of_inertia(inertia):
     with pytest.raises(gm.InputError, match="inertia"):
         gm.models.heavy_top(inertia)
-
-
-# --- water ----------------------------------------------------------------------------------------------------------
-def rigid_motion(q, v):
-    """Velocity of the centre of mass, ω, and the tensor of inertia of one molecule."""
-    masses = rigid.MASSES
-    centre, drift = masses @ q / masses.sum(), masses @ v / masses.sum()
-    r = q - centre
-    to_velocity = np.concatenate([np.cross(np.eye(3), x).T for x in r])  # ω ↦ ω × r, each column a unit ω
-    omega, _, _, _ = np.linalg.lstsq(to_velocity, (v - drift).ravel(), rcond=None)
-    np.testing.assert_allclose(to_velocity @ omega, (v - drift).ravel(), atol=1e-15)
-    inertia = sum(m * (x @ x * np.eye(3) - np.outer(x, x)) for m, x in zip(masses, r, strict=True))
-    return centre, drift, omega, inertia
-
-
-def test_one_molecule_is_a_free_rigid_body():
-    model, mech, p = start("rigid_water")
-    centre, drift, omega, inertia = rigid_motion(model.q0, model.v0)
-    total = rigid.MASSES.sum()
-    assert energy("rigid_water") == pytest.approx(
-        0.5 * total * drift @ drift + 0.5 * omega @ inertia @ omega, rel=1e-13
-    )
-    maps = mech.momentum_maps(model.q0, p)
-    np.testing.assert_allclose(maps["translation"], total * drift, rtol=1e-13)
-    np.testing.assert_allclose(maps["rotation"], np.cross(centre, total * drift) + inertia @ omega, rtol=1e-12)
-    assert np.min(np.abs(omega)) > 1e-3
-    assert np.min(np.abs(drift)) > 1e-4
-    oh, other, hh = (np.linalg.norm(model.q0[i] - model.q0[j]) for i, j in ((0, 1), (0, 2), (1, 2)))
-    assert (oh, other) == (pytest.approx(0.9572, abs=1e-15), pytest.approx(0.9572, abs=1e-15))
-    assert np.rad2deg(2 * np.arcsin(hh / 2 / oh)) == pytest.approx(104.52, abs=1e-12)
-
-
-def test_the_interaction_of_water_pair_by_pair():
-    """In kcal/mol, by loops: A = 582e3, C = 595, 332.064 e_i e_j / r."""
-    n = 8
-    model, mech, p = start("rigid_water(n=8, temperature=300, seed=1)")
-    total = 0.0
-    for a in range(n):
-        for b in range(a):
-            r = lambda i, j: np.linalg.norm(model.q0[3 * a + i] - model.q0[3 * b + j])  # noqa: B023
-            total += sum(
-                332.064 * [-0.834, 0.417, 0.417][i] * [-0.834, 0.417, 0.417][j] / r(i, j)
-                for i in range(3)
-                for j in range(3)
-            )
-            total += 582e3 / r(0, 0) ** 12 - 595 / r(0, 0) ** 6
-    assert mech.potential(model.q0) == pytest.approx(total / 23.0605478, rel=1e-8)  # 1 eV = 23.06 kcal/mol
-    assert total / n < -4  # the cluster is bound
-    turn = Turn.from_rotvec([0.3, -1.2, 0.7]).as_matrix()
-    assert mech.potential(model.q0 @ turn.T + [1, 2, 3]) == pytest.approx(total / 23.0605478, rel=1e-8)
-    np.testing.assert_allclose(mech.momentum_maps(model.q0, p)["translation"], 0, atol=1e-14)
-    np.testing.assert_allclose(mech.momentum_maps(model.q0, p)["rotation"], np.cross(model.q0, p).sum(0), atol=1e-14)
-
-
-def test_the_dimer_of_tip3p():
-    """Jorgensen and others (1983), table IV: −6.50 kcal/mol at a distance of 2.74 Å between the oxygens."""
-    half = np.deg2rad(104.52 / 2)
-    directions = lambda angle: 0.9572 * np.stack([np.cos(angle), np.sin(angle), np.zeros(2)], 1)
-    donor = np.concatenate([np.zeros((1, 3)), directions(np.array([0.0, 2 * half]))])
-    across = 0.9572 * np.array([[0, 0, 0], [np.cos(half), 0, np.sin(half)], [np.cos(half), 0, -np.sin(half)]])
-    lean = lambda tilt: (
-        across @ np.array([[np.cos(tilt), np.sin(tilt), 0], [-np.sin(tilt), np.cos(tilt), 0], [0, 0, 1]])
-    )
-    potential = jax.jit(rigid.tip3p(2))
-    dimer = lambda x: np.concatenate([donor, lean(x[1]) + np.array([x[0], 0, 0])])
-    best = minimize(
-        lambda x: float(potential(dimer(x))), [2.9, -0.5], method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-12}
-    )
-    assert best.fun * 23.0605478 == pytest.approx(-6.5, abs=0.1)
-    assert best.x[0] == pytest.approx(2.74, abs=0.03)
-
-
-def test_temperature_of_water():
-    n = 125
-    model = gm.models.rigid_water(n, temperature=250.0)
-    motions = [rigid_motion(model.q0[3 * a : 3 * a + 3], model.v0[3 * a : 3 * a + 3]) for a in range(n)]
-    translation = sum(0.5 * rigid.MASSES.sum() * drift @ drift for _, drift, _, _ in motions)
-    rotation = sum(0.5 * omega @ inertia @ omega for _, _, omega, inertia in motions)
-    # ½ kT for each of 3n − 3 and 3n degrees of freedom; the spread of such a mean is 7 %.
-    thermal = 0.5 * 250.0 / 11604.518  # one electronvolt is 11,604.5 K
-    assert translation / (3 * n - 3) == pytest.approx(thermal, rel=0.2)
-    assert rotation / (3 * n) == pytest.approx(thermal, rel=0.2)
-    assert not gm.models.rigid_water(3, temperature=0.0).v0.any()
-    with pytest.raises(gm.InputError, match="temperature"):
-        gm.models.rigid_water(3, temperature=-1.0)
 
 
 # --- slider crank ---------------------------------------------------------------------------------------------------

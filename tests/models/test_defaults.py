@@ -14,7 +14,7 @@ STEPS = 20
 # Models that take more than 1.5 s of CPU time to compile; the others take 13 s together.
 EXPENSIVE = {
     "chain", "double_pendulum", "driven_slider_crank", "driven_slider_crank_angles", "elastic_sheet", "hard_spheres",
-    "heavy_top", "kapitza_pendulum", "lennard_jones_fluid", "rigid_water", "slider_crank", "triple_pendulum",
+    "heavy_top", "kapitza_pendulum", "lennard_jones_fluid", "slider_crank", "triple_pendulum", "water",
 }  # fmt: skip
 QUICK = [pytest.param(name, marks=pytest.mark.slow if name in EXPENSIVE else ()) for name in MODELS]
 

@@ -20,7 +20,7 @@ from geomint.papers.console_hairer_lubich_2013.coefficients import WIDEST
 from geomint.papers.fernandez_pendas_2019 import shake_and_rattle, splittings
 from geomint.papers.gonzalez_schmidt_ortiz_2010 import argon, argon_steps, force_stepping_runs, terraces
 from geomint.papers.stern_grinspun_2009 import fpu_chain, limits, resonance, slow_exchange
-from geomint.papers.tao_owhadi_2015 import dna, penalty, structure
+from geomint.papers.tao_owhadi_2015 import dna, penalty, structure, water
 from geomint.papers.tao_owhadi_2015 import systems as tao_systems
 from geomint.run.instability import unwatched
 
@@ -82,6 +82,34 @@ MUTATIONS = {
     ),
     "β = .25 for .3, DNA": Mutation(
         f"{TAO}/dna", dna, "SOFT", lambda _: gm.ZhangSkeel(beta=0.25), "Z&S: step from which"
+    ),
+    "a thermostat that is too hot, water": Mutation(
+        f"{TAO}/water-7",
+        water,
+        "GeometricLangevin",
+        lambda right: lambda base, temperature, **more: right(base, temperature=1.3 * temperature, **more),
+        "RATTLE: kinetic temperature",
+    ),
+    "Verlet for stiff Z&Ss, a hundred molecules": Mutation(
+        f"{TAO}/water-100",
+        water,
+        "BASES",
+        lambda right: right | {"stiff Z&Ss": (False, gm.Verlet())},
+        "total variation",
+    ),
+    "multipliers of the wrong sign, water": Mutation(
+        f"{TAO}/water-multipliers",
+        water,
+        "recover_multipliers",
+        lambda right: lambda *a: -right(*a),
+        "ω = 500, stiff Z&Ss, h = 0.01: rms error",
+    ),
+    "stiff Z&Ss for Z&S, water": Mutation(
+        f"{TAO}/water-conservation",
+        water,
+        "ZhangSkeel",
+        lambda _: gm.StiffZhangSkeel,
+        "Z&S: change of the angular momentum",
     ),
     "Z&S for pushforward Newmark": Mutation(
         f"{TAO}/step-limit", structure, "PushforwardNewmark", lambda _: gm.ZhangSkeel, "pushforward Newmark"

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import GeomintError, InputError
-from ..md.atoms import Atoms, UnitSystem
+from ..md.atoms import Atoms
 from ..md.box import Box
 from ..system.checks import shown
+from ..units import UnitSystem
 from .frames import Frames, Topology
 
 
@@ -31,7 +32,7 @@ class Start(NamedTuple):
     atoms: Atoms
 
 
-def from_ase(atoms: Any, units: UnitSystem | None = None) -> Start:
+def from_ase(atoms: Any, units: UnitSystem | str | None = None) -> Start:
     """Positions, velocities, masses and labels of an ASE `Atoms`.
 
     units: those of the system, as for gm.md.Atoms; None: the units of ASE, which are ångströms, electronvolts and
@@ -53,7 +54,7 @@ def from_ase(atoms: Any, units: UnitSystem | None = None) -> Start:
     box = Box(np.diag(cell) / scales.length) if periodic.any() else None
     mass = np.asarray(atoms.get_masses())[:, None] / scales.mass
     v0 = np.asarray(atoms.get_momenta()) / scales.momentum / mass
-    return Start(np.asarray(atoms.positions) / scales.length, v0, mass, Atoms(labels.symbols, box, units=units))
+    return Start(np.asarray(atoms.positions) / scales.length, v0, mass, Atoms(labels.symbols, box, units=labels.units))
 
 
 def to_ase(topology: Topology, frames: Frames) -> list[Any]:

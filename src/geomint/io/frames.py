@@ -51,7 +51,7 @@ class Topology:
 
     @property
     def has_units(self) -> bool:
-        return self.atoms.units is not None
+        return self.atoms.units is not None and self.atoms.units.sized
 
     @property
     def masses(self) -> np.ndarray | None:

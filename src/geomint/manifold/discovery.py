@@ -15,9 +15,9 @@ from ..errors import outside
 from ..numerics.cache import BoundedCache
 from ..numerics.linalg import KINDS
 from ..numerics.linalg.discovery import concrete, plan_for, start_key
-from ..numerics.linalg.structure import Plan, dense_plan, least_squares_plan
+from ..numerics.linalg.structure import Plan, dense_plan, fallback, least_squares_plan
 from ..system.mechanics import Mechanics
-from . import rotation, sphere
+from . import rotation, sphere, triangle
 from .dependence import DEPENDENT, Dependence, dependence
 from .gram import gram_product
 from .newton import NewtonSolver
@@ -65,6 +65,9 @@ def _find(choice: str, starts: Sequence[tuple[Any, Any]]) -> _Found:
         return _Found(sphere.SphereSolver, _dense(m, sphere.DESCRIPTION), None, None)
     if choice == "auto" and rotation.fits_rotation(system, q.shape):
         return _Found(rotation.RotationSolver, _dense(m, rotation.DESCRIPTION), None, None)
+    if choice == "auto" and triangle.fits_triangle(system, q.shape):
+        named = dataclasses.replace(fallback(m), description=triangle.DESCRIPTION)
+        return _Found(triangle.TriangleSolver, named, None, None)
     constrained = constrained_coordinates(system, q)
     plan = plan_for(gram_product, starts, m, "auto" if choice in ("newton", "sweep") else choice, TINY)
     if plan.kind in ("least-squares", "matrix-free") or isinstance(starts[0][1], Tracer):

@@ -11,6 +11,6 @@ May import: system, numerics, errors. Models use it.
 from .atoms import Atoms
 from .box import Box
 from .neighbours import NeighbourList, Neighbours
-from .pair import PairPotential
+from .pair import PairPotential, PairSum
 
-__all__ = ["Atoms", "Box", "NeighbourList", "Neighbours", "PairPotential"]
+__all__ = ["Atoms", "Box", "NeighbourList", "Neighbours", "PairPotential", "PairSum"]

@@ -13,6 +13,8 @@ from ..errors import InputError, nearest
 from ..numerics.keywords import checked_keywords
 from ..system.checks import shown
 from ..system.labels import Labels
+from ..units import EV, PICOSECOND, UnitSystem
+from ..units import checked as checked_units
 from .box import Box, checked_box
 
 _TABLE = """
@@ -24,20 +26,7 @@ Nh Fl Mc Lv Ts Og
 ELEMENTS = tuple(_TABLE.split())  # by atomic number; X is an unnamed particle, as in ASE
 _FORMULA = re.compile(r"(?:[A-Z][a-z]?\d*)+")
 _PART = re.compile(r"([A-Z][a-z]?)(\d*)")
-ANGSTROM, PICOSECOND = 1e-10, 1e-12  # in metres and seconds
-DALTON, ELECTRONVOLT = 1.66053906892e-27, 1.602176634e-19  # kilograms (CODATA 2022) and joules (exact)
 MOST_IN_FORMULA = 10**7  # atoms
-
-
-class UnitSystem(NamedTuple):
-    """The units of a system, in metres, kilograms and joules. That of time is length · √(mass/energy)."""
-
-    length: float
-    mass: float
-    energy: float
-
-
-ELECTRONVOLTS = UnitSystem(ANGSTROM, DALTON, ELECTRONVOLT)  # the units of ASE; that of time is 10.18 fs
 
 
 class Scales(NamedTuple):
@@ -66,8 +55,9 @@ class Atoms(Labels):
                oxygen first in every molecule. "X" is a particle without a name.
     box:       the periodic box; None: that of the PairPotential or the neighbour lists of the system, if any.
     molecule:  the name of a molecule in PDB files (its residue), at most three letters.
-    units:     the units of the system, with `length`, `mass` and `energy` in metres, kilograms and joules. Files are
-               then written in ångströms, picoseconds and electronvolts. None: numbers are written as they are.
+    units:     the units of the system, such as gm.units.EV, or their name, such as "eV". Files are then written in
+               ångströms, picoseconds and electronvolts, and figures name the units. None, and reduced units: numbers
+               are written as they are.
     """
 
     @checked_keywords
@@ -76,15 +66,16 @@ class Atoms(Labels):
         symbols: str | Sequence[str],
         box: Box | None = None,
         molecule: str = "MOL",
-        units: UnitSystem | None = None,
+        units: UnitSystem | str | None = None,
     ):
         self.symbols = _checked_symbols(symbols)
         self.box = checked_box(box, "Atoms")
         if not isinstance(molecule, str) or not re.fullmatch(r"[A-Za-z0-9]{1,3}", molecule):
             raise InputError(f"Atoms(molecule=...) is a name of one to three letters or digits, not {shown(molecule)}.")
-        self.molecule, self.units = str(molecule), units
-        self.scales = _scales(units)
-        self._key = (self.symbols, self.molecule, self.scales, None if self.box is None else self.box.lengths)
+        self.molecule = str(molecule)
+        self.units = None if units is None else checked_units(units, "units", "Atoms")
+        self.scales = _scales(self.units)
+        self._key = (self.symbols, self.molecule, self.units, None if self.box is None else self.box.lengths)
         self._hash = hash(self._key)  # a system is hashed in every call of a compiled program
 
     def __eq__(self, other: object) -> bool:
@@ -168,19 +159,11 @@ def _checked_symbols(symbols: Any) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _scales(units: Any) -> Scales:
-    if units is None:
+def _scales(units: UnitSystem | None) -> Scales:
+    if units is None or not units.sized:
         return Scales()
-    try:
-        length, mass, energy = (float(getattr(units, name)) for name in ("length", "mass", "energy"))
-    except (AttributeError, TypeError, ValueError):
-        length = mass = energy = 0.0
-    if not all(0 < x < math.inf for x in (length, mass, energy)):
-        raise InputError(
-            f"Atoms(units=...) has length, mass and energy in metres, kilograms and joules, not {shown(units)}."
-        )
-    time = length * math.sqrt(mass / energy)
-    return Scales(length / ANGSTROM, mass / DALTON, energy / ELECTRONVOLT, time / PICOSECOND)
+    length, mass, energy = (units.size(x) / EV.size(x) for x in ("length", "mass", "energy"))
+    return Scales(length, mass, energy, units.time / PICOSECOND)
 
 
 def _formula(symbols: tuple[str, ...]) -> str:

@@ -24,8 +24,9 @@ from .mechanisms import slider_crank
 from .multiscale import elastic_chain, fast_slow_oscillator, stiff_double_pendulum
 from .oscillators import coupled_oscillators, fpu, henon_heiles, pendulum
 from .pendula import chain, double_pendulum, double_pendulum_angles, triple_pendulum
-from .rigid import heavy_top, rigid_water
+from .rigid import heavy_top
 from .sphere import sphere_bodies
+from .water import water
 
 __all__ = [
     "Model",
@@ -63,10 +64,10 @@ __all__ = [
     "pendulum",
     "penning_trap",
     "relativistic_oscillator",
-    "rigid_water",
     "slider_crank",
     "sphere_bodies",
     "stiff_double_pendulum",
     "tokamak",
     "triple_pendulum",
+    "water",
 ]

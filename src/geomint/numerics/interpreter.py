@@ -44,10 +44,13 @@ def open_jaxpr(program: Any) -> Any:
 
 
 def called_program(equation: Any) -> Any:
-    """The program that an equation calls, such as a function under jit; None for all other equations."""
+    """The program that an equation calls, such as a function under jit; None for all other equations. A primitive of
+    geomint that has an attribute `expanded` is a call of the program that this returns."""
     name = equation.primitive.name
     if name in CALLS:
         return equation.params[CALLS[name]]
+    if (expanded := getattr(equation.primitive, "expanded", None)) is not None:
+        return expanded(equation)
     if name == "call_hi_primitive":  # from JAX 0.11 on: custom_root and others, which can be expanded
         primitive = equation.params["_prim"]
         expanded = lambda *flat: jax.tree.leaves(primitive.expand(*jax.tree.unflatten(primitive.in_tree, flat)))

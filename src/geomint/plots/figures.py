@@ -95,7 +95,8 @@ def overview(run: Any, path: str | Path | None = None, *, space: bool | None = N
     shared: Axes | None = None
     for row, (title, label, lines) in enumerate(watched):
         axes = figure.add_subplot(grid[row, 0], sharex=shared)
-        _draw_watched(axes, np.asarray(run.t), title, label, lines, last=row == len(watched) - 1)
+        below = _axis(run, "time", "time") if row == len(watched) - 1 else None
+        _draw_watched(axes, np.asarray(run.t), title, label, lines, below)
         shared = axes
     figure.suptitle(_caption(run, members), fontsize=10)
     if path is not None:
@@ -120,7 +121,7 @@ def _reductions(run: Any, path: Path | None) -> Figure:
         _draw_reduction(axes, t, held)
         axes.set_ylabel(name)
         axes.margins(x=0)
-    rows[-1].set_xlabel("time")
+    rows[-1].set_xlabel(_axis(run, "time", "time"))
     left = run.members_left
     figure.suptitle(
         f"{_caption(run, None)}, {left[0]} members"
@@ -241,10 +242,8 @@ def _views(run: Any) -> list[View]:
 
 def _draw_paths(axes: Axes, run: Any, members: np.ndarray | None, view: View) -> None:
     """One path in the plane for each particle (of each member)."""
-    shape = _q_shape(run)
     turns = isinstance(getattr(run.system, "constraint", None), Orthogonal)
-    if turns:  # of a rotation matrix, the image of the last axis: q[:, -1]
-        shape = shape[-1:]
+    shape = _q_shape(run)[-1:] if turns else _q_shape(run)  # of a rotation matrix, the image of the last axis: q[:, -1]
     particles = int(np.prod(shape[:-1]))
     drawn = _chosen(particles, PATHS if members is None else max(1, 2 * PATHS // len(members)))
     times = _chosen(len(run.t), POINTS)
@@ -261,7 +260,7 @@ def _draw_paths(axes: Axes, run: Any, members: np.ndarray | None, view: View) ->
     width, height = (np.ptp(x) for x in (axes.dataLim.intervalx, axes.dataLim.intervaly))
     if width < NARROW * height and height < NARROW * width:
         axes.set_aspect("equal", adjustable="datalim")
-    axes.set(xlabel=view.labels[0], ylabel=view.labels[1])
+    axes.set(**{f"{k}label": _axis(run, label, "length") for k, label in zip("xy", view.labels, strict=True)})
     part = f", {len(drawn)} of {particles} particles" if len(drawn) < particles else ""
     axes.set_title(
         ("Path of the last axis of the body" if turns else "Paths") + view.title + part + " (dots: start)", fontsize=10
@@ -304,7 +303,7 @@ def _draw_coordinates(
                 "Coordinates over time" if len(strips) == total else f"{len(strips)} of {total} coordinates over time",
                 fontsize=10,
             )
-    drawn[-1].set_xlabel("time")
+    drawn[-1].set_xlabel(_axis(run, "time", "time"))
     figure.align_ylabels(drawn)
 
 
@@ -336,9 +335,9 @@ def _watched(run: Any, members: np.ndarray | None) -> list[tuple[str, str, Lines
     energy, title, label = pick(run.energy), "Energy error", "H(t) − H(0)"
     for name in ("work", "heat"):  # of forces, and of a thermostat: the energy changes by these
         if name in run.columns:
-            energy, title, label = energy - pick(run.columns[name]), f"{title} − {name}", f"{label} − {name}"
-    title = title.replace("Energy error −", "Error of energy −")
-    panels: list[tuple[str, str, Lines]] = [(title, label, single(energy - energy[:, :1]))]
+            energy, label = energy - pick(run.columns[name]), f"{label} − {name}"
+            title = f"{title.replace('Energy error', 'Error of energy')} − {name}"
+    panels: list[tuple[str, str, Lines]] = [(title, _axis(run, label, "energy"), single(energy - energy[:, :1]))]
     maps = _momentum_lines(run, pick, members)
     if maps:
         named = len(maps) == 1 or members is not None  # else a legend names the lines
@@ -365,7 +364,7 @@ def _momentum_lines(run: Any, pick: Any, members: np.ndarray | None) -> Lines:
     return lines
 
 
-def _draw_watched(axes: Axes, t: np.ndarray, title: str, label: str, lines: Lines, last: bool) -> None:
+def _draw_watched(axes: Axes, t: np.ndarray, title: str, label: str, lines: Lines, below: str | None) -> None:
     thin = len({str(color) for _, color, _ in lines}) > 10
     for name, color, y in lines:
         axes.plot(*envelope(t, y), label=name, color=color, lw=0.5 if thin else 0.9, alpha=0.6 if thin else 0.9)
@@ -376,11 +375,17 @@ def _draw_watched(axes: Axes, t: np.ndarray, title: str, label: str, lines: Line
     axes.ticklabel_format(axis="y", style="sci", scilimits=(-2, 3), useOffset=False, useMathText=True)
     axes.margins(x=0)
     axes.grid(alpha=0.25)
-    axes.tick_params(labelbottom=last)
+    axes.tick_params(labelbottom=below is not None)
     axes.locator_params(axis="x", nbins=6)
-    if last:
-        axes.set_xlabel("time")
+    if below is not None:
+        axes.set_xlabel(below)
     _legend(axes, loc="center left", bbox_to_anchor=(1.01, 0.5))
+
+
+def _axis(run: Any, what: str, quantity: str) -> str:
+    """The label of an axis, with the unit where the system states its units."""
+    units = getattr(getattr(run.system, "atoms", None), "units", None)
+    return what if units is None else units.axis(what, quantity)
 
 
 def _caption(run: Any, members: np.ndarray | None) -> str:

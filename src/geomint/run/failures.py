@@ -44,6 +44,8 @@ def run_stopped(engine: Engine, times: Grid, run: Trajectory, failure: Failure) 
         message = f"{name} stopped {when}: {what}{more} (dt = {times.dt:g})."
     else:
         message = f"{name} turned non-finite {when}. {_why_not_finite(engine, times, good, bad)}"
+    if engine.spread == "one":
+        message += _overlap(engine.system, good["q"])
     return RunStopped(
         message,
         kept_in(run),
@@ -53,6 +55,13 @@ def run_stopped(engine: Engine, times: Grid, run: Trajectory, failure: Failure) 
         q=good.get("q"),
         p=good.get("p"),
     )
+
+
+def _overlap(system: Any, q: Any) -> str:
+    """Which particles are too close at the last good state, where the potential can tell."""
+    explain = (getattr(getattr(system, name, None), "explain", None) for name in ("potential", "fast"))
+    found = next((text for text in (of(q) for of in explain if of is not None) if text), "")
+    return f" Before it, {found}." if found else ""
 
 
 def kept_in(run: Trajectory) -> str:

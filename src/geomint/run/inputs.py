@@ -209,10 +209,19 @@ def check_energy(system: Stated, seen: dict[str, Any], start: int = 0, own_param
             what = f"{' or '.join(f'{name}(q0)' for name in parts)} is not finite. Check the potential there"
         if isinstance(system, System) and np.max(np.abs(seen["p"])) > 1e140:
             raise InputError(f"the energy at q0{whose} overflows: v0 (or p0) or mass is too large.")
+        found = _explained(system, q)
+        if found:
+            raise InputError(f"the energy at q0{whose} is {float(np.ravel(seen['energy'])[first])}: {found}.")
         raise InputError(
             f"the energy at q0{whose} is {float(np.ravel(seen['energy'])[first])}: {what} (a singularity, log or sqrt "
             "of a negative number) or q0."
         )
+
+
+def _explained(system: Any, q: Any) -> str:
+    """Why the energy may not be finite at q, from potentials that can say it."""
+    parts: list[Any] = [getattr(system, name, None) for name in ("potential", "fast")]
+    return next(filter(None, (x.explain(q) for x in parts if hasattr(x, "explain"))), "")
 
 
 ON_MANIFOLD = 1e-8  # relative size of g(q0) and of G(q0) v0 up to which initial data count as satisfying the constraint

@@ -157,6 +157,40 @@ class Distances(Constraint):
         return everything[rows(i)] - everything[rows(j)]
 
 
+class RigidMolecules(Constraint):
+    """Molecules of one fixed shape: g = |x_i − x_j|² − L² for the pairs (i, j) of atoms of every molecule, q of shape
+    (molecules, atoms, dimension).
+
+    pairs:    of atoms within a molecule.
+    lengths:  one number for all pairs, or one for each.
+
+        gm.RigidMolecules([(0, 1), (0, 2), (1, 2)], [0.9572, 0.9572, 1.5139])    # water, in ångströms
+
+    For molecules of three atoms with all three distances, methods need no iteration (SETTLE).
+    """
+
+    pairs: tuple[tuple[int, int], ...] = eqx.field(static=True)
+    lengths: Array
+
+    @checked_keywords
+    def __init__(self, pairs: Sequence[tuple[int, int]], lengths: Any):
+        of_one = Distances(pairs, lengths)  # which checks them
+        if of_one.fixed or of_one.lengths is None:
+            raise InputError("RigidMolecules: pairs are two atoms of a molecule, and lengths their distances.")
+        self.pairs = tuple(zip(of_one.first, of_one.second, strict=True))
+        self.lengths = of_one.lengths
+
+    def residual(self, q: Array) -> Array:
+        if q.ndim != 3 or max(map(max, self.pairs)) >= q.shape[1]:
+            atoms = max(map(max, self.pairs)) + 1
+            raise InputError(
+                f"RigidMolecules holds molecules of at least {atoms} atoms in q of shape (molecules, atoms, "
+                f"dimension), not {q.shape}."
+            )
+        squares = [jnp.sum((q[:, i] - q[:, j]) ** 2, axis=-1) for i, j in self.pairs]
+        return (jnp.stack(squares, axis=-1) - self.lengths**2).reshape(-1)
+
+
 def _unmeasured(x: Any) -> bool:
     return isinstance(x, Distances) and x.lengths is None
 

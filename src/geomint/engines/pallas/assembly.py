@@ -105,3 +105,23 @@ def _inline_asm(text: str, *x: Any) -> Any:
         pack=1,
         result_shape_dtypes=[jax.ShapeDtypeStruct(x[0].shape, x[0].dtype)],
     )[0]
+
+
+_INVERSE_ROOT = """{
+.reg .f64 guess, minus, error, series, better; .reg .pred usual;
+rsqrt.approx.ftz.f64 guess, $1;
+mul.rn.f64 minus, $1, guess;
+neg.f64 minus, minus;
+fma.rn.f64 error, minus, guess, 0d3FF0000000000000;
+fma.rn.f64 series, error, 0d3FD8000000000000, 0d3FE0000000000000;
+mul.rn.f64 minus, guess, error;
+fma.rn.f64 better, minus, series, guess;
+setp.num.f64 usual, error, error;
+selp.f64 $0, better, guess, usual;
+}"""
+
+
+def inverse_root(x: Any) -> Any:
+    """1/√x for doubles, in 6 operations from the hardware approximation of 20 bits: its error e = 1 − x y² is removed
+    up to its third power. Where e is not a number, at 0 and infinity, the approximation is exact."""
+    return _inline_asm(_INVERSE_ROOT, x) if x.dtype == jnp.float64 else jax.lax.rsqrt(x)

@@ -278,9 +278,10 @@ def operations(program: Any) -> int:
 
 
 def primitives(program: Any) -> set[str]:
-    """The names of all operations of a program."""
+    """The names of all operations of a program; a primitive that is expanded here only counts as itself."""
     equations = getattr(program, "jaxpr", program).eqns
-    return {e.primitive.name for e in equations}.union(*(primitives(part) for e in equations for _, part in _parts(e)))
+    inside = [e for e in equations if not hasattr(e.primitive, "expanded")]
+    return {e.primitive.name for e in equations}.union(*(primitives(part) for e in inside for _, part in _parts(e)))
 
 
 def _flat(arrays: Sequence[Values]) -> list[Any]:

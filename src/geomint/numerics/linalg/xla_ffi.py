@@ -69,7 +69,7 @@ def sizes(frame, group, i):
     return many, dimensions[rank - 1] if rank else 1
 
 
-_VERSION = _interface_version() << 32  # a word with the minor version in its upper half, the major version 0 below
+VERSION = _interface_version() << 32  # a word with the minor version in its upper half, the major version 0 below
 
 
 @numba.njit(inline="always")
@@ -77,7 +77,7 @@ def asks_for_version(frame):
     """Whether XLA asks a handler for its version, as it does before the first call; the answer is then given."""
     if frame[1] == 0:  # no extension
         return False
-    words(words(frame[1])[3])[3] = _VERSION
+    words(words(frame[1])[3])[3] = VERSION
     return True
 
 
@@ -91,4 +91,4 @@ def _compiled(handler: Callable[[Any], int]) -> Any:
     compile_with = functools.partial(
         numba.cfunc, types.int64(types.CPointer(types.int64)), error_model="numpy", fastmath={"contract"}
     )
-    return cached_on_disk(lambda cache: compile_with(cache=cache)(handler), str(_VERSION))
+    return cached_on_disk(lambda cache: compile_with(cache=cache)(handler), str(VERSION))

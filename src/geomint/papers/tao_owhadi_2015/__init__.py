@@ -3,11 +3,12 @@
 Zhang and Skeel's method is velocity Verlet in a softened potential Ṽ, which costs one linear solve a step.
 
 Start with `structure`: symplecticity, order, linear stability, and the step limit on penalised problems that the paper
-does not state. `systems` integrates the double pendulum and the chain, `dna` the DNA model, and `penalty` measures in
-which sense stiff springs converge to constraints. The methods themselves are in `methods/filtered.py`.
+does not state. `systems` integrates the double pendulum and the chain, `water` clusters of water, `dna` the DNA model,
+and `penalty` measures in which sense stiff springs converge to constraints. The methods themselves are in
+`methods/filtered.py`.
 """
 # ruff: noqa: I001 (experiments are listed in the order of these imports, that of the paper)
 
-from . import structure, systems, dna, penalty
+from . import structure, systems, water, dna, penalty
 
-__all__ = ["dna", "penalty", "structure", "systems"]
+__all__ = ["dna", "penalty", "structure", "systems", "water"]

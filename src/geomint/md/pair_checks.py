@@ -1,0 +1,96 @@
+"""The arguments of a `PairPotential`, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from ..errors import InputError
+from ..system.checks import as_array, shown
+from .box import Box
+from .pair_terms import Frozen, Term
+
+TOUCHING = 1e-6  # of the mean distance between neighbours: closer pairs are named where the energy is not finite
+
+
+def checked_sites(sites: Any) -> dict[str, Any]:
+    """Arrays by name, each of one number for each particle."""
+    if sites is None:
+        return {}
+    if not isinstance(sites, Mapping) or not all(isinstance(name, str) for name in sites):
+        raise InputError(
+            f'PairPotential(sites=...) must be numbers by name, such as {{"charge": charges}}, not {shown(sites)}.'
+        )
+    out = {}
+    for name, x in sorted(sites.items()):
+        x = as_array(x, f"sites[{name!r}]", "PairPotential")
+        if x.ndim != 1:
+            raise InputError(
+                f"PairPotential(sites=...): {name!r} must be one number for each particle, an array (n,), not "
+                f"{x.shape}."
+            )
+        out[name] = jnp.asarray(x) if isinstance(x, Tracer) else x
+    return out
+
+
+def checked_indices(on: Any) -> Frozen | None:
+    if on is None:
+        return None
+    array = _whole_numbers(on, "on", "the numbers of particles, such as range(0, n, 3)")
+    if array.ndim != 1 or not len(array) or len(np.unique(array)) < len(array):
+        raise InputError(f"PairPotential(on=...) must be the numbers of particles, each once, not {shown(on)}.")
+    return Frozen(array)
+
+
+def checked_pairs(exclude: Any) -> Frozen | None:
+    if exclude is None or (hasattr(exclude, "__len__") and not len(exclude)):
+        return None
+    array = _whole_numbers(exclude, "exclude", "pairs of particles, such as [(0, 1), (0, 2)]")
+    if array.ndim != 2 or array.shape[1] != 2 or np.any(array[:, 0] == array[:, 1]):
+        raise InputError(
+            f"PairPotential(exclude=...) must be pairs of different particles, such as [(0, 1), (0, 2)], not "
+            f"{shown(exclude)}."
+        )
+    return Frozen(array)
+
+
+def _whole_numbers(x: Any, name: str, must: str) -> np.ndarray:
+    refusal = InputError(f"PairPotential({name}=...) must be {must}, not {shown(x)}.")
+    if isinstance(x, Tracer):
+        raise refusal
+    try:
+        array = np.asarray(x if isinstance(x, np.ndarray) else list(x))
+    except (TypeError, ValueError):
+        raise refusal from None
+    if array.dtype.kind not in "iu" or np.any(array < 0):
+        raise refusal
+    return array
+
+
+def nearest_pair(term: Term, box: Box | None, q: Any) -> str:
+    """The closest pair that interacts, if it is so close that φ may be singular there, else ""."""
+    from scipy.spatial import KDTree  # takes a while to load
+
+    q = np.asarray(q, float)
+    which, excluded = term.chosen(len(q))
+    if len(which) < 2 or not np.all(np.isfinite(q)):
+        return ""
+    at = q[which] if box is None else np.mod(q[which], box.lengths)
+    extent = np.max(np.ptp(at, axis=0), initial=0.0)
+    reach = TOUCHING * extent / len(which) ** (1 / q.shape[1])
+    close = KDTree(at, boxsize=None if box is None else box.lengths).query_pairs(reach, output_type="ndarray")
+    left_out = set(map(tuple, excluded.tolist()))
+    found = [(i, j) for i, j in np.sort(close, axis=1).tolist() if (i, j) not in left_out]
+    if not found:
+        return ""
+    apart = at[[i for i, _ in found]] - at[[j for _, j in found]]
+    apart = apart if box is None else apart - np.array(box.lengths) * np.rint(apart / np.array(box.lengths))
+    r = np.sqrt(np.sum(apart**2, axis=1))
+    first = int(np.argmin(r))
+    i, j = (int(which[k]) for k in found[first])
+    more = "" if len(found) == 1 else f", and {len(found) - 1} more pairs are as close"
+    return f"particles {i} and {j} are at the distance {r[first]:.3g}{more}; move them apart"
