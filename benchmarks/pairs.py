@@ -49,8 +49,9 @@ def droplet(n: int) -> np.ndarray:
     return q + np.repeat(np.random.default_rng(n).uniform(-0.1, 0.1, (n, 3)), 3, axis=0)
 
 
-def openmm_droplet(n: int, q: np.ndarray, platform: str, step: float = 5e-4) -> Any:
-    """The same droplet as an OpenMM context, with one thread; its energy is in kJ/mol, lengths in nanometres."""
+def openmm_droplet(n: int, q: np.ndarray, platform: str, step: float = 5e-4, precision: str = "") -> Any:
+    """The same droplet as an OpenMM context, with one thread; its energy is in kJ/mol, lengths in nanometres.
+    precision: of the platform CUDA, "double" or "mixed"."""
     import openmm
 
     system, force = openmm.System(), openmm.NonbondedForce()
@@ -69,7 +70,7 @@ def openmm_droplet(n: int, q: np.ndarray, platform: str, step: float = 5e-4) -> 
     system.addForce(force)
     integrator = openmm.VerletIntegrator(step)
     integrator.setConstraintTolerance(1e-10)
-    settings = {"Threads": "1"} if platform == "CPU" else {}
+    settings = {"Threads": "1"} if platform == "CPU" else {"Precision": precision} if precision else {}
     context = openmm.Context(system, integrator, openmm.Platform.getPlatformByName(platform), settings)
     context.setPositions(0.1 * q)
     return context
