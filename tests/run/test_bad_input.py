@@ -309,7 +309,7 @@ def test_the_outcome_does_not_depend_on_the_chunks(monkeypatch, reduce):
             halved, [[1.0], [1.2]], method=gm.Verlet(), dt=0.1, t_end=63 * 0.5, save_every=63, reduce=reduce
         )
         q = run.q if reduce is None else run.reduced["q"].mean
-        seen.append((stopped.value.step, len(stopped.value.run), q.tobytes(), run.failed_at.tolist()))
+        seen.append((stopped.value.step, len(stopped.value.run.t), q.tobytes(), run.failed_at.tolist()))
     assert len(set(map(str, seen))) == 1
     assert run.failed_at.tolist() == [-1, -1]
 

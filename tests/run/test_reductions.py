@@ -74,7 +74,7 @@ def test_reductions_are_those_of_the_rows(engine):
     full = gm.ensemble(PENDULUM.system, ANGLES, params=PARAMS, engine=engine, **GRID)
     run = gm.ensemble(PENDULUM.system, ANGLES, params=PARAMS, engine=engine, reduce=REDUCE, keep=[30, 2, -1], **GRID)
     assert run.engine == full.engine == engine
-    energy, saved = run.reduced["energy"], len(full)
+    energy, saved = run.reduced["energy"], len(full.t)
     assert np.allclose(energy.mean, full.energy.mean(axis=0), rtol=1e-14, atol=1e-15)
     assert np.allclose(energy.standard_deviation, full.energy.std(axis=0), rtol=1e-13)
     assert np.array_equal(run.reduced["above"].mean, (full.q[..., 0] > 0).mean(axis=0))
@@ -108,11 +108,11 @@ def test_members_that_fail_are_left_out(engine):
     )
     assert np.array_equal(run.failed_at, full.failed_at)
     assert 5 < np.sum(run.failed_at > 0) < MEMBERS - 5
-    saves = np.arange(len(full))
+    saves = np.arange(len(full.t))
     well = (full.failed_at[:, None] < 0) | (saves < full.failed_at[:, None])
     assert np.array_equal(run.members_left, well.sum(axis=0))
     assert np.array_equal(run.reduced["size"].members, run.members_left)
-    for i in (0, len(full) // 2, len(full) - 1):
+    for i in (0, len(full.t) // 2, len(full.t) - 1):
         q, p, size = full.q[well[:, i], i], full.p[well[:, i], i], full.watched["size"][well[:, i], i]
         assert np.allclose(run.reduced["q"].mean[i], q.mean(axis=0), rtol=1e-13)
         assert np.allclose(run.reduced["q"].standard_deviation[i], q.std(axis=0), rtol=1e-13)
@@ -124,7 +124,7 @@ def test_members_that_fail_are_left_out(engine):
         counted = q[:, 0] > 0.5  # elsewhere the logarithm is no number
         assert run.reduced["log"].members[i] == counted.sum() < run.members_left[i]
         assert np.allclose(run.reduced["log"].mean[i], np.log(q[counted, 0] - 0.5).mean(), rtol=1e-13)
-    assert run.reduced["nothing"].mean.shape == (len(full), 0)
+    assert run.reduced["nothing"].mean.shape == (len(full.t), 0)
 
 
 def test_when_all_have_failed_the_run_stops_where_it_would_without_reductions():
@@ -135,7 +135,7 @@ def test_when_all_have_failed_the_run_stops_where_it_would_without_reductions():
         stopped.append(error.value)
     assert stopped[0].step == stopped[1].step
     assert stopped[0].reason == stopped[1].reason
-    assert len(stopped[0].run) == len(stopped[1].run)
+    assert len(stopped[0].run.t) == len(stopped[1].run.t)
     assert np.array_equal(stopped[0].run.failed_at, stopped[1].run.failed_at)
     assert np.allclose(stopped[1].run.reduced["q"].mean[0], STARTS[-3:].mean(axis=0))
 
@@ -248,7 +248,7 @@ short = lambda: gm.ensemble(model.system, q0s, v0s, reduce=reduce, output=sys.ar
 short()
 before = most()
 run = gm.resume(sys.argv[1], t_end=0.01 * (int(sys.argv[2]) - 1), reduce=reduce)
-print(len(run), most() - before, sum(x.nbytes for r in run.reduced.values() for x in r.results.values()))
+print(len(run.t), most() - before, sum(x.nbytes for r in run.reduced.values() for x in r.results.values()))
 """
 
 

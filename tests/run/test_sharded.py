@@ -130,7 +130,7 @@ def test_shards_that_were_interrupted_or_never_begun_go_on(tmp_path, monkeypatch
     with pytest.raises(gm.ProcessLost, match=r"1 of 4 shards are complete.*gm\.resume\(.*executor=") as lost:
         go(executor=Breaks(), shard=12, output=path)
     assert lost.value.path == path
-    assert len(gm.load(path)) == 0
+    assert len(gm.load(path).t) == 0
     place = read_index(path).shards[1]
     place.path.write_bytes(place.path.with_name("00000.h5").read_bytes())
     with pytest.raises(gm.ArchiveError, match=r"shard 1 \(members 12 … 23\).*belongs to another run"):
@@ -153,7 +153,7 @@ def test_a_stop_is_asked_for_with_a_file_and_the_run_goes_on(tmp_path, monkeypat
 
     with pytest.raises(gm.Interrupted, match=r"0 of 2 shards are complete, 1 have begun.*gm\.resume") as stop:
         go(executor=Interrupts(), shard=24, output=path, engine="xla", t_end=50.0)
-    assert len(stop.value.run) == 0
+    assert len(stop.value.run.t) == 0
     assert 0 < archive.read(tmp_path / "run.shards" / "00000.h5").step < 5000
     assert bits(gm.resume(path)) == bits(go(engine="xla", t_end=50.0))
 

@@ -92,7 +92,7 @@ def run(
         with executor_of(workers, scheduler) as executor:
             done = _simulated(stated, members, spread, settings, executor)
     except (RunStopped, Interrupted) as early:
-        if early.run is not None and len(early.run):
+        if early.run is not None and len(early.run.t):
             _print_summary(early.run, time.perf_counter() - began, picture)
         raise
     _print_summary(done, time.perf_counter() - began, picture)

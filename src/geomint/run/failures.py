@@ -66,7 +66,7 @@ def _overlap(system: Any, q: Any) -> str:
 
 def kept_in(run: Trajectory) -> str:
     """Where the saved points of a run that stopped are."""
-    kept = f"The run up to t = {float(run.t[-1]):g} ({len(run)} saved points) is kept in the exception's .run"
+    kept = f"The run up to t = {float(run.t[-1]):g} ({len(run.t)} saved points) is kept in the exception's .run"
     return kept + (f" and in {run.path}." if run.path else ".")
 
 
