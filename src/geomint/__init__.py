@@ -10,7 +10,7 @@ import jax as _jax
 if "JAX_ENABLE_X64" not in _os.environ:
     _jax.config.update("jax_enable_x64", True)
 
-from . import md, methods, models, units
+from . import md, methods, models
 from .analysis.averages import Average, EnergyDrift, autocorrelation_time, average, energy_drift
 from .analysis.certify import Certificate, certify
 from .analysis.fast_slow import adaptive_splitting, split_quadratic, watch_oscillations
@@ -63,6 +63,7 @@ from .methods import (
 )  # fmt: skip
 from .numerics import compilation as _compilation
 from .run import Histogram, Mean, Quantiles, RadialDistribution, Trajectory, ensemble, load, resume, simulate, sweep
+from .system import units
 from .system.constraints import Constraint, Distances, OnSphere, Orthogonal, RigidMolecules
 from .system.lagrangian import LagrangianSystem
 from .system.mechanics import Mechanics

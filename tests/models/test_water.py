@@ -15,7 +15,7 @@ from scipy.spatial.transform import Rotation as Turn
 import geomint as gm
 from geomint.models.water import WaterEnergy
 from geomint.models.water_kinds import KINDS, MASSES
-from geomint.units import EV, KCAL
+from geomint.system.units import EV, KCAL
 
 KILOCALORIES = 23.0605478  # of one electronvolt
 # r_OH, angle, charge of H, A, C, distance of the negative charge from O: Jorgensen and others (1983), table I.

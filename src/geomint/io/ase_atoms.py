@@ -10,7 +10,7 @@ from ..errors import GeomintError, InputError
 from ..md.atoms import Atoms
 from ..md.box import Box
 from ..system.checks import shown
-from ..units import UnitSystem
+from ..system.units import UnitSystem
 from .frames import Frames, Topology
 
 

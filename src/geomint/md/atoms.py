@@ -13,8 +13,8 @@ from ..errors import InputError, nearest
 from ..numerics.keywords import checked_keywords
 from ..system.checks import shown
 from ..system.labels import Labels
-from ..units import EV, PICOSECOND, UnitSystem
-from ..units import checked as checked_units
+from ..system.units import EV, PICOSECOND, UnitSystem
+from ..system.units import checked as checked_units
 from .box import Box, checked_box
 
 _TABLE = """

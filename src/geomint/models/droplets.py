@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import units
+from ..system import units
 from .water_kinds import MASSES, Kind
 
 NEIGHBOUR = 2.75  # ångströms between oxygens

@@ -13,16 +13,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .. import units as unit_systems
 from ..errors import InputError
 from ..md import Atoms, PairPotential
 from ..methods import StiffZhangSkeel
+from ..system import units as unit_systems
 from ..system.checks import flag, one_of
 from ..system.constraints import RigidMolecules
 from ..system.penalty import penalize
 from ..system.symmetries import Rotation, Translation
 from ..system.system import System
-from ..units import UnitSystem
+from ..system.units import UnitSystem
 from .base import Model, NotNegative, Positive, Seed, count, model
 from .droplets import droplet, thermal
 from .water_kinds import KINDS, MASSES, Kind

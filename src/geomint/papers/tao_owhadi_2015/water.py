@@ -29,7 +29,7 @@ from ...numerics.compilation import jit
 from ...run import Trajectory, simulate
 from ...run.inputs import initial_state
 from ...system.lagrangian import derive
-from ...units import EV, KCAL
+from ...system.units import EV, KCAL
 from ..base import Check, Information, Outcome, experiment
 from .structure import BETA, PAPER
 from .systems import kept_energy, positions

@@ -7,7 +7,7 @@ import pytest
 from scipy import constants
 
 import geomint as gm
-from geomint.units import EV, KCAL, KJ, REDUCED, SI
+from geomint.system.units import EV, KCAL, KJ, REDUCED, SI
 
 CODATA = 3e-9  # scipy may have the table of 2018 or that of 2022; masses and ε₀ differ by 1.4e-9
 close = lambda x: pytest.approx(x, rel=CODATA)

@@ -25,7 +25,7 @@ import math
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
-from .errors import InputError, nearest
+from ..errors import InputError, nearest
 
 ANGSTROM, NANOMETRE, PICOSECOND, FEMTOSECOND = 1e-10, 1e-9, 1e-12, 1e-15  # in metres and seconds
 DALTON = 1.66053906892e-27  # kilograms
