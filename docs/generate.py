@@ -96,18 +96,9 @@ def methods_page():
         for m in gm.methods.all()
     ]
     headings = (
-        "method",
-        "order",
-        "symplectic",
-        "volume",
-        "symmetric",
-        "reversible",
-        "energy",
-        "momentum maps",
-        "constrained",
-        "needs",
-        "forces a step",
-    )
+        "method", "order", "symplectic", "volume", "symmetric", "reversible", "energy", "momentum maps", "constrained",
+        "needs", "forces a step",
+    )  # fmt: skip
     schemes = "\n".join(f"- `{name}`: {source}." for name, (*_, source) in gm.methods.TABLES.items())
     return f"""{NOTE}
 # All methods

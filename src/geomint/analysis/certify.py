@@ -147,12 +147,18 @@ def certify(
             f"certify its base instead{_base_of(method)}."
         )
     method.check(call.system)
-    traits, forced = method.traits_for(call.system), call.system.driven
     start = Point(*phase(call.system, call.q0, call.v0, p0))
     stated = measured_at(call.system, start.q)
-    if not forced and measure.is_equilibrium(stated, start):
+    if not call.system.driven and measure.is_equilibrium(stated, start):
         what = "q0 is an equilibrium and the start is at rest: nothing moves, so nothing can be measured"
         raise MeasurementError(f"{what}. Start elsewhere, or with a velocity.")
+    rows, large = _measured(method, stated, start, dt, steps)
+    return Certificate(method.name, stated.origin or "a system", dt, large, tuple(rows))
+
+
+def _measured(method: Method, stated: Stated, start: Point, dt: float, steps: int) -> tuple[list[Row], float]:
+    """The rows of the certificate, and the length of the large step of which single steps are measured."""
+    traits, forced = method.traits_for(stated), stated.driven
     long = _long_run(method, stated, start, dt, steps)
     # A few steps away from the start: initial data are often too symmetric to show anything.
     at = start
@@ -175,7 +181,7 @@ def certify(
     if stated.constraint is not None:
         rows.append(_exact("constraint g(q)", long.constraint, traits.constrained))
         rows.append(_exact("constraint G v", long.tangency, traits.tangent))
-    return Certificate(method.name, stated.origin or "a system", dt, large, tuple(rows))
+    return rows, large
 
 
 def _symplecticity(method: Method, system: Stated, at: Point, large: float) -> Row:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import PyTree
@@ -23,7 +23,7 @@ from ..numerics.keywords import checked_keywords
 from ..system.checks import as_array, as_device_array, shown
 from ..system.constraints import measured_at, needs_start
 from ..system.index_check import check_indices
-from ..system.system import Stated, System
+from ..system.system import Stated
 from .defaults import Call, of_model
 from .devices import devices_of
 from .drive import archive_meta, drive
@@ -84,13 +84,13 @@ def ensemble(
              ensemble. Or one integer for each member, which then has those of gm.simulate with that seed.
     reduce:  {name: gm.Mean(...), gm.Quantiles(...), gm.Histogram(...) or gm.RadialDistribution(...)}: at every save
              the members are reduced to these statistics, run.reduced[name]; their own rows are kept neither in memory
-             nor in `output`. A reduction is of a saved quantity by its name ("energy", "q", a momentum map, a watched
-             quantity, …), or of a function f(q, p) of one member, f(q, p, params) where the system has params. Members
-             that have failed do not count. The last states are in run.checkpoint.
+             nor in `output`. A reduction is of a saved quantity by its name ("energy", "q", …), or of a function
+             f(q, p) or f(q, p, params) of one member. Members that have failed do not count. The last states are in
+             run.checkpoint.
     keep:    members whose own rows are kept as well, such as range(10): run.q is (kept, saved, …), in this order.
     engine:  as for `simulate`; "kernel" runs all members in one kernel of a GPU, and "auto" chooses it where JAX's
              default device is a GPU.
-    progress, output: as for `simulate`; steps are counted once for all members, and one file has them all.
+    progress, output: as for `simulate`; one file has all members.
     mesh:    the devices of this process that share the members: a jax.sharding.Mesh, or "all" for all of them. None:
              the default device. No number of the result depends on the mesh.
     executor: distributes the members over processes and machines: any object with the `submit` of concurrent.futures,
@@ -101,31 +101,60 @@ def ensemble(
     A member that fails keeps its good points and is named by `run.failed_at`; the run stops only when all have failed.
     """
     call = of_model("ensemble", system, q0s, v0s, p0s, method, dt, t_end, t0, save_every)
-    if is_traced(call.system, call.q0, call.v0, p0s, params):
+    workers, settings = (
+        Workers(engine, mesh, executor, shard),
+        RunSettings(output, progress, compensated, seed, reduce, keep),
+    )
+    return _ensemble(call, params, grid(call.dt, call.t_end, t0, save_every), workers, settings)
+
+
+class Workers(NamedTuple):
+    """Arguments of `ensemble`: what executes the members."""
+
+    engine: str
+    mesh: Any
+    executor: Any
+    shard: Any
+
+
+class RunSettings(NamedTuple):
+    """Arguments of `ensemble`: what is computed of the members, and where it is written."""
+
+    output: Any
+    progress: Any
+    compensated: Any
+    seed: Any
+    reduce: Any
+    keep: Any
+
+
+def _ensemble(call: Call, params: PyTree, times: Grid, workers: Workers, settings: RunSettings) -> Trajectory:
+    """`ensemble`, after the defaults of a model."""
+    if is_traced(call.system, call.q0, call.v0, call.p0, params):
         raise GeomintError(
             "ensemble can't run inside jax.grad, jax.jit or jax.vmap; there, use jax.vmap over gm.simulate."
         )
-    path, progress, compensated = checked_settings(output, progress, compensated)
+    path, progress, compensated = checked_settings(settings.output, settings.progress, settings.compensated)
     if path is not None and is_frames(path):
         raise InputError(
             f"output={path.name!r} is a file of frames, which holds one trajectory: write the ensemble to an archive, "
             f"output='run.h5', and then members with gm.load('run.h5')[0].save({path.name!r})."
         )
-    executor, devices = _checked_workers(executor, mesh, shard)
-    times = grid(call.dt, call.t_end, t0, save_every)
-    make = choose(engine, members=True)
+    executor, devices = _checked_workers(workers.executor, workers.mesh, workers.shard)
+    make = choose(workers.engine, members=True)
     on_device = make.on_device and executor is None and len(devices) == 1
     to_array = functools.partial(as_array, copy=False)  # members are copied tile by tile
     if on_device:
         to_array = functools.partial(as_device_array, device=devices[0])
     start = _checked_start(call, params, times, to_array)
-    about = {"seed": _seeds(seed, len(start.q)), "compensated": compensated, "members": True}
+    about = {"seed": _seeds(settings.seed, len(start.q)), "compensated": compensated, "members": True}
+    rows_of, reductions = _kept(settings.keep, len(start.q)), None
+    if settings.reduce is not None or settings.keep is not None:
+        reductions = checked({} if settings.reduce is None else settings.reduce)
     if executor is not None:
-        reductions = None if reduce is None and keep is None else checked({} if reduce is None else reduce)
-        kept = _kept(keep, len(start.q))
-        plan = Plan(times, about, engine, reductions, kept, shard)
+        plan = Plan(times, about, workers.engine, reductions, rows_of, workers.shard)
         return run_sharded(start, plan, executor, path, progress)
-    runner = _engine(start, make, times, reduce, keep, devices)
+    runner = _engine(start, make, times, reductions, rows_of, devices)
     return _run(runner, start, times, about, path, progress)
 
 
@@ -139,13 +168,9 @@ def _checked_workers(executor: Any, mesh: Any, shard: Any) -> tuple[Any, Sequenc
     return executor, devices
 
 
-def _engine(start: Start, make: type[Xla], times: Grid, reduce: Any, keep: Any, devices: Sequence[Any]) -> Tiled:
-    members, clock = len(start.q), Clock.of(times.t0, times.dt)
-    arguments = make, start.method, start.system, clock, start.spread, members, devices
-    if reduce is None and keep is None:
-        return Tiled(*arguments)
-    reductions = checked({} if reduce is None else reduce)
-    return Reducing(reductions, _kept(keep, members), times.save_every, *arguments)
+def _engine(start: Start, make: type[Xla], times: Grid, reductions: Any, keep: Any, devices: Sequence[Any]) -> Tiled:
+    arguments = make, start.method, start.system, Clock.of(times.t0, times.dt), start.spread, len(start.q), devices
+    return Tiled(*arguments) if reductions is None else Reducing(reductions, keep, times.save_every, *arguments)
 
 
 def _run(
@@ -225,6 +250,5 @@ def _checked_start(call: Call, params: PyTree, times: Grid, to_array: ToArray) -
     warn_of_lost_digits(one, q.shape[1:])
     protocols.warn(method, one, q[0], times.dt)
     protocols.check_start(method, one, q, p, members=True)
-    if isinstance(one, System) and one.overrides:
-        check_overrides(one, q[0], times.t0)
+    check_overrides(one, q[0], times.t0)
     return Start(method, system, spread, q, p, stated_velocity(system, "v0s", v0s, to_array))

@@ -23,7 +23,7 @@ from ..numerics.compilation import warn_of_outer_jit
 from ..numerics.keywords import checked_keywords
 from ..system.constraints import measured_at
 from ..system.index_check import check_indices
-from ..system.system import Stated, System
+from ..system.system import Stated
 from .defaults import of_model
 from .drive import archive_meta, drive
 from .gradients import check_gradient, integrate_traced
@@ -83,15 +83,14 @@ def simulate(
     differentiated. No error can be raised there: saved values after a failure are not finite, and gradients are NaN.
     """
     call = of_model("simulate", system, q0, v0, p0, method, dt, t_end, t0, save_every)
-    q0, v0 = call.q0, call.v0
     check_gradient(gradient)
     seed = check_seed(seed)
     path, progress, compensated = checked_settings(output, progress, compensated)
     method, times = checked_method(call.system, call.method), grid(call.dt, call.t_end, t0, save_every)
-    q, p = phase(call.system.at_time(times.t0), q0, v0, p0)
+    q, p = phase(call.system.at_time(times.t0), call.q0, call.v0, p0)
     stated = measured_at(call.system, q)
     at_start = stated.at_time(times.t0)
-    velocity = stated_velocity(stated, "v0", v0)
+    velocity = stated_velocity(stated, "v0", call.v0)
     traced = is_traced(stated, q, p, method)
     if not traced:
         check_on_manifold(stated, q, p, "one", times.t0)
@@ -103,8 +102,7 @@ def simulate(
     warn_of_lost_digits(stated, q.shape)
     protocols.warn(method, at_start, q, times.dt)
     protocols.check_start(method, stated, q, p)
-    if isinstance(stated, System) and stated.overrides:
-        check_overrides(stated, q, times.t0)
+    check_overrides(stated, q, times.t0)
     return _run(stated, method, times, state, {"seed": seed, "compensated": compensated}, path, progress, engine)
 
 
