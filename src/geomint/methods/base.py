@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from ..errors import InputError
+from ..numerics.keywords import checked_keywords
 from ..system.checks import Check, as_python, shown
 from ..system.lagrangian import LagrangianSystem
 from ..system.mechanics import Mechanics
@@ -265,6 +266,7 @@ def register(*variants: dict[str, Any]) -> Callable[[type[M]], type[M]]:
     """
 
     def join(cls: type[M]) -> type[M]:
+        cls.__init__ = checked_keywords(cls.__init__)  # misspelt settings
         _classes[cls.__name__] = cls
         _variants[cls.__name__] = lambda: tuple(cls(**arguments) for arguments in variants or ({},))
         return cls
