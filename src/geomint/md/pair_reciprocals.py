@@ -1,7 +1,7 @@
 """Code of one pair in which square roots and quotients are products with reciprocals, for every engine that writes it.
 
 Roots and divisions decide the speed of a sum over pairs. Of r = √s one reciprocal root y = 1/√s serves r = s y, all
-quotients by r, and those by products of such roots: a/r² = a y y.
+quotients by r, and those by products of such roots: a/r² = a y y. The reciprocal of a quotient is kept as well.
 """
 
 from __future__ import annotations
@@ -42,15 +42,24 @@ class Reciprocals(abc.ABC):
             if constant(x[1]):
                 return plain.emit("mul", [x[0], 1.0 / x[1]]) if x[1] else plain.emit(operation, x)
             inverse = self.known_inverse(x[1])
-            inverse = self.reciprocal(x[1]) if inverse is None else inverse
+            if inverse is None:
+                inverse = self.reciprocal(x[1])
+                self.inverses[id(x[1])] = inverse, x[1]
             return inverse if constant(x[0]) and x[0] == 1 else plain.emit("mul", [x[0], inverse])
         out = plain.emit(operation, x)
         if operation == "mul" and not any(map(constant, x)):
             self.factors[id(out)] = x[0], x[1], out
         return out
 
+    def _quotient(self, x: Any, y: Any) -> Any:
+        """A power of two is taken out of c/y, so that it cancels against others."""
+        code: Any = self
+        plain: Any = super()
+        return code.value("mul", code.value("div", 1.0, y), x) if constant(x) and x != 1 else plain._quotient(x, y)
+
     def known_inverse(self, x: Any) -> Any:
-        """1/x where x is a root, or a product of such numbers: the product of their reciprocals."""
+        """1/x where x is a root, was divided by before, or is a product of such numbers: the product of their
+        reciprocals."""
         if id(x) in self.inverses:
             return self.inverses[id(x)][0]
         if id(x) not in self.factors:
