@@ -258,6 +258,9 @@ def test_what_is_refused():
         r"exclude=...\) has particle 45, and q has 45": lambda: make(phi, exclude=[(1, 45)])(q),
         "not a multiple of that": lambda: make(phi, molecules=2)(q),
         "molecules must be a whole number": lambda: make(phi, molecules=0.5),
+        r"function of \(r, a, b\): sites are given": lambda: make(lambda r: r, sites={"e": CHARGE})(q),
+        r"function of \(r\): no sites are given": lambda: make(phi)(q),
+        "asks for the parameter 'charge' of a particle; sites has 'e'": lambda: make(phi, sites={"e": CHARGE})(q),
         r"potential=lambda q: pair\(q\) \+ external\(q\)": lambda: make(phi) + jnp.sum,
     }
     for message, call in wrong.items():

@@ -23,11 +23,10 @@ import numpy as np
 from jaxtyping import Array
 
 from ..engines.pallas import assembly
-from ..engines.pallas.engine import PallasCode
+from ..engines.pallas.code import PallasCode
 from ..engines.scalar.fma_fusion import DeferredProduct
 from ..engines.scalar.translate import ScalarInterpreter
 from ..engines.scalar.values import filled
-from .pair_reciprocals import Reciprocals
 from .pair_terms import Chosen, Term, pair_program
 
 LANES = 32  # of a warp; also the particles j of a group
@@ -40,20 +39,10 @@ NOWHERE = 2**30
 INTERPRET = False  # run kernels without a GPU, for tests
 
 
-class PairCode(Reciprocals, PallasCode):
+class PairCode(PallasCode):
     """Code of one pair, over the lanes."""
 
-    def root(self, x: Any) -> tuple[Any, Any]:
-        if self.interpret:
-            return jnp.sqrt(x), 1 / jnp.sqrt(x)
-        inverse = assembly.inverse_root(x)
-        return jnp.where((x == 0) | (x == jnp.inf), x, x * inverse), inverse
-
-    def reciprocal(self, x: Any) -> Any:
-        return 1 / x if self.interpret else assembly.reciprocal(x)
-
-    def product(self, x: Any, y: Any) -> Any:
-        return x * y
+    by_reciprocals = True
 
 
 class LeftOut(NamedTuple):

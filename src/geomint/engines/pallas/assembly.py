@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import Primitive
 
+from ..scalar.random_numbers import ROTATIONS
+
 _RECIPROCAL = """{
 .reg .f64 guess, minus, error, better; .reg .b32 low, high; .reg .pred usual;
 rcp.approx.ftz.f64 guess, $1;
@@ -93,18 +95,19 @@ def fused(form: str, x: Any, y: Any, z: Any) -> Any:
     return _inline_asm(f"{{ {minus}fma.rn.{kind} $0, {kept}; }}", x, y, z)
 
 
-def _inline_asm(text: str, *x: Any) -> Any:
+def _inline_asm(text: str, *x: Any, results: int = 1) -> Any:
+    """Results and operands are of the type and shape of the first operand."""
     from jax.experimental.pallas import triton
 
-    letter = "d" if x[0].dtype == jnp.float64 else "f"
-    constraints = ",".join([f"={letter}", *letter * len(x)])
-    return triton.elementwise_inline_asm(
+    letter = {"float64": "d", "float32": "f", "int64": "l"}[x[0].dtype.name]
+    found = triton.elementwise_inline_asm(
         text,
         args=list(x),
-        constraints=constraints,
+        constraints=",".join([f"={letter}"] * results + [letter] * len(x)),
         pack=1,
-        result_shape_dtypes=[jax.ShapeDtypeStruct(x[0].shape, x[0].dtype)],
-    )[0]
+        result_shape_dtypes=[jax.ShapeDtypeStruct(x[0].shape, x[0].dtype)] * results,
+    )
+    return found[0] if results == 1 else tuple(found)
 
 
 _INVERSE_ROOT = """{
@@ -155,3 +158,23 @@ def next_lane(x: Any) -> Any:
     """x of the next lane of the warp, and of the first lane in the last one: a rotation of 32 values, in a kernel of
     one warp. All lanes have to take part."""
     return _inline_asm(_NEXT_LANE["f64" if x.dtype == jnp.float64 else "f32"], x)
+
+
+@functools.cache
+def threefry_code() -> str:
+    """Twenty rounds of threefry in native 32-bit words (the operations of scalar/random_numbers.py on 64-bit integers
+    are three times as many): from a key of two words and two words of a counter to two words, all held in 64 bits."""
+    words, lines = ("key0", "key1", "x", "y"), [".reg .b32 x, y, key0, key1, key2;"]
+    lines += [f"cvt.u32.u64 {name}, ${2 + k};" for k, name in enumerate(words)]
+    lines += ["xor.b32 key2, key0, key1;", f"xor.b32 key2, key2, {0x1BD11BDA};"]
+    lines += ["add.u32 x, x, key0;", "add.u32 y, y, key1;"]
+    for i in range(5):
+        for r in ROTATIONS[i % 2]:
+            lines += ["add.u32 x, x, y;", f"shf.l.wrap.b32 y, y, y, {r};", "xor.b32 y, y, x;"]
+        lines += [f"add.u32 x, x, key{(i + 1) % 3};", f"add.u32 y, y, key{(i + 2) % 3};", f"add.u32 y, y, {i + 1};"]
+    return "\n".join(["{", *lines, "cvt.u64.u32 $0, x;", "cvt.u64.u32 $1, y;", "}"])
+
+
+def threefry(key0: Any, key1: Any, x: Any, y: Any) -> tuple[Any, Any]:
+    """Two random words from a key and a counter, 32-bit words in int64."""
+    return _inline_asm(threefry_code(), key0, key1, x, y, results=2)
