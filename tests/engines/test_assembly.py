@@ -90,21 +90,22 @@ def test_the_next_lane(real):
 
 
 def interpreted(text, *operands):
-    """The results of PTX instructions on 32-bit words, two of them."""
-    words = {f"${k + 2}": x for k, x in enumerate(operands)}
+    """The result of PTX instructions on 32-bit words, as its two halves."""
+    words = {f"${k + 1}": x for k, x in enumerate(operands)}
     rotate = lambda x, _, r: (x << r | x >> (32 - r)) % 2**32
     rules = {
         "add.u32": lambda x, y: (x + y) % 2**32,
         "xor.b32": lambda x, y: x ^ y,
         "shf.l.wrap.b32": rotate,
         "cvt.u32.u64": lambda x: x % 2**32,
-        "cvt.u64.u32": lambda x: x,
     }
-    for name, out, given in re.findall(r"^([\w.]+) ([$\w]+), (.*);$", text, re.MULTILINE):
+    *lines, last = re.findall(r"^([\w.]+) ([$\w]+), (.*);$", text, re.MULTILINE)
+    for name, out, given in lines:
         if name != ".reg":
             x = [words[y] if y in words else int(y) for y in given.split(", ")]
             words[out] = rules[name](*x)
-    return words["$0"], words["$1"]
+    assert last == ("mov.b64", "$0", "{x, y}")
+    return words["x"], words["y"]
 
 
 def test_threefry():

@@ -95,19 +95,18 @@ def fused(form: str, x: Any, y: Any, z: Any) -> Any:
     return _inline_asm(f"{{ {minus}fma.rn.{kind} $0, {kept}; }}", x, y, z)
 
 
-def _inline_asm(text: str, *x: Any, results: int = 1) -> Any:
-    """Results and operands are of the type and shape of the first operand."""
+def _inline_asm(text: str, *x: Any) -> Any:
+    """One result, since Pallas takes no more; of the type and shape of the first operand, as all are."""
     from jax.experimental.pallas import triton
 
     letter = {"float64": "d", "float32": "f", "int64": "l"}[x[0].dtype.name]
-    found = triton.elementwise_inline_asm(
+    return triton.elementwise_inline_asm(
         text,
         args=list(x),
-        constraints=",".join([f"={letter}"] * results + [letter] * len(x)),
+        constraints=",".join([f"={letter}", *letter * len(x)]),
         pack=1,
-        result_shape_dtypes=[jax.ShapeDtypeStruct(x[0].shape, x[0].dtype)] * results,
-    )
-    return found[0] if results == 1 else tuple(found)
+        result_shape_dtypes=[jax.ShapeDtypeStruct(x[0].shape, x[0].dtype)],
+    )[0]
 
 
 _INVERSE_ROOT = """{
@@ -163,18 +162,18 @@ def next_lane(x: Any) -> Any:
 @functools.cache
 def threefry_code() -> str:
     """Twenty rounds of threefry in native 32-bit words (the operations of scalar/random_numbers.py on 64-bit integers
-    are three times as many): from a key of two words and two words of a counter to two words, all held in 64 bits."""
+    are three times as many): from a key and a counter of two words, each in 64 bits, to two words in one number."""
     words, lines = ("key0", "key1", "x", "y"), [".reg .b32 x, y, key0, key1, key2;"]
-    lines += [f"cvt.u32.u64 {name}, ${2 + k};" for k, name in enumerate(words)]
+    lines += [f"cvt.u32.u64 {name}, ${1 + k};" for k, name in enumerate(words)]
     lines += ["xor.b32 key2, key0, key1;", f"xor.b32 key2, key2, {0x1BD11BDA};"]
     lines += ["add.u32 x, x, key0;", "add.u32 y, y, key1;"]
     for i in range(5):
         for r in ROTATIONS[i % 2]:
             lines += ["add.u32 x, x, y;", f"shf.l.wrap.b32 y, y, y, {r};", "xor.b32 y, y, x;"]
         lines += [f"add.u32 x, x, key{(i + 1) % 3};", f"add.u32 y, y, key{(i + 2) % 3};", f"add.u32 y, y, {i + 1};"]
-    return "\n".join(["{", *lines, "cvt.u64.u32 $0, x;", "cvt.u64.u32 $1, y;", "}"])
+    return "\n".join(["{", *lines, "mov.b64 $0, {x, y};", "}"])
 
 
-def threefry(key0: Any, key1: Any, x: Any, y: Any) -> tuple[Any, Any]:
-    """Two random words from a key and a counter, 32-bit words in int64."""
-    return _inline_asm(threefry_code(), key0, key1, x, y, results=2)
+def threefry(key0: Any, key1: Any, x: Any, y: Any) -> Any:
+    """Two random words from a key and a counter, 32-bit words in int64; the second is the upper half of the result."""
+    return _inline_asm(threefry_code(), key0, key1, x, y)

@@ -68,7 +68,7 @@ class OptimizingCode(abc.ABC):
 
     longest:   the most operations that are emitted; beyond, `NotCovered` is raised
     can_fuse:  whether there is a fused multiply-add
-    has_threefry:  whether `emit` knows "threefry": two words from two words of a key and two of a counter
+    has_threefry:  whether `emit` knows "threefry"; see values.Code
     """
 
     longest: int

@@ -21,7 +21,8 @@ class Code(Protocol):
     """Emits operations on single values: as LLVM instructions, or as operations on the lanes of a kernel.
 
     longest:       the most operations it emits; beyond, it raises NotCovered
-    has_threefry:  whether it has the operation "threefry", whose result is a pair of words
+    has_threefry:  whether it has the operation "threefry", from two words of a key and two of a counter to the lower
+                   and the upper half of its result
     """
 
     longest: int
