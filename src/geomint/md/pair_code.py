@@ -24,11 +24,11 @@ from ..engines.llvm import compile as machine
 from ..engines.llvm.code import LlvmCode
 from ..engines.scalar.fma_fusion import DeferredProduct
 from ..engines.scalar.program_key import Unhashable, jaxpr_digest
+from ..engines.scalar.reciprocals import Reciprocals
 from ..engines.scalar.translate import ScalarInterpreter
 from ..engines.scalar.values import constant, filled
 from ..numerics import disk_cache
 from ..numerics.linalg.xla_ffi import ARGUMENTS, RESULTS, VERSION
-from .pair_reciprocals import Reciprocals
 from .pair_terms import Term, pair_program
 
 ROWS = 2  # particles i in registers
@@ -42,6 +42,8 @@ class PairCode(Reciprocals, LlvmCode):
     where the next term is below 2⁻⁵³. Results are within 2 units in the last place; at 0 and infinity, where e is not a
     number, y₀ is exact.
     """
+
+    by_reciprocals = True
 
     def __init__(self, function: ir.Function, lanes: int):
         super().__init__(function, lanes)
