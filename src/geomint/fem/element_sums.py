@@ -13,6 +13,7 @@ has one fixed order on every device, and results are equal bit for bit. On the C
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -196,7 +197,31 @@ def _padded(x: Array, elements: int) -> Array:
     """A number of the material for each element, the last one repeated."""
     if x.ndim == 0 or x.shape[-1] in (1, elements):
         return x
-    return jnp.concatenate([x, jnp.broadcast_to(x[-1:], (elements - x.shape[-1],))])
+    missing = elements - x.shape[-1]
+    return jnp.concatenate([x, jnp.broadcast_to(x[..., -1:], (*x.shape[:-1], missing))], axis=-1)
+
+
+# --- by machine code --------------------------------------------------------------------------------------------------
+def by_machine_code(term: ElementTerm, order: int, *operands: Array) -> Array:
+    """The operation by machine code of the CPU; by array operations where that does not cover the material."""
+    from ..engines.scalar.values import NotCovered
+    from . import element_code
+
+    vectors, numbers, geometry = split(term, order, operands)
+    if any(x.dtype != np.float64 for x in (*vectors, *numbers, *geometry[:FLOATS])):
+        return by_arrays(term, order, *operands)
+    try:
+        name = element_code.target(term, order)
+    except NotCovered:
+        return by_arrays(term, order, *operands)
+    *members, nodes, d = vectors[0].shape
+    elements = geometry[1].shape[0]
+    numbers = [_padded(x, elements) for x in numbers]
+    strides = [(x.shape[-1] if x.ndim > 1 else 0, int(x.ndim > 0 and x.shape[-1] > 1)) for x in numbers]
+    settings = np.array([math.prod(members), nodes, elements, *np.ravel(strides)], np.int32)
+    result = jax.ShapeDtypeStruct(vectors[0].shape if order else tuple(members), np.float64)
+    scratch = jax.ShapeDtypeStruct(((d + 1) * d * elements if order else 1,), np.float64)
+    return jax.ffi.ffi_call(name, (result, scratch))(*vectors, *numbers, *geometry[:-1], settings)[0]
 
 
 # --- lowering ---------------------------------------------------------------------------------------------------------
@@ -220,3 +245,4 @@ def _lowering(function: Any) -> Any:
 
 
 mlir.register_lowering(element_sum_p, _lowering(by_arrays))
+mlir.register_lowering(element_sum_p, _lowering(by_machine_code), platform="cpu")
