@@ -36,7 +36,9 @@ from jaxtyping import Array
 
 from ..errors import InputError
 from ..numerics.compensated import Compensated, value
-from ..numerics.intervals import Interval, curvature, derivatives, supported
+from ..numerics.intervals import Interval, curvature, supported
+from ..numerics.intervals import derivatives as curvature_derivatives
+from ..numerics.taylor import derivatives
 from ..system.calls import call_function
 from ..system.checks import bounded, function, number, one_of, positive
 from ..system.mechanics import Mechanics, real_array
@@ -46,8 +48,6 @@ from .first_exit import (
     HigherDerivatives,
     Jet,
     exit_time,
-    jet,
-    jet_and_higher,
     longest_trial,
     one_proof,
     one_trial,
@@ -142,8 +142,16 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
     def _jet(self, mech: Mechanics, flight: Flight, t: Array) -> Jet:
         """The jet of the gauges along the flight, at t. The search is not differentiated; `exit_time` supplies the
         derivative of an event's time."""
+        return Jet(*self._derivatives(mech, flight, t, 2))
+
+    def _derivatives(self, mech: Mechanics, flight: Flight, t: Array, order: int) -> list[Array]:
+        """The gauges along the flight and their derivatives, at t."""
         q, v = value(flight.q), mech.velocity(value(flight.p))
-        return jax.lax.stop_gradient(jet(lambda s: self._gauges(mech, flight, q + s * v), t))
+        if flight.line is None:
+            return jax.lax.stop_gradient(derivatives(lambda s: self._gauges(mech, flight, q + s * v), t, order))
+        ends = flight.ends(t, order, self.height)
+        walls = derivatives(lambda s: self._walls(q + s * v), t, order)
+        return jax.lax.stop_gradient([jnp.concatenate(x) for x in zip(ends, walls, strict=True)])
 
     def _longest_by_speed(self, mech: Mechanics, q: Array, p: Array) -> Array:
         """The longest trial that `reach`, or else the size of q, allows at this speed."""
@@ -175,6 +183,7 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
             none,
             none,
         )
+        flight = flight.with_line(mech)
         here, higher = self._jet_and_higher(mech, flight, zero)
         # On an edge, the terrace is the one that the motion turns to.
         on_edge = jnp.abs(above - level) <= ON_AN_EDGE
@@ -188,6 +197,8 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
             return jnp.asarray(self.offset, q.dtype)
         n, v = jax.lax.stop_gradient((mech.gradient(q), mech.velocity(p)))
         turning = jnp.vdot(n, v) ** 2 <= TURNING**2 * jnp.vdot(n, mech.velocity(n)) * jnp.vdot(p, v)
+        steepest = jnp.max(jnp.abs(n))  # where it is rounding, as in a body at rest, its direction has no meaning
+        turning &= (steepest == 0) | (steepest * (1 + jnp.max(jnp.abs(q))) > ON_AN_EDGE * self.height)
         return jax.lax.stop_gradient(jnp.where(turning, start, start - 0.5 * self.height))
 
     def _jet_and_higher(self, mech: Mechanics, flight: Flight, t: Array) -> tuple[Jet, HigherDerivatives]:
@@ -195,8 +206,8 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
         if self.search != "hermite":
             here = self._jet(mech, flight, t)
             return here, HigherDerivatives(jnp.zeros_like(here.value), jnp.zeros_like(here.value))
-        q, v = value(flight.q), mech.velocity(value(flight.p))
-        return jax.lax.stop_gradient(jet_and_higher(lambda s: self._gauges(mech, flight, q + s * v), t))
+        w, first, second, third, fourth = self._derivatives(mech, flight, t, 4)
+        return Jet(w, first, second), HigherDerivatives(third, fourth)
 
     def _begin_flight(self, flight: Flight, here: Jet, higher: HigherDerivatives, above: Array) -> Flight:
         """The beginning of a flight; `above` is V over the lower edge of the terrace, in units of h."""
@@ -301,6 +312,7 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
             kind=kind,
             status=jnp.where(flight.counts.idle > IDLE, TIME_STOPPED, flight.status),
         )
+        flight = flight.with_line(mech)
         here, higher = self._jet_and_higher(mech, flight, jnp.zeros_like(after))
         # A climb ends on the lower edge of its terrace, a descent on the upper one, a reflection where it was.
         low = jnp.where(wall, here.value[0], jnp.where((kind == UP) | (reflected & ~rising), 0.0, 1.0))
@@ -376,7 +388,7 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
             mech = Mechanics(system, q.shape[1:])
             both = lambda x: jnp.append(self._walls(x), mech.potential(x))
             along = both if self.search == "interval" else self._walls
-            lack = supported(derivatives(along, jnp.asarray(q[0]), jnp.asarray(p[0])), 0.0)
+            lack = supported(curvature_derivatives(along, jnp.asarray(q[0]), jnp.asarray(p[0])), 0.0)
             if lack:
                 raise InputError(f"EnergyStepping(search={self.search!r}): {lack} Use search='hermite'.")
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from ..numerics.compensated import value
+from ..system.lines import on_line
+from ..system.mechanics import Mechanics
 from .first_exit import HigherDerivatives, Jet
 
 UP, DOWN, REFLECTED, WALL = 1, 2, 3, 4
@@ -66,3 +71,16 @@ class Flight(eqx.Module):
     counts: Counts
     kind: Any  # of the last event
     status: Any
+    line: Any = None  # the potential along the flight, where it has a form of its own (system/lines.py)
+
+    def with_line(self, mech: Mechanics) -> Flight:
+        """The flight with the potential along it, where the system has a form for that."""
+        q, v = jax.lax.stop_gradient((value(self.q), mech.velocity(value(self.p))))
+        return dataclasses.replace(self, line=on_line(mech.system, q, v))
+
+    def ends(self, t: Array, order: int, height: Any) -> list[Array]:
+        """V above the lower edge of the terrace and below the upper one, in units of its height, and its derivatives by
+        the time t, from `line`."""
+        energy, *rates = self.line.derivatives(t, order)
+        above = (energy - self.base) / height - self.level
+        return [jnp.stack([above, 1 - above]), *(jnp.stack([x, -x]) / height for x in rates)]
