@@ -12,8 +12,10 @@ import numpy as np
 from jaxtyping import Array
 
 from ..errors import InputError
+from ..system.lines import Line
 from .element_sums import Geometry, element_sum
 from .element_terms import ElementTerm
+from .lines import elastic_line
 from .materials import Material
 from .mesh import Mesh
 from .mesh_checks import signed_volumes
@@ -67,9 +69,21 @@ class Elastic(eqx.Module):
     def energy(self, q: Array, t: Any = 0.0) -> Array:
         """V at time t."""
         term, numbers = ElementTerm.of(self.material, self.mesh.dim)
-        x = q if self.held is None else jnp.concatenate([q, self.held_at(t).astype(q.dtype)])
-        total = element_sum(term, 0, [x], numbers, self.geometry)
+        total = element_sum(term, 0, [self._ordered(q, t)], numbers, self.geometry)
         return total if self.load is None else total - jnp.sum(self.load * q)
+
+    def on_line(self, q: Array, v: Array) -> Line:
+        """V(q + t v) as a function of t, see system/lines.py."""
+        term, numbers = ElementTerm.of(self.material, self.mesh.dim)
+        x, u = self._ordered(q, 0.0), v
+        if self.held is not None:
+            u = jnp.concatenate([v, jnp.zeros_like(self.held.at, v.dtype)])
+        work = None if self.load is None else (-jnp.sum(self.load * q), -jnp.sum(self.load * v))
+        return elastic_line(term, numbers, self.geometry, x, u, work)
+
+    def _ordered(self, q: Array, t: Any) -> Array:
+        """The positions of all nodes in the order of `geometry`: those of q first."""
+        return q if self.held is None else jnp.concatenate([q, self.held_at(t).astype(q.dtype)])
 
     def explain(self, q: Any, t: Any = 0.0) -> str:
         """Which elements are inverted, for the error where the energy is not finite; "" where none is."""

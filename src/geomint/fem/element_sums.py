@@ -13,7 +13,6 @@ has one fixed order on every device, and results are equal bit for bit. On the C
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -25,7 +24,7 @@ from jax.interpreters import ad, batching, mlir
 from jaxtyping import Array
 
 from ..numerics.compilation import jit
-from .element_terms import ElementTerm, rows
+from .element_terms import Components, ElementTerm, rows
 
 WIDTH = 8  # elements whose forces are stored side by side; the number of elements is padded to a multiple of it
 
@@ -175,15 +174,12 @@ def by_arrays(term: ElementTerm, order: int, *operands: Array) -> Array:
 
 def _by_arrays(term: ElementTerm, order: int, vectors: Any, numbers: Any, geometry: Geometry) -> Array:
     d, n = term.dim, vectors[0].shape[0]
-    differences = []
-    for x in vectors:
-        at = [[x[:, i][geometry.cells[a]] for a in range(d + 1)] for i in range(d)]
-        differences.append([[at[i][a] - at[i][0] for a in range(1, d + 1)] for i in range(d)])
+    D, *along = (differences(x, geometry.cells) for x in vectors)
     (G,) = rows(list(geometry.gradients), 1, d)
-    numbers = [_padded(x, geometry.weights.shape[0]) for x in numbers]
+    numbers = [padded(x, geometry.weights.shape[0]) for x in numbers]
     if order == 0:
-        return jnp.sum(term.energy(differences[0], G, geometry.weights, numbers))
-    forces = term.forces(differences[0], differences[1:], G, geometry.weights, numbers)
+        return jnp.sum(term.energy(D, G, geometry.weights, numbers))
+    forces = term.forces(D, along, G, geometry.weights, numbers)
     nodes = [
         [-sum(forces[i][1:], forces[i][0]) for i in range(d)],
         *([forces[i][a] for i in range(d)] for a in range(d)),
@@ -193,7 +189,14 @@ def _by_arrays(term: ElementTerm, order: int, vectors: Any, numbers: Any, geomet
     return jnp.sum(jnp.where(geometry.table[:, :, None] >= 0, parts, 0.0), axis=1).reshape(n, d)
 
 
-def _padded(x: Array, elements: int) -> Array:
+def differences(x: Array, cells: Array) -> Components:
+    """D_ia of all elements."""
+    d = x.shape[1]
+    at = [[x[:, i][cells[a]] for a in range(d + 1)] for i in range(d)]
+    return [[at[i][a] - at[i][0] for a in range(1, d + 1)] for i in range(d)]
+
+
+def padded(x: Array, elements: int) -> Array:
     """A number of the material for each element, the last one repeated."""
     if x.ndim == 0 or x.shape[-1] in (1, elements):
         return x
@@ -211,17 +214,15 @@ def by_machine_code(term: ElementTerm, order: int, *operands: Array) -> Array:
     if any(x.dtype != np.float64 for x in (*vectors, *numbers, *geometry[:FLOATS])):
         return by_arrays(term, order, *operands)
     try:
-        name = element_code.target(term, order)
+        name = element_code.sum_target(term, order)
     except NotCovered:
         return by_arrays(term, order, *operands)
-    *members, nodes, d = vectors[0].shape
-    elements = geometry[1].shape[0]
-    numbers = [_padded(x, elements) for x in numbers]
-    strides = [(x.shape[-1] if x.ndim > 1 else 0, int(x.ndim > 0 and x.shape[-1] > 1)) for x in numbers]
-    settings = np.array([math.prod(members), nodes, elements, *np.ravel(strides)], np.int32)
-    result = jax.ShapeDtypeStruct(vectors[0].shape if order else tuple(members), np.float64)
-    scratch = jax.ShapeDtypeStruct(((d + 1) * d * elements if order else 1,), np.float64)
-    return jax.ffi.ffi_call(name, (result, scratch))(*vectors, *numbers, *geometry[:-1], settings)[0]
+    *lists, _ = geometry[FLOATS:]
+    kernel, members = element_code.sum_kernel(term, order), vectors[0].shape[:-2]
+    out, _ = element_code.call(
+        kernel, name, vectors, numbers, geometry[:FLOATS], lists if order else lists[:1], members
+    )
+    return out if order else out[..., 0]
 
 
 # --- lowering ---------------------------------------------------------------------------------------------------------

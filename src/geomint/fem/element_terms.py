@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jax.interpreters import partial_eval
 
 from ..errors import InputError
-from .materials import Material, determinant
+from .materials import Material, SeparableMaterial, determinant
 
 Components = list[list[Any]]
 
@@ -48,9 +48,18 @@ class ElementTerm:
         """How many numbers the material has."""
         return self.kind.num_leaves
 
+    def material(self, numbers: Sequence[Any]) -> Material:
+        """The material with these numbers."""
+        return jax.tree.unflatten(self.kind, numbers)
+
+    @property
+    def separable(self) -> bool:
+        """Whether W is a function of det F plus a multiple of tr FᵀF."""
+        return isinstance(self.material([0.0] * self.parameters), SeparableMaterial)
+
     def density(self, F: Components, numbers: Sequence[Any]) -> Any:
         """W(F), NaN in an inverted element."""
-        material: Material = jax.tree.unflatten(self.kind, numbers)
+        material = self.material(numbers)
         energy = material.energy(F)
         if jnp.shape(energy) != jnp.shape(F[0][0]):
             raise InputError(
@@ -63,21 +72,22 @@ class ElementTerm:
 
     def energy(self, D: Components, G: Components, weight: Any, numbers: Sequence[Any]) -> Any:
         """w W."""
-        return weight * self.density(_gradient(D, G), numbers)
+        return weight * self.density(gradient(D, G), numbers)
 
     def forces(self, D: Components, along: Sequence[Components], G: Components, weight: Any, numbers: Any) -> Any:
         """The gradient of w W by the nodes 1 … d, [i][a], or its derivative along changes of D."""
         if along:
             *before, last = along
             return jax.jvp(lambda x: self.forces(x, before, G, weight, numbers), (D,), (last,))[1]
-        F = _gradient(D, G)
+        F = gradient(D, G)
         energy, pull = jax.vjp(lambda x: self.density(x, numbers), F)
         (P,) = pull(jnp.ones_like(energy))
         d = range(self.dim)
         return [[weight * _sum([P[i][j] * G[a][j] for j in d]) for a in d] for i in d]
 
 
-def _gradient(D: Components, G: Components) -> Components:
+def gradient(D: Components, G: Components) -> Components:
+    """F of the differences D."""
     d = range(len(D))
     return [[_sum([D[i][a] * G[a][j] for a in d]) for j in d] for i in d]
 
@@ -104,7 +114,11 @@ def element_program(term: ElementTerm, order: int) -> Any:
             return [term.energy(differences[0], G, weight, numbers)]
         return jax.tree.leaves(term.forces(differences[0], differences[1:], G, weight, numbers))
 
-    count = (vectors + 1) * d * d + 1 + term.parameters
-    closed = jax.make_jaxpr(one)(*[jax.ShapeDtypeStruct((), jnp.result_type(float))] * count)
+    return scalar_program(one, (vectors + 1) * d * d + 1 + term.parameters)
+
+
+def scalar_program(function: Callable[..., Any], count: int) -> Any:
+    """The jaxpr of a function of `count` numbers, without what its results do not need."""
+    closed = jax.make_jaxpr(function)(*[jax.ShapeDtypeStruct((), jnp.result_type(float))] * count)
     jaxpr, _ = partial_eval.dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars), instantiate=True)
     return closed.replace(jaxpr=jaxpr)

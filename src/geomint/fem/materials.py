@@ -35,7 +35,24 @@ class Material(eqx.Module):
         """W(F)."""
 
 
-class NeoHookean(Material):
+class SeparableMaterial(Material):
+    """W = f(det F) + s (tr FᵀF − d). Along a straight line such an energy needs the coefficients of det F only, see
+    lines.py."""
+
+    @abc.abstractmethod
+    def energy_of_volume(self, J: Any) -> Any:
+        """f(J)."""
+
+    @property
+    @abc.abstractmethod
+    def square_factor(self) -> Any:
+        """s."""
+
+    def energy(self, F: Gradient) -> Any:
+        return self.energy_of_volume(determinant(F)) + self.square_factor * (squared(F) - float(len(F)))
+
+
+class NeoHookean(SeparableMaterial):
     """W = λ/2 (log J)² − μ log J + μ/2 (tr FᵀF − d), with J = det F: compressible, infinite energy at J = 0.
 
     lame:   λ, Lamé's first constant; a number, or one for each element.
@@ -52,9 +69,13 @@ class NeoHookean(Material):
     def __init__(self, lame: Any, shear: Any):
         self.lame, self.shear = checked_moduli(lame, shear, "NeoHookean")
 
-    def energy(self, F: Gradient) -> Any:
-        log = jnp.log(determinant(F))
-        return log * (0.5 * self.lame * log - self.shear) + 0.5 * self.shear * (squared(F) - float(len(F)))
+    def energy_of_volume(self, J: Any) -> Any:
+        log = jnp.log(J)
+        return log * (0.5 * self.lame * log - self.shear)
+
+    @property
+    def square_factor(self) -> Any:
+        return 0.5 * self.shear
 
 
 class StVenantKirchhoff(Material):

@@ -37,7 +37,8 @@ from jaxtyping import Array
 
 from ..errors import InputError
 from ..numerics.compensated import value
-from ..numerics.intervals import Interval, curvature, derivatives, supported
+from ..numerics.intervals import Interval, curvature
+from ..numerics.taylor import derivatives
 from ..system.checks import bounded, number, one_of, positive
 from ..system.mechanics import Mechanics
 from .base import State, Traits, register, setting
@@ -46,8 +47,6 @@ from .first_exit import (
     HigherDerivatives,
     Jet,
     exit_time,
-    jet,
-    jet_and_higher,
     longest_trial,
     one_proof,
     one_trial,
@@ -55,20 +54,11 @@ from .first_exit import (
     proved_advance,
     touch_tolerance,
 )
-from .flight import CONTACT, DOWN, REFLECTED, UP, WALL, Flight
+from .flight import CONTACT, DOWN, EXPLAINED, IDLE, NO_EXIT_FOUND, REFLECTED, TIME_STOPPED, TRIALS, UP, WALL, Flight
 from .protocols import CanFail, ChecksStart, EventDriven
 from .walls import Impact, Inside, checked_inside
 
 SEARCHES = ("hermite", "interval", "bounds")
-NO_EXIT_FOUND, TIME_STOPPED = 1, 2
-TRIALS = 100  # consecutive trials without progress after which the run fails: the potential is not smooth
-IDLE = 1000  # consecutive events at the same time after which the run fails
-EXPLAINED = {
-    NO_EXIT_FOUND: f": {TRIALS} consecutive trials made no progress. The potential, its slope or its curvature jumps "
-    "there or is not finite; make it smooth, or put what jumps into inside=[...]",
-    TIME_STOPPED: f": more than {IDLE} consecutive events happened at the same time (a corner of `inside`, or walls "
-    "that touch)",
-}
 ON_AN_EDGE = 1e-9  # fraction of a terrace: a start closer to an edge than this counts as on the edge
 TURNING = 1e-6  # a start is a turning point if |cos| of the angle between v and M⁻¹∇V, in the metric M, is below this
 FARTHEST = 1e8  # largest displacement in a trial in units of 1 + max |q|, where `reach` is not given
@@ -143,8 +133,16 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
     def _jet(self, mech: Mechanics, flight: Flight, t: Array) -> Jet:
         """The jet of the gauges along the flight, at t. The search is not differentiated; `exit_time` supplies the
         derivative of an event's time."""
+        return Jet(*self._derivatives(mech, flight, t, 2))
+
+    def _derivatives(self, mech: Mechanics, flight: Flight, t: Array, order: int) -> list[Array]:
+        """The gauges along the flight and their derivatives, at t."""
         q, v = value(flight.q), mech.velocity(value(flight.p))
-        return jax.lax.stop_gradient(jet(lambda s: self._gauges(mech, flight, q + s * v), t))
+        if flight.line is None:
+            return jax.lax.stop_gradient(derivatives(lambda s: self._gauges(mech, flight, q + s * v), t, order))
+        ends = flight.ends(t, order, self.height)
+        walls = derivatives(lambda s: self._inside.values(q + s * v), t, order)
+        return jax.lax.stop_gradient([jnp.concatenate(x) for x in zip(ends, walls, strict=True)])
 
     def _longest_by_speed(self, mech: Mechanics, q: Array, p: Array) -> Array:
         """The longest trial that `reach`, or else the size of q, allows at this speed."""
@@ -163,6 +161,7 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
         what = self._impact(q, jnp.zeros_like(q), zero, zero).what
         longest = self._longest_by_speed(mech, q, p)
         flight = Flight.at_start(state.t, state.q, state.p, level, base, gauges, longest, what)
+        flight = flight.with_line(mech)
         here, higher = self._jet_and_higher(mech, flight, zero)
         # On an edge, the terrace is the one that the motion turns to.
         on_edge = jnp.abs(above - level) <= ON_AN_EDGE
@@ -176,6 +175,8 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
             return jnp.asarray(self.offset, q.dtype)
         n, v = jax.lax.stop_gradient((mech.gradient(q), mech.velocity(p)))
         turning = jnp.vdot(n, v) ** 2 <= TURNING**2 * jnp.vdot(n, mech.velocity(n)) * jnp.vdot(p, v)
+        steepest = jnp.max(jnp.abs(n))  # where it is rounding, as in a body at rest, its direction has no meaning
+        turning &= (steepest == 0) | (steepest * (1 + jnp.max(jnp.abs(q))) > ON_AN_EDGE * self.height)
         return jax.lax.stop_gradient(jnp.where(turning, start, start - 0.5 * self.height))
 
     def _jet_and_higher(self, mech: Mechanics, flight: Flight, t: Array) -> tuple[Jet, HigherDerivatives]:
@@ -183,8 +184,8 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
         if self.search != "hermite":
             here = self._jet(mech, flight, t)
             return here, HigherDerivatives(jnp.zeros_like(here.value), jnp.zeros_like(here.value))
-        q, v = value(flight.q), mech.velocity(value(flight.p))
-        return jax.lax.stop_gradient(jet_and_higher(lambda s: self._gauges(mech, flight, q + s * v), t))
+        w, first, second, third, fourth = self._derivatives(mech, flight, t, 4)
+        return Jet(w, first, second), HigherDerivatives(third, fourth)
 
     def _begin_flight(self, flight: Flight, here: Jet, higher: HigherDerivatives, above: Array) -> Flight:
         """The beginning of a flight; `above` is V over the lower edge of the terrace, in units of h."""
@@ -311,6 +312,7 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
             kind=kind,
             status=jnp.where(flight.counts.idle > IDLE, TIME_STOPPED, flight.status),
         )
+        flight = flight.with_line(mech)
         here, higher = self._jet_and_higher(mech, flight, jnp.zeros_like(after))
         # A climb ends on the lower edge of its terrace, a descent on the upper one, a reflection where it was.
         low = jnp.where(wall, here.value[0], jnp.where((kind == UP) | (reflected & ~rising), 0.0, 1.0))
@@ -386,9 +388,7 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
         self._inside.check_start(q, whose)
         if self.search != "hermite":
             mech = Mechanics(system, q.shape[1:])
-            both = lambda x: jnp.append(self._inside.values(x), mech.potential(x))
-            along = both if self.search == "interval" else self._inside.values
-            lack = supported(derivatives(along, jnp.asarray(q[0]), jnp.asarray(p[0])), 0.0)
+            lack = self._inside.without_ranges(mech, q[0], p[0], self.search == "interval")
             if lack:
                 raise InputError(f"EnergyStepping(search={self.search!r}): {lack} Use search='hermite'.")
 

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from ..numerics.compensated import Compensated, value
+from ..system.lines import on_line
+from ..system.mechanics import Mechanics
 from .first_exit import HigherDerivatives, Jet
 
 UP, DOWN, REFLECTED, WALL, CONTACT = 1, 2, 3, 4, 5
 KINDS = {UP: "up", DOWN: "down", REFLECTED: "reflected", WALL: "wall", CONTACT: "contact"}
+NO_EXIT_FOUND, TIME_STOPPED = 1, 2
+TRIALS = 100  # consecutive trials without progress after which the run fails: the potential is not smooth
+IDLE = 1000  # consecutive events at the same time after which the run fails
+EXPLAINED = {
+    NO_EXIT_FOUND: f": {TRIALS} consecutive trials made no progress. The potential, its slope or its curvature jumps "
+    "there or is not finite; make it smooth, or put what jumps into inside=[...]",
+    TIME_STOPPED: f": more than {IDLE} consecutive events happened at the same time (a corner of `inside`, or walls "
+    "that touch)",
+}
 STRETCH = 100  # consecutive reflections from which on the motion counts as trapped
 
 
@@ -81,7 +94,20 @@ class Flight(eqx.Module):
     counts: Counts
     kind: Any  # of the last event
     status: Any
-    what: Any  # meets at t + a, where exit_gauge is the number of gauges; None without contact
+    what: Any = None  # meets at t + a, where exit_gauge is the number of gauges; None without contact
+    line: Any = None  # the potential along the flight, where it has a form of its own (system/lines.py)
+
+    def with_line(self, mech: Mechanics) -> Flight:
+        """The flight with the potential along it, where the system has a form for that."""
+        q, v = jax.lax.stop_gradient((value(self.q), mech.velocity(value(self.p))))
+        return dataclasses.replace(self, line=on_line(mech.system, q, v))
+
+    def ends(self, t: Array, order: int, height: Any) -> list[Array]:
+        """V above the lower edge of the terrace and below the upper one, in units of its height, and its derivatives by
+        the time t, from `line`."""
+        energy, *rates = self.line.derivatives(t, order)
+        above = (energy - self.base) / height - self.level
+        return [jnp.stack([above, 1 - above]), *(jnp.stack([x, -x]) / height for x in rates)]
 
     @classmethod
     def at_start(

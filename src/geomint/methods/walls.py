@@ -16,9 +16,10 @@ import numpy as np
 from jaxtyping import Array
 
 from ..errors import InputError
+from ..numerics.intervals import derivatives, supported
 from ..system.calls import call_function
 from ..system.checks import function
-from ..system.mechanics import real_array
+from ..system.mechanics import Mechanics, real_array
 
 
 class Impact(NamedTuple):
@@ -69,6 +70,13 @@ class Inside(NamedTuple):
         return jnp.concatenate(
             [jnp.zeros(0, q.dtype), *(jnp.ravel(_wall(i, c, q)) for i, c in enumerate(self.conditions))]
         )
+
+    def without_ranges(self, mech: Mechanics, q: Any, p: Any, with_potential: bool) -> str:
+        """Why ranges of the second derivatives along a line can't be derived, of the conditions and perhaps of the
+        potential; "" where they can."""
+        both = lambda x: jnp.append(self.values(x), mech.potential(x))
+        along = both if with_potential else self.values
+        return supported(derivatives(along, jnp.asarray(q), jnp.asarray(p)), 0.0) or ""
 
     def check_start(self, q: np.ndarray, whose: Callable[[Any], str]) -> None:
         """That all starts (members, …) are inside. whose: text for the first of some bad members."""

@@ -9,7 +9,7 @@ from jaxtyping import Array
 
 from ...errors import InputError
 from ...system.checks import shown
-from ...system.system import System
+from ...system.system import System, checked_watch
 
 
 class ElasticWithContact(eqx.Module):
@@ -31,7 +31,7 @@ class ElasticWithContact(eqx.Module):
 
 
 def with_contact(system: System, contact: Any) -> System:
-    """The system with a contact energy added to its potential.
+    """The system with a contact energy added to its potential, and watched as "contact_energy".
 
     system:   an elastic body, of gm.fem.solid, whose nodes do not depend on time.
     contact:  gm.fem.PenaltyContact or gm.fem.BarrierContact.
@@ -40,4 +40,5 @@ def with_contact(system: System, contact: Any) -> System:
         raise InputError(f"with_contact(contact=...) must be a PenaltyContact or BarrierContact, not {shown(contact)}.")
     if system.takes("potential", "t"):
         raise InputError("with_contact: this body has prescribed nodes; contact needs nodes that are free or fixed.")
-    return system._replaced(potential=ElasticWithContact(system.potential, contact))
+    watch = checked_watch({**system.watch, "contact_energy": contact})
+    return system._replaced(potential=ElasticWithContact(system.potential, contact), watch=watch)
