@@ -56,6 +56,9 @@ def watch_bodies(mesh: Mesh, density: Any = 1.0, fixed: Sequence[int] | None = N
     }
 
 
+CHANGE = 1e-9  # of a relative velocity: a larger one is not rounding
+
+
 class Collision(NamedTuple):
     """The collision of two bodies."""
 
@@ -71,32 +74,24 @@ class Collision(NamedTuple):
 
 
 def collision(run: Any) -> Collision:
-    """The collision in a run of two bodies with `watch_bodies`: from the first to the last contact.
+    """The collision in a run of two bodies with `watch_bodies`, which move freely before and after it.
 
-    run:  with exact contact, whose events give the times; or with a contact energy that is watched under the name
-          "contact_energy", which is sampled at the saved points.
+    run:  where contact is exact, its events give the times. Otherwise they are those of the saved points between which
+          the velocities of the bodies change.
     """
-    start, end, impacts = _times(run)
     t, centres, velocities = (np.asarray(x) for x in (run.t, run.watched["centre_of_mass"], run.watched["velocity"]))
     if centres.shape[1] != 2:
         raise InputError(f"collision(run) is for two bodies, and this run has {centres.shape[1]}.")
-    before, after = np.searchsorted(t, start, side="right") - 1, np.searchsorted(t, end)
-    if after >= len(t):
-        raise InputError("collision(run): the run ends before the bodies have separated.")
-    line = centres[before, 1] - centres[before, 0]
     relative = velocities[:, 1] - velocities[:, 0]
-    along = lambda k: float(relative[k] @ line)
-    square = lambda k: float(relative[k] @ relative[k])
-    return Collision(start, end, impacts, -along(after) / along(before), square(after) / square(before))
-
-
-def _times(run: Any) -> tuple[float, float, int]:
-    """First and last contact, and the number of impacts."""
-    if "contact_energy" in run.watched:
-        times, impacts = np.asarray(run.t)[np.asarray(run.watched["contact_energy"]) > 0], 0
-    else:
-        times = run.events.times[run.events.kinds == "contact"]
-        impacts = len(times)
-    if not len(times):
+    changes = np.linalg.norm(np.diff(relative, axis=0), axis=1) > CHANGE * np.max(np.linalg.norm(relative, axis=1))
+    if not np.any(changes):
         raise InputError("collision(run): there was no contact in this run.")
-    return float(times[0]), float(times[-1]), impacts
+    before, after = int(np.argmax(changes)), len(t) - 1 - int(np.argmax(changes[::-1]))
+    if after == len(t) - 1:
+        raise InputError("collision(run): the run ends before the bodies have separated, or right then; run it longer.")
+    hits = run.events.times[run.events.kinds == "contact"] if run.method.traits.event_driven else np.zeros(0)
+    start, end = (hits[0], hits[-1]) if len(hits) else (t[before], t[after])
+    line = centres[before, 1] - centres[before, 0]
+    along, square = relative @ line, np.sum(relative**2, axis=1)
+    restitution = -along[after] / along[before]
+    return Collision(float(start), float(end), len(hits), float(restitution), float(square[after] / square[before]))

@@ -43,8 +43,8 @@ def test_energy_and_its_derivatives():
     along = np.random.default_rng(1).normal(size=x.shape)
     on_line = jax.jit(lambda t: contact(x + t * along))
     step = 1e-5
-    rate = (on_line(step) - on_line(-step)) / (2 * step)
-    assert rate == pytest.approx(np.sum(force * along), rel=1e-7)
+    rate = float(on_line(step) - on_line(-step)) / (2 * step)
+    assert rate == pytest.approx(float(np.sum(force * along)), rel=1e-7)
     # Invariant under translations and rotations.
     np.testing.assert_allclose(np.sum(force, axis=0), 0, atol=1e-12 * np.max(np.abs(force)))
     np.testing.assert_allclose(np.sum(np.cross(x, force), axis=0), 0, atol=1e-12 * np.max(np.abs(force)))
@@ -52,7 +52,7 @@ def test_energy_and_its_derivatives():
     series = jax.jit(lambda: derivatives(lambda t: contact(x + t * along), 0.0, 4))()
     nested = jax.jit(jax.jacfwd(jax.grad(lambda t: contact(x + t * along))))(0.0)
     assert series[1] == pytest.approx(rate, rel=1e-7)
-    assert series[2] == pytest.approx(nested, rel=1e-9)
+    assert series[2] == pytest.approx(float(nested), rel=1e-9)
     # With less room than pairs there is no number.
     assert np.isnan(fem.PenaltyContact(mesh, 0.1, room=pairs - 1)(x))
     assert fem.PenaltyContact(mesh, 0.1, room=pairs)(x) == pytest.approx(total, rel=1e-12)
@@ -70,6 +70,10 @@ def test_a_collision_with_fixed_steps():
     run = gm.simulate(system, mesh.nodes, v, method=gm.Verlet(), dt=2e-3, t_end=6.0, save_every=10)
     found = fem.collision(run)
     assert 0.5 < found.start < found.end < 5.5
+    # The velocities change while faces intersect.
+    touching = run.t[run.watched["contact_energy"] > 0]
+    assert found.start < touching[0]
+    assert found.end == pytest.approx(touching[-1], abs=0.05)
     assert 0.5 < found.restitution <= 1.02
     assert found.impacts == 0
     assert np.max(np.abs(run.energy_error)) < 0.02

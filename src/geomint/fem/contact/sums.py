@@ -21,6 +21,16 @@ class ElasticWithContact(eqx.Module):
     def __call__(self, q: Array) -> Array:
         return self.elastic(q) + self.contact(q)
 
+    @property
+    def mesh(self) -> Any:
+        """That of the body."""
+        return self.elastic.mesh
+
+    @property
+    def held(self) -> Any:
+        """The nodes that are not in q."""
+        return self.elastic.held
+
     def positions(self, q: Any, t: Any = 0.0) -> Array:
         """The positions of all nodes (n, 3), in the order of the mesh."""
         return self.elastic.positions(q, t)

@@ -81,7 +81,8 @@ class Balls:
     def information(self) -> list[Information]:
         v = np.asarray(self.run.watched["velocity"])[-1]
         return [
-            Information(f"{self.name}: restitution off the paper's .964", self.collision.energy_kept**0.5 - 0.964),
+            Information(f"{self.name}: restitution, from (74)", self.collision.energy_kept**0.5, "the paper: .964"),
+            Information(f"{self.name}: time in contact", self.collision.duration, "the paper: .0476; Hertz: .069"),
             Information(f"{self.name}: first contact", self.collision.start, "the paper: about 0.1", rtol=0.02),
             Information(f"{self.name}: final velocity of the target", v[0, 0], "the paper: −4.91"),
             Information(f"{self.name}: final velocity of the other ball", v[1, 0], "the paper: −0.09"),
