@@ -7,6 +7,8 @@ sum over all of them, a JAX primitive with derivatives of all orders.
 May import: engines, methods, system, numerics, errors. Models use it.
 """
 
+from .bodies import Collision, collision, watch_bodies
+from .contact import ExactContact, PenaltyContact, with_contact
 from .elastic import Elastic
 from .materials import LinearElastic, Material, NeoHookean, StVenantKirchhoff, determinant, lame_constants
 from .mesh import Mesh
@@ -14,17 +16,23 @@ from .shapes import ball, box, cube
 from .solid import consistent_mass, solid
 
 __all__ = [
+    "Collision",
     "Elastic",
+    "ExactContact",
     "LinearElastic",
     "Material",
     "Mesh",
     "NeoHookean",
+    "PenaltyContact",
     "StVenantKirchhoff",
     "ball",
     "box",
+    "collision",
     "consistent_mass",
     "cube",
     "determinant",
     "lame_constants",
     "solid",
+    "watch_bodies",
+    "with_contact",
 ]

@@ -7,6 +7,7 @@ kind of system; `base` defines `Model` and the decorator that registers one.
 from .base import Model, all, model, named
 from .charges import magnetic_mirror, paul_trap, penning_trap, tokamak
 from .clusters import argon_cluster, lennard_jones_cluster, morse_cluster
+from .colliding_balls import colliding_balls
 from .dna import dna
 from .driven import (
     driven_pendulum,
@@ -34,6 +35,7 @@ __all__ = [
     "all",
     "argon_cluster",
     "chain",
+    "colliding_balls",
     "coupled_oscillators",
     "dna",
     "double_pendulum",
