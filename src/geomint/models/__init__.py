@@ -7,6 +7,7 @@ kind of system; `base` defines `Model` and the decorator that registers one.
 from .base import Model, all, model, named
 from .charges import magnetic_mirror, paul_trap, penning_trap, tokamak
 from .clusters import argon_cluster, lennard_jones_cluster, morse_cluster
+from .colliding_balls import colliding_balls
 from .dna import dna
 from .driven import (
     driven_pendulum,
@@ -15,6 +16,7 @@ from .driven import (
     kapitza_pendulum,
     relativistic_oscillator,
 )
+from .elastic_bodies import elastic_cube
 from .elastic_sheet import elastic_sheet
 from .fluids import lennard_jones_fluid
 from .gravity import kepler, n_body, outer_solar_system
@@ -33,6 +35,7 @@ __all__ = [
     "all",
     "argon_cluster",
     "chain",
+    "colliding_balls",
     "coupled_oscillators",
     "dna",
     "double_pendulum",
@@ -41,6 +44,7 @@ __all__ = [
     "driven_slider_crank",
     "driven_slider_crank_angles",
     "elastic_chain",
+    "elastic_cube",
     "elastic_sheet",
     "fast_slow_oscillator",
     "fpu",

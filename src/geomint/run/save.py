@@ -14,8 +14,8 @@ from ..engines.tiles import Engine, Tiled
 from ..errors import InputError
 from ..io import archive
 from ..io.files import writing
-from ..io.frame_files import is_frames, new_frames
-from ..io.frames import Frames, Topology
+from ..io.frame_files import is_frames, new_frames, topology_for
+from ..io.frames import Frames, FrameTopology, Topology
 from ..io.index import read_index
 from ..methods import Carry
 from ..system.checks import as_path
@@ -43,7 +43,7 @@ def save(run: Trajectory, path: str | Path) -> Path:
     if run.system is not None and run.checkpoint is None:
         raise InputError(
             "this is a part of a run, without the state from which it could be resumed: save the whole run as an "
-            "archive, or the part as .xyz, .pdb or .h5md."
+            "archive, or the part as .xyz, .pdb, .h5md or .vtkhdf."
         )
     if run.system is None or run.checkpoint is None:
         raise InputError("this run can't be saved: it came from an archive without its system; copy the file instead.")
@@ -66,22 +66,25 @@ def save(run: Trajectory, path: str | Path) -> Path:
     return Path(path)
 
 
-def frames_of(run: Trajectory, topology: Topology, rows: slice) -> Frames:
+def frames_of(run: Trajectory, topology: FrameTopology, rows: slice) -> Frames:
     """Some saved points of one trajectory as frames. Those of a part of a run are numbered from 0."""
     columns = {name: np.asarray(run.columns[name][rows]) for name in ("q", "p", "energy")}
     return topology.frames(columns, np.asarray(run.t[rows]), rows.start or 0, run.grid.save_every)
 
 
-def topology_of(run: Trajectory, what: str) -> Topology:
+def topology_of(run: Trajectory, what: str, path: Path | None = None) -> Any:
+    """What frames of the run share, in a file of this name; in one of atoms, where there is none."""
     if run.members:
         raise InputError(f"{what} is of one trajectory, and the run is an ensemble: take a member, run[0].")
     if run.system is None:
         raise InputError(f"{what} needs the system of the run: load it with gm.load(path, system=system).")
+    if path is not None:
+        return topology_for(path, run.system, run.q.shape[1:], what)
     return Topology(run.system, run.q.shape[1:], what)
 
 
 def _save_frames(run: Trajectory, path: Path) -> Path:
-    topology = topology_of(run, path.name)
+    topology = topology_of(run, path.name, path)
     file = new_frames(path, topology)
     try:
         rows = max(1, COPIED_BYTES // (16 * max(1, int(np.prod(run.q.shape[1:])))))

@@ -13,8 +13,7 @@ from ..engines import Clock, Layout, begin, choose
 from ..engines.grid import Grid, grid
 from ..errors import GeomintError
 from ..io import archive
-from ..io.frame_files import archive_of, is_frames, new_frames
-from ..io.frames import Topology
+from ..io.frame_files import archive_of, is_frames, new_frames, topology_for
 from ..io.sinks import Disk, DiskWithFrames, Memory, check_memory
 from ..methods import Method, State, protocols
 from ..models import Model
@@ -68,8 +67,9 @@ def simulate(
     v0 or p0:     the velocity or the momentum at the start; at rest with neither.
     dt, t_end:    t_end − t0 is a whole number of steps. For event-driven methods dt is the interval between saves.
     output:       write the run to this file, with checkpoints; memory stays constant, whatever the length of the run.
-                  A name that ends in .xyz, .pdb or .h5md is written for other programs, frame by frame, with the
-                  archive of the run beside it (x.xyz.h5); the system needs atoms=gm.md.Atoms(...) for that.
+                  A name that ends in .xyz, .pdb, .h5md or .vtkhdf is written for other programs, frame by frame, with
+                  the archive of the run beside it (x.xyz.h5). The first three need a system with
+                  atoms=gm.md.Atoms(...); .vtkhdf is for elastic bodies, and for particles as points.
     compensated:  sum the updates of q and p with compensation for rounding.
     engine:       "xla", the reference; "native", machine code for small systems, several times faster; "kernel", for
                   ensembles on a GPU; "auto", the one with which the run is likely to end first, compiling included.
@@ -117,7 +117,9 @@ def _run(
     engine: str,
 ) -> Trajectory:
     """Choose the engine, and run it into memory or into an archive."""
-    topology = Topology(system, value(state.q).shape, f"output={path.name!r}") if path and is_frames(path) else None
+    topology = None
+    if path is not None and is_frames(path):
+        topology = topology_for(path, system, value(state.q).shape, f"output={path.name!r}")
     steps = math.inf if method.traits.event_driven else times.steps
     runner = choose(engine)(method, system, Clock.of(times.t0, times.dt), run_steps=steps)
     carry, seen = runner.begin(state)

@@ -349,8 +349,8 @@ class Trajectory:
         return f", {name} {worst:.2g}"
 
     def save(self, path: str | Path) -> Path:
-        """Write an archive that gm.load opens and gm.resume continues; or, to a name that ends in .xyz, .pdb or .h5md,
-        frames for other programs."""
+        """Write an archive that gm.load opens and gm.resume continues; or, to a name that ends in .xyz, .pdb, .h5md or
+        .vtkhdf, frames for other programs."""
         from .save import save
 
         return save(self, path)
