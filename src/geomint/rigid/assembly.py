@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..errors import InputError
+from ..errors import InputError, nearest
 from ..system.checks import as_array, function, shown, vector
 from ..system.system import System
 from .inertia import MassProperties, rotation_matrices
@@ -97,6 +97,7 @@ class Assembly(System):
     potential:  a further potential V(positions, rotations) of all bodies.
     symmetries: whose momentum maps are watched; those that gravity and the joints leave, without it.
     watch:      as for gm.System.
+    names:      of the bodies; `number` finds a body by its name.
 
         links = [gm.rigid.inertia.rod(1.0, mass=1.0).at((0, 0, -0.5))] * 2
         joints = [gm.rigid.Ball(None, 0, (0, 0, 0)), gm.rigid.Ball(0, 1, (0, 0, -1))]
@@ -112,7 +113,8 @@ class Assembly(System):
     hinges: tuple[Any, ...]  # (first, second, axis, relative rotation in the reference pose)
     sliding: tuple[Any, ...]  # (first, second, points, axes)
     reference: Array
-    names: tuple[str, ...] = eqx.field(static=True)
+    names: tuple[str, ...] = eqx.field(static=True)  # of the bodies
+    joints: tuple[str, ...] = eqx.field(static=True)  # as text, for errors
     rows: tuple[tuple[int, ...], ...] = eqx.field(static=True)  # of the constraint, for each joint
 
     def __init__(
@@ -126,6 +128,7 @@ class Assembly(System):
         potential: Callable | None = None,
         symmetries: Any = None,
         watch: Any = None,
+        names: Sequence[str] | None = None,
         origin: str | None = None,
     ):
         properties = _checked_bodies(bodies)
@@ -149,7 +152,8 @@ class Assembly(System):
         super().__init__(
             energy, np.concatenate(masses)[:, None], constraint, symmetries=symmetries, watch=watch, origin=origin
         )
-        self.layout, self.rows, self.names = layout, rows, tuple(joint.name for joint in placed)
+        self.layout, self.rows, self.joints = layout, rows, tuple(joint.name for joint in placed)
+        self.names = _checked_names(names, len(properties))
         one = [joint for joint in placed if joint.axis is not None]
         self.hinges = tuple((j.first, j.second, jnp.asarray(j.axis), jnp.asarray(j.relative)) for j in one)
         some = [joint for joint in placed if len(joint.slides)]
@@ -163,6 +167,12 @@ class Assembly(System):
     def n(self) -> int:
         """The number of bodies."""
         return len(self.layout.directors.counts)
+
+    def number(self, name: str) -> int:
+        """The number of the body of that name."""
+        if name not in self.names:
+            raise InputError(f"Assembly: there is no body {name!r}." + nearest(str(name), self.names))
+        return self.names.index(name)
 
     def q(self, positions: Any = None, rotations: Any = None) -> np.ndarray:
         """q of shape (rows, 3) from the positions (n, 3) and the rotations of the frames of all bodies, as matrices
@@ -254,7 +264,7 @@ class Assembly(System):
         if off and not max(off) <= FITS * size:
             k = int(np.nanargmax(off))
             raise InputError(
-                f"Assembly: {where} do not fit joint {k}, {self.names[k]}: its residual is {off[k]:.3g}. Points and "
+                f"Assembly: {where} do not fit joint {k}, {self.joints[k]}: its residual is {off[k]:.3g}. Points and "
                 "axes of a joint must meet; state it by point= and axis= in the reference pose, positions= and "
                 "rotations= of the assembly."
             )
@@ -273,6 +283,13 @@ def _checked_bodies(bodies: Any) -> list[MassProperties]:
                 f"Assembly(bodies=...): body {i} must be a gm.rigid.RigidBody or mass properties such as "
                 f"gm.rigid.inertia.box((1, 1, 1), mass=1.0), not {shown(body)}."
             )
+    return listed
+
+
+def _checked_names(names: Any, n: int) -> tuple[str, ...]:
+    listed = tuple(f"body {i}" for i in range(n)) if names is None else tuple(names)
+    if len(listed) != n or len(set(listed)) != n or not all(isinstance(name, str) for name in listed):
+        raise InputError(f"Assembly(names=...): names must be {n} different texts, one for each body.")
     return listed
 
 
