@@ -10,7 +10,7 @@ import jax as _jax
 if "JAX_ENABLE_X64" not in _os.environ:
     _jax.config.update("jax_enable_x64", True)
 
-from . import md, methods, models
+from . import md, methods, models, rigid
 from .analysis.averages import Average, EnergyDrift, autocorrelation_time, average, energy_drift
 from .analysis.certify import Certificate, certify
 from .analysis.fast_slow import adaptive_splitting, split_quadratic, watch_oscillations
@@ -148,6 +148,7 @@ __all__ = [
     "radial_distribution",
     "recover_multipliers",
     "resume",
+    "rigid",
     "simulate",
     "split_quadratic",
     "stability_diagram",

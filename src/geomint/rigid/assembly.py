@@ -15,6 +15,7 @@ from jaxtyping import Array
 from ..errors import InputError, nearest
 from ..system.checks import as_array, function, shown, vector
 from ..system.system import System
+from .body import RigidBody
 from .inertia import MassProperties, rotation_matrices
 from .joints import Connection, PlacedJoint, Pose
 from .linkage import Directors, assembled
@@ -28,12 +29,19 @@ class _Potential(eqx.Module):
     """−Σ m g·x, and a potential of the user's of positions and rotations."""
 
     weights: Array  # (rows, 3): m g at the centres of mass
-    more: Any
+    more: Any  # V(positions, rotations)
+    own: tuple[Callable | None, ...] = eqx.field(static=True)  # of the bodies, of their x and R as an array (4, 3)
     layout: Any
 
     def __call__(self, q: Array) -> Array:
         energy = -jnp.sum(self.weights * q)
-        return energy if self.more is None else energy + self.more(*self.layout.pose(q))
+        if self.more is None and not any(self.own):
+            return energy
+        positions, rotations = self.layout.pose(q)
+        for i, function in enumerate(self.own):
+            if function is not None:
+                energy = energy + function(jnp.concatenate([positions[i, None], rotations[i]]))
+        return energy if self.more is None else energy + self.more(positions, rotations)
 
 
 class Layout(eqx.Module):
@@ -131,7 +139,7 @@ class Assembly(System):
         names: Sequence[str] | None = None,
         origin: str | None = None,
     ):
-        properties = _checked_bodies(bodies)
+        properties, own = zip(*_checked_bodies(bodies), strict=True)
         pose = _reference(len(properties), positions, rotations)
         connections = _checked_joints(joints, len(properties))
         placed = [joint.placed(pose) for joint in connections]
@@ -145,10 +153,12 @@ class Assembly(System):
         masses = [(each.mass, *d[:count]) for each, d, count in zip(properties, moments, counts, strict=True)]
         weights = [[each.mass * g] + [np.zeros(3)] * count for each, count in zip(properties, counts, strict=True)]
         more = None if potential is None else function(potential, "potential", "Assembly", of="(positions, rotations)")
-        energy = _Potential(jnp.asarray(np.concatenate(weights)), more, layout) if more or np.any(g) else None
+        pushed = more is not None or any(own)
+        moves = pushed or np.any(g)
+        energy = _Potential(jnp.asarray(np.concatenate(weights)), more, own, layout) if moves else None
         if symmetries is None:
             anchors = [joint for joint in placed if joint.first == 0]
-            symmetries = () if more else found_symmetries(layout.directors, anchors, g)
+            symmetries = () if pushed else found_symmetries(layout.directors, anchors, g)
         super().__init__(
             energy, np.concatenate(masses)[:, None], constraint, symmetries=symmetries, watch=watch, origin=origin
         )
@@ -187,8 +197,10 @@ class Assembly(System):
         """v of shape (rows, 3) at q, from the velocities (n, 3) of the origins of the frames and the angular velocities
         (n, 3) in the frames of the bodies; 0 without. gm.project makes them fit the joints."""
         frames, rotations = self._frames(q)
-        given = [np.zeros((self.n, 3)) if x is None else np.asarray(as_array(x, name, "v"), float)
-                 for name, x in (("velocities", velocities), ("angular_velocities", angular_velocities))]
+        given = [
+            np.zeros((self.n, 3)) if x is None else np.asarray(as_array(x, name, "v"), float)
+            for name, x in (("velocities", velocities), ("angular_velocities", angular_velocities))
+        ]
         if any(x.shape != (self.n, 3) for x in given):
             raise InputError(f"Assembly.v: velocities and angular_velocities have the shape ({self.n}, 3).")
         omega = np.einsum("nsb,nb->ns", rotations, given[1])
@@ -270,20 +282,29 @@ class Assembly(System):
             )
 
 
-def _checked_bodies(bodies: Any) -> list[MassProperties]:
+def _checked_bodies(bodies: Any) -> list[tuple[MassProperties, Callable | None]]:
+    """Mass properties and potentials of bodies."""
     try:
         listed = list(bodies)
     except TypeError:
         listed = []
     if not listed:
         raise InputError(f"Assembly(bodies={shown(bodies)}): bodies must be a list of rigid bodies.")
+    found = []
     for i, body in enumerate(listed):
-        if not isinstance(body, MassProperties):
+        if isinstance(body, MassProperties):
+            found.append((body, None))
+            continue
+        if not isinstance(body, RigidBody):
             raise InputError(
                 f"Assembly(bodies=...): body {i} must be a gm.rigid.RigidBody or mass properties such as "
                 f"gm.rigid.inertia.box((1, 1, 1), mass=1.0), not {shown(body)}."
             )
-    return listed
+        if body.mass is None or body.params is not None:
+            why = "has no mass: give RigidBody(mass=...)" if body.mass is None else "has params, which belong to none"
+            raise InputError(f"Assembly(bodies=...): body {i} {why}.")
+        found.append((MassProperties(body.mass, np.zeros(3), body.inertia), body.potential))
+    return found
 
 
 def _checked_names(names: Any, n: int) -> tuple[str, ...]:
@@ -297,8 +318,9 @@ def _checked_joints(joints: Any, n: int) -> list[Connection]:
     listed = list(joints) if isinstance(joints, (list, tuple)) else [joints]
     for k, joint in enumerate(listed):
         if not isinstance(joint, Connection):
-            raise InputError(f"Assembly(joints=...): joint {k} must be a joint such as gm.rigid.Ball(0, 1), not "
-                             f"{shown(joint)}.")
+            raise InputError(
+                f"Assembly(joints=...): joint {k} must be a joint such as gm.rigid.Ball(0, 1), not {shown(joint)}."
+            )
         if max(joint.second, -1 if joint.first is None else joint.first) >= n:
             raise InputError(f"Assembly(joints=...): joint {k}, {joint!r}: there are {n} bodies, counted from 0.")
     return listed
@@ -306,12 +328,16 @@ def _checked_joints(joints: Any, n: int) -> list[Connection]:
 
 def _reference(n: int, positions: Any, rotations: Any) -> Pose:
     x = np.zeros((n, 3)) if positions is None else np.asarray(as_array(positions, "positions", "Assembly"), float)
-    r = np.broadcast_to(np.eye(3), (n, 3, 3)) if rotations is None else rotation_matrices(
-        rotations, "rotations", "Assembly"
+    r = (
+        np.broadcast_to(np.eye(3), (n, 3, 3))
+        if rotations is None
+        else rotation_matrices(rotations, "rotations", "Assembly")
     )
     if x.shape != (n, 3) or r.shape != (n, 3, 3):
-        raise InputError(f"Assembly: of {n} bodies, positions have the shape ({n}, 3), and rotations ({n}, 3, 3), or "
-                         f"({n}, 4) as quaternions; not {x.shape} and {np.shape(rotations)}.")
+        raise InputError(
+            f"Assembly: of {n} bodies, positions have the shape ({n}, 3), and rotations ({n}, 3, 3), or "
+            f"({n}, 4) as quaternions; not {x.shape} and {np.shape(rotations)}."
+        )
     with_world = lambda y, world: np.concatenate([np.asarray(world)[None], y])
     return Pose(with_world(x, np.zeros(3)), with_world(r, np.eye(3)))
 

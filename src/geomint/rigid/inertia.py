@@ -12,13 +12,15 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-from scipy.spatial.transform import Rotation
 
 from ..errors import InputError
 from ..system.checks import as_array, positive, shown, vector
 from ..system.checks import number as checked_number
+from ..system.spaces import SO3
+from .orientation import from_quaternion
 
 TRIANGLE = 1e-9  # of the trace: how far the triangle inequalities may be missed by the rounding of printed numbers
+UNIT = 1e-6  # how far the squared length of a quaternion may be from 1
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -64,19 +66,25 @@ def checked_inertia(inertia: Any, callee: str, name: str = "inertia") -> np.ndar
     """An inertia as a symmetric matrix: three principal moments, or a matrix that fits a body."""
     given = np.asarray(as_array(inertia, name, callee), float)
     if given.shape not in ((3,), (3, 3)):
-        raise InputError(f"{callee}({name}=...): {name} must be three principal moments or a 3×3 matrix, not an array "
-                         f"of shape {given.shape}.")
+        raise InputError(
+            f"{callee}({name}=...): {name} must be three principal moments or a 3×3 matrix, not an array "
+            f"of shape {given.shape}."
+        )
     matrix = np.diag(given) if given.ndim == 1 else given
     if not np.all(np.isfinite(matrix)):
         raise InputError(f"{callee}({name}={shown(given.tolist())}): {name} must be finite.")
     if np.max(np.abs(matrix - matrix.T)) > 1e-12 * np.max(np.abs(matrix)):
-        raise InputError(f"{callee}({name}=...): {name} must be symmetric; it differs from its transpose by "
-                         f"{np.max(np.abs(matrix - matrix.T)):.2g}.")
+        raise InputError(
+            f"{callee}({name}=...): {name} must be symmetric; it differs from its transpose by "
+            f"{np.max(np.abs(matrix - matrix.T)):.2g}."
+        )
     matrix = 0.5 * (matrix + matrix.T)
     moments = np.linalg.eigvalsh(matrix)
     if moments[0] < -TRIANGLE * abs(moments[2]) or moments[0] + moments[1] < moments[2] * (1 - TRIANGLE):
-        raise InputError(f"{callee}({name}=...): no body has the principal moments {_listed(moments)}: each must be at "
-                         "most the sum of the other two, and none negative.")
+        raise InputError(
+            f"{callee}({name}=...): no body has the principal moments {_listed(moments)}: each must be at "
+            "most the sum of the other two, and none negative."
+        )
     return matrix
 
 
@@ -88,20 +96,17 @@ def rotation_matrices(rotation: Any, name: str, callee: str) -> np.ndarray:
     """Rotations as matrices (…, 3, 3), from matrices or from unit quaternions (…, 4) = (w, x, y, z)."""
     given = np.asarray(as_array(rotation, name, callee), float)
     if given.shape[-2:] == (3, 3):
-        off = np.max(np.abs(np.swapaxes(given, -1, -2) @ given - np.eye(3)), initial=0.0)
-        if not off <= 1e-6:
-            raise InputError(f"{callee}({name}=...): {name} must be rotation matrices; RᵀR differs from 1 by {off:.2g}.")
-        if np.any(np.linalg.det(given) < 0):
-            raise InputError(f"{callee}({name}=...): {name} has a reflection, a matrix of determinant −1.")
+        SO3().check(given, f"{callee}({name}=...): {name}")
         return given
-    if given.shape[-1:] == (4,):
-        off = np.max(np.abs(np.sum(given**2, axis=-1) - 1), initial=0.0)
-        if not off <= 1e-6:
-            raise InputError(f"{callee}({name}=...): quaternions must have length 1; |e|² differs from 1 by {off:.2g}.")
-        flat = Rotation.from_quat(given.reshape(-1, 4)[:, [1, 2, 3, 0]]).as_matrix()
-        return flat.reshape(*given.shape[:-1], 3, 3)
-    raise InputError(f"{callee}({name}=...): {name} must be matrices (…, 3, 3) or unit quaternions (…, 4) = "
-                     f"(w, x, y, z), not an array of shape {given.shape}.")
+    if given.shape[-1:] != (4,):
+        raise InputError(
+            f"{callee}({name}=...): {name} must be matrices (…, 3, 3) or unit quaternions (…, 4) = (w, x, y, z), not an "
+            f"array of shape {given.shape}."
+        )
+    off = float(np.max(np.abs(np.sum(given**2, axis=-1) - 1), initial=0.0))
+    if off > UNIT:
+        raise InputError(f"{callee}({name}=...): quaternions must have length 1; |e|² differs from 1 by {off:.2g}.")
+    return from_quaternion(given)
 
 
 # --- points and meshes ------------------------------------------------------------------------------------------------
@@ -153,8 +158,10 @@ def mesh(vertices: Any, triangles: Any, *, mass: float | None = None, density: f
     edges = np.concatenate([listed[:, [0, 1]], listed[:, [1, 2]], listed[:, [2, 0]]])
     directed, reverse = (sorted(map(tuple, pairs)) for pairs in (edges.tolist(), edges[:, ::-1].tolist()))
     if directed != reverse:
-        raise InputError("mesh(triangles=...): the triangles do not close a surface, or are not all ordered alike: each "
-                         "edge must belong to two triangles, and run in opposite directions in them.")
+        raise InputError(
+            "mesh(triangles=...): the triangles do not close a surface, or are not all ordered alike: each "
+            "edge must belong to two triangles, and run in opposite directions in them."
+        )
     middle = np.mean(surface, axis=(0, 1))  # of a mesh far from the origin no digits are lost
     corners = np.concatenate([np.broadcast_to(middle, (len(surface), 1, 3)), surface], axis=1)
     volumes = np.linalg.det(corners[:, 1:] - corners[:, :1]) / 6
@@ -165,8 +172,9 @@ def _corners(vertices: Any, cells: Any, size: int, callee: str) -> np.ndarray:
     x = np.asarray(as_array(vertices, "vertices", callee), float)
     listed = np.asarray(cells)
     if x.ndim != 2 or x.shape[1] != 3 or listed.ndim != 2 or listed.shape[1] != size or not len(listed):
-        raise InputError(f"{callee}: vertices must have the shape (n, 3) and cells (m, {size}), not {x.shape} and "
-                         f"{listed.shape}.")
+        raise InputError(
+            f"{callee}: vertices must have the shape (n, 3) and cells (m, {size}), not {x.shape} and {listed.shape}."
+        )
     if listed.dtype.kind not in "iu" or listed.min() < 0 or listed.max() >= len(x):
         raise InputError(f"{callee}: the numbers of vertices are whole numbers from 0 to {len(x) - 1}.")
     return x[listed]
@@ -237,7 +245,9 @@ def sphere(radius: float, *, mass: float | None = None, density: float | None = 
     return _solid(_mass(mass, density, 4 / 3 * np.pi * r**3, "sphere"), [r**2 / 5] * 3)
 
 
-def cylinder(radius: float, length: float, *, mass: float | None = None, density: float | None = None) -> MassProperties:
+def cylinder(
+    radius: float, length: float, *, mass: float | None = None, density: float | None = None
+) -> MassProperties:
     """A cylinder about the origin, along z. Of length 0 it is a disc.
 
     radius:   of the cylinder.

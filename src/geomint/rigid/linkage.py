@@ -49,8 +49,9 @@ class Directors(eqx.Module):
             bodies = q.reshape(n, 4, 3)
         else:
             starts, padded = self.starts, jnp.concatenate([q, jnp.zeros((1, 3), q.dtype)])
-            rows = np.array([[s + k if k <= c else len(q) for k in range(4)]
-                             for s, c in zip(starts, self.counts, strict=False)])
+            rows = np.array(
+                [[s + k if k <= c else len(q) for k in range(4)] for s, c in zip(starts, self.counts, strict=False)]
+            )
             bodies = padded[rows]
             third = jnp.cross(bodies[:, 1], bodies[:, 2])
             plates = (np.array(self.counts) == 2)[:, None]
@@ -172,7 +173,9 @@ class Assembled(NamedTuple):
     rows: tuple[tuple[int, ...], ...]
 
 
-def assembled(counts: tuple[int, ...], centres: np.ndarray, axes: np.ndarray, joints: Sequence[PlacedJoint]) -> Assembled:
+def assembled(
+    counts: tuple[int, ...], centres: np.ndarray, axes: np.ndarray, joints: Sequence[PlacedJoint]
+) -> Assembled:
     """The constraint of bodies with directors so many, of joints in the frames of the bodies.
 
     centres:  (n + 1, 3), the centres of mass in the frames of the bodies.
@@ -209,8 +212,14 @@ def assembled(counts: tuple[int, ...], centres: np.ndarray, axes: np.ndarray, jo
     order = sorted(range(len(keys)), key=lambda row: (keys[row][0], keys[row][1] < 0, keys[row][1]))
     in_place = order == list(range(len(keys)))
     first = lambda pair: None if pair is None else pair[0]
-    linkage = Linkage(directors, first(batches["points"]), batches["projections"], batches["dots"], batches["distances"],
-                      None if in_place else tuple(order))
+    linkage = Linkage(
+        directors,
+        first(batches["points"]),
+        batches["projections"],
+        batches["dots"],
+        batches["distances"],
+        None if in_place else tuple(order),
+    )
     rows: list[list[int]] = [[] for _ in joints]
     for place, row in enumerate(order):
         if keys[row][1] >= 0:

@@ -27,7 +27,15 @@ IN_BODY = {"body", "geom", "joint", "freejoint", "inertial", "frame"}
 PASSED_OVER = {"site", "camera", "light"}
 JOINT_HARMLESS = {
     *("name", "class", "type", "group", "pos", "axis", "ref", "user", "margin", "limited", "range", "solreflimit"),
-    *("solimplimit", "solreffriction", "solimpfriction", "springref", "actuatorfrclimited", "actuatorfrcrange", "align"),
+    *(
+        "solimplimit",
+        "solreffriction",
+        "solimpfriction",
+        "springref",
+        "actuatorfrclimited",
+        "actuatorfrcrange",
+        "align",
+    ),
 }
 JOINT_FORCES = ("damping", "stiffness", "armature", "frictionloss", "springdamper", "actuatorgravcomp")
 
@@ -147,8 +155,11 @@ class _Reader:
         ball = "ball" in kinds
         if not in_order or not one_point or (ball and len(turns) > 1) or len(turns) > 3 or len(slides) > 3:
             sequence = ", ".join(kinds)
-            self.file.refuse("joint", f"the sequence {sequence} in {described(element)}: covered are slides followed by "
-                             "a ball or by hinges about one point")
+            self.file.refuse(
+                "joint",
+                f"the sequence {sequence} in {described(element)}: covered are slides followed by "
+                "a ball or by hinges about one point",
+            )
             return
         axes = lambda listed: [link.frame.rotation @ self.axis(joint) for joint in listed]
         around = np.eye(3) if ball else axes(turns)
@@ -187,8 +198,9 @@ class _Reader:
         self.file.check_attributes(element, known)
         links = [self.tree.links.get(element.get(name, "world")) for name in ("body1", "body2")]
         if None in links:
-            raise self.file.error(f"{described(element)}: there is no body {element.get('body1')!r} or "
-                                  f"{element.get('body2')!r}.")
+            raise self.file.error(
+                f"{described(element)}: there is no body {element.get('body1')!r} or {element.get('body2')!r}."
+            )
         one, two = links
         assert one is not None
         assert two is not None

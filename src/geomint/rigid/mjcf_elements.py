@@ -27,7 +27,18 @@ OPTION_HARMLESS = {
     *("magnetic", "apirate", "wind", "density", "viscosity", "sleep_tolerance"),
 }
 FLAGS_HARMLESS = {
-    *("contact", "gravity", "limit", "frictionloss", "damper", "spring", "passive", "actuation", "clampctrl", "warmstart"),
+    *(
+        "contact",
+        "gravity",
+        "limit",
+        "frictionloss",
+        "damper",
+        "spring",
+        "passive",
+        "actuation",
+        "clampctrl",
+        "warmstart",
+    ),
     *("filterparent", "refsafe", "sensor", "midphase", "eulerdamp", "autoreset", "nativeccd", "energy", "fwdinv"),
     *("invdiscrete", "multiccd", "island", "override", "sleep"),
 }
