@@ -22,6 +22,7 @@ from .joints import Ball, Cylindrical, Distance, Hinge, Joint, Slider, Universal
 from .mjcf import from_mjcf
 from .orientation import from_quaternion, nearest_rotation, rotation, to_quaternion
 from .symmetries import BodyRotation, SpatialRotation, SpatialTranslation
+from .urdf import from_urdf
 
 __all__ = [
     "SE3",
@@ -49,6 +50,7 @@ __all__ = [
     "Weld",
     "from_mjcf",
     "from_quaternion",
+    "from_urdf",
     "hat",
     "inertia",
     "nearest_rotation",

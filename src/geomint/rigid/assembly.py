@@ -38,9 +38,9 @@ class _Potential(eqx.Module):
         if self.more is None and not any(self.own):
             return energy
         positions, rotations = self.layout.pose(q)
-        for i, function in enumerate(self.own):
-            if function is not None:
-                energy = energy + function(jnp.concatenate([positions[i, None], rotations[i]]))
+        for i, its_potential in enumerate(self.own):
+            if its_potential is not None:
+                energy = energy + its_potential(jnp.concatenate([positions[i, None], rotations[i]]))
         return energy if self.more is None else energy + self.more(positions, rotations)
 
 

@@ -100,8 +100,8 @@ def rotation_matrices(rotation: Any, name: str, callee: str) -> np.ndarray:
         return given
     if given.shape[-1:] != (4,):
         raise InputError(
-            f"{callee}({name}=...): {name} must be matrices (…, 3, 3) or unit quaternions (…, 4) = (w, x, y, z), not an "
-            f"array of shape {given.shape}."
+            f"{callee}({name}=...): {name} must be matrices (…, 3, 3) or unit quaternions (…, 4) = (w, x, y, z), not "
+            f"an array of shape {given.shape}."
         )
     off = float(np.max(np.abs(np.sum(given**2, axis=-1) - 1), initial=0.0))
     if off > UNIT:

@@ -8,7 +8,7 @@ two bodies (`points`, `axes`). `placed` turns either into the frames of the bodi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -98,7 +98,8 @@ class Joint(Connection):
     first:   a body's number, None for the world.
     second:  a body's number.
     point:   of space, in the reference pose of the assembly; the origin of the second body's frame without it.
-    points:  in place of it, the point in the frame of the first body (of space, for the world) and in that of the second.
+    points:  in place of it, the point in the frame of the first body (of space, for the world) and in that of the
+             second.
     slides:  axes fixed in the first body, up to three.
     turns:   axes of rotation: none, one (a hinge), two (the first is fixed in the first body, the second in the second
              body) or three, for all rotations.

@@ -80,7 +80,7 @@ class _Reader:
         for equality in self.root.findall("equality"):
             for each in equality:
                 self.equality(each)
-        if self.elements.contacts and colliding(self.colliders) or self.root.find("contact/pair") is not None:
+        if (self.elements.contacts and colliding(self.colliders)) or self.root.find("contact/pair") is not None:
             self.file.refuse("contact", "geoms that may touch each other")
         name = self.root.get("model") or Path(self.file.path).stem
         return self.tree.model(gravity, name, "MuJoCo", step)

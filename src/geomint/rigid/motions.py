@@ -64,7 +64,7 @@ def found_symmetries(directors: Directors, anchors: Sequence[PlacedJoint], gravi
         axes = np.eye(3) if vertical is None else -vertical[None]
         return (rotation(directors, axes, points[0]),)
     one = anchors[0]
-    if len(anchors) == 1 and one.axis is not None and one.directions is None and one.moving is None:
-        if vertical is None or abs(abs(one.axis @ vertical) - 1) < PARALLEL:
-            return (rotation(directors, one.axis[None], points[0]),)
+    hinged = len(anchors) == 1 and one.axis is not None and one.directions is None and one.moving is None
+    if hinged and (vertical is None or abs(abs(one.axis @ vertical) - 1) < PARALLEL):
+        return (rotation(directors, one.axis[None], points[0]),)
     return ()
