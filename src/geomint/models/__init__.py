@@ -24,7 +24,7 @@ from .mechanisms import slider_crank
 from .multiscale import elastic_chain, fast_slow_oscillator, stiff_double_pendulum
 from .oscillators import coupled_oscillators, fpu, henon_heiles, pendulum
 from .pendula import chain, double_pendulum, double_pendulum_angles, triple_pendulum
-from .rigid import heavy_top
+from .rigid import free_top, heavy_top, magnetised_body, satellite, spherical_pendulum, two_magnets
 from .sphere import sphere_bodies
 from .water import water
 
@@ -44,6 +44,7 @@ __all__ = [
     "elastic_sheet",
     "fast_slow_oscillator",
     "fpu",
+    "free_top",
     "hard_spheres",
     "harmonic_bowl",
     "harmonic_oscillator",
@@ -55,6 +56,7 @@ __all__ = [
     "lennard_jones_cluster",
     "lennard_jones_fluid",
     "magnetic_mirror",
+    "magnetised_body",
     "model",
     "morse_cluster",
     "n_body",
@@ -64,10 +66,13 @@ __all__ = [
     "pendulum",
     "penning_trap",
     "relativistic_oscillator",
+    "satellite",
     "slider_crank",
+    "spherical_pendulum",
     "sphere_bodies",
     "stiff_double_pendulum",
     "tokamak",
     "triple_pendulum",
+    "two_magnets",
     "water",
 ]

@@ -16,12 +16,12 @@ import numpy as np
 from jax.core import Tracer
 
 from ..errors import GeomintError, InputError, nearest
-from ..methods import Method, Rattle, Variational, Verlet
+from ..methods import LieVerlet, Method, Rattle, Variational, Verlet
 from ..methods.expressions import evaluate
 from ..numerics.cache import BoundedCache
 from ..system.checks import Check, bounded, number, one_of, positive, shown, whole
 from ..system.lagrangian import LagrangianSystem
-from ..system.system import Stated
+from ..system.system import Stated, System
 
 P = ParamSpec("P")
 # Types of settings, with the check of each; a plain int or float is any whole or finite number.
@@ -38,7 +38,8 @@ _PLAIN: dict[Any, Check] = {int: whole, float: number}
 class Model:
     """A system with initial data, and a method, a step `dt` and an end `t_end` that work: gm.simulate(model) runs it.
 
-    method:  by default Variational() for a Lagrangian, Rattle() where there is a constraint, and Verlet() otherwise.
+    method:  by default Variational() for a Lagrangian, LieVerlet() on a group, Rattle() where there is a constraint, and
+             Verlet() otherwise.
     inside:  functions c(q) that are positive where the motion may go, each a number or an array: the hard walls and
              hard bodies of a model, which have no potential.
     """
@@ -64,6 +65,8 @@ class Model:
 def _usual_method(system: Stated) -> Method:
     if isinstance(system, LagrangianSystem):
         return Variational()
+    if isinstance(system, System) and not system.space.flat:
+        return LieVerlet()
     return Verlet() if system.constraint is None else Rattle()
 
 

@@ -320,7 +320,20 @@ def checked_map(map: Any, callee: str) -> str:
     return choice(map, "map", callee, MAPS)
 
 
+_FLAT = Flat()
+
+
+def space_of(system: Any) -> Space:
+    """Where q of a system lives; flat for systems stated by a Lagrangian."""
+    return getattr(system, "space", _FLAT)
+
+
 def velocity_shape(system: Any, shape: Shape) -> Shape:
     """The shape of velocities and momenta of a system, for q of that shape."""
-    space = getattr(system, "space", None)
-    return shape if space is None else space.velocity_shape(shape)
+    return space_of(system).velocity_shape(shape)
+
+
+def differences(system: Any, q1: Any, q0: Any) -> Any:
+    """The displacements between many pairs of points, which a leading axis counts."""
+    space = space_of(system)
+    return q1 - q0 if space.flat else np.asarray(jax.vmap(space.difference)(q1, q0))
