@@ -32,7 +32,7 @@ LIE_GROUP = ("lie group",)
 
 
 class Moved(NamedTuple):
-    """A displacement and what it does: w, what it adds to q and to p, and whether its equation was solved."""
+    """What a displacement adds to q and to p, and whether its equation was solved."""
 
     change: Array
     impulse: Array
@@ -70,8 +70,8 @@ def displacement(mech: Any, q: Any, p: Any, h: Array, map: str) -> Moved:
 
 
 def moved_by(space: Any, q: Array, w: Array, mu: Array, p: Array, map: str, converged: Any) -> Moved:
-    """The change of q, with what keeps it on the group, and that of the momentum, (dτ_{−w}⁻¹)ᵀμ − p."""
-    return Moved(space.increment(q, w, map) + space.polish(q), space.cotangent(-w, mu, map) - p, converged)
+    """The change of q, with what keeps it on the group, and that of the momentum."""
+    return Moved(space.increment(q, w, map) + space.polish(q), space.transport(w, mu, p, map), converged)
 
 
 class OnGroup(CanFail):

@@ -60,7 +60,7 @@ def heavy_top(
             "other two."
         )
     about, text = {"dt": 0.01, "t_end": 20.0}, "a spinning top as a rotation matrix"
-    round_ = moments[0] == moments[1]
+    round_ = bool(moments[0] == moments[1])
     if representation == "group":
         body = RigidBody(moments, potential=height, symmetries=[SpatialRotation(UP)] + [BodyRotation(UP)] * round_)
         return Model(body.system(), np.eye(3), m / moments, "heavy_top", text, **about)

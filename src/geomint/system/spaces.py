@@ -74,6 +74,11 @@ class Space(eqx.Module):
         """(dτ_w⁻¹)ᵀμ for the map τ, with dτ trivialised from the right: the momentum, at the start of a displacement
         w, of a discrete Lagrangian with ∂L/∂w = μ. That at its end is cotangent(−w, μ)."""
 
+    def transport(self, w: Array, mu: Array, p: Array, map: str = "exponential") -> Array:
+        """What a displacement w adds to the momentum p = cotangent(w, μ): Ad*_τ(w) p − p = cotangent(−w, μ) − p. Groups
+        that compute it from w and p alone keep the momentum in space to rounding, however w was found."""
+        return self.cotangent(-w, mu, map) - p
+
     def polish(self, q: Array) -> Array:
         """What brings q back to the space, where rounding has left it."""
         return jnp.zeros_like(q)
@@ -160,6 +165,13 @@ class SO3(Space):
             return rotations.cayley_cotangent(w, mu)
         return rotations.exponential_cotangent(w, mu)
 
+    def transport(self, w: Array, mu: Array, p: Array, map: str = "exponential") -> Array:
+        t, turned = rotations.dot(w, w), rotations.cross(w, p)
+        twice = rotations.cross(w, turned)
+        if map == "cayley":
+            return (0.5 * twice - turned) / (1 + 0.25 * t)
+        return rotations.versine(t) * twice - rotations.sine(t) * turned
+
     def polish(self, q: Array) -> Array:
         return rotations.polish(q)
 
@@ -234,6 +246,10 @@ class Poses(Space):
         turned = SO3().cotangent(w[..., 1:, :], mu[..., 1:, :], map)
         return jnp.concatenate([mu[..., :1, :], turned], axis=-2)
 
+    def transport(self, w: Array, mu: Array, p: Array, map: str = "exponential") -> Array:
+        turned = SO3().transport(w[..., 1:, :], mu[..., 1:, :], p[..., 1:, :], map)
+        return jnp.concatenate([jnp.zeros_like(p[..., :1, :]), turned], axis=-2)
+
     def polish(self, q: Array) -> Array:
         x, r = self._both(q)
         return jnp.concatenate([jnp.zeros_like(x), rotations.polish(r)], axis=-2)
@@ -296,6 +312,9 @@ class Product(Space):
 
     def cotangent(self, w: Array, mu: Array, map: str = "exponential") -> Array:
         return self._each("cotangent", (w, True), (mu, True), more=(map,))
+
+    def transport(self, w: Array, mu: Array, p: Array, map: str = "exponential") -> Array:
+        return self._each("transport", (w, True), (mu, True), (p, True), more=(map,))
 
     def polish(self, q: Array) -> Array:
         return self._each("polish", (q, False))
