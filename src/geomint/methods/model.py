@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..system.lagrangian import LagrangianSystem
-from ..system.system import Stated
+from ..system.system import Stated, System
 from .base import Method
+from .lie_verlet import LieVerlet
 from .rattle import Rattle
 from .splitting import Verlet
 from .variational import Variational
@@ -20,7 +21,8 @@ from .variational import Variational
 class Model:
     """A system with initial data, and a method, a step `dt` and an end `t_end` that work: gm.simulate(model) runs it.
 
-    method:  by default Variational() for a Lagrangian, Rattle() where there is a constraint, and Verlet() otherwise.
+    method:  by default Variational() for a Lagrangian, LieVerlet() on a group, Rattle() where there is a constraint, and
+             Verlet() otherwise.
     inside:  functions c(q) that are positive where the motion may go, each a number or an array: the hard walls and
              hard bodies of a model, which have no potential.
     """
@@ -46,4 +48,6 @@ class Model:
 def _usual_method(system: Stated) -> Method:
     if isinstance(system, LagrangianSystem):
         return Variational()
+    if isinstance(system, System) and not system.space.flat:
+        return LieVerlet()
     return Verlet() if system.constraint is None else Rattle()

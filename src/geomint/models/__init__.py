@@ -4,6 +4,7 @@
 kind of system; `base` defines `Model` and the decorator that registers one.
 """
 
+from .assemblies import bricard, gyroscope, rigid_chain, turning_cat
 from .base import Model, all, model, named
 from .charges import magnetic_mirror, paul_trap, penning_trap, tokamak
 from .clusters import argon_cluster, lennard_jones_cluster, morse_cluster
@@ -24,7 +25,7 @@ from .mechanisms import slider_crank
 from .multiscale import elastic_chain, fast_slow_oscillator, stiff_double_pendulum
 from .oscillators import coupled_oscillators, fpu, henon_heiles, pendulum
 from .pendula import chain, double_pendulum, double_pendulum_angles, triple_pendulum
-from .rigid import heavy_top
+from .rigid import free_top, heavy_top, magnetised_body, satellite, spherical_pendulum, two_magnets
 from .sphere import sphere_bodies
 from .water import water
 
@@ -32,6 +33,7 @@ __all__ = [
     "Model",
     "all",
     "argon_cluster",
+    "bricard",
     "chain",
     "coupled_oscillators",
     "dna",
@@ -44,6 +46,8 @@ __all__ = [
     "elastic_sheet",
     "fast_slow_oscillator",
     "fpu",
+    "free_top",
+    "gyroscope",
     "hard_spheres",
     "harmonic_bowl",
     "harmonic_oscillator",
@@ -55,6 +59,7 @@ __all__ = [
     "lennard_jones_cluster",
     "lennard_jones_fluid",
     "magnetic_mirror",
+    "magnetised_body",
     "model",
     "morse_cluster",
     "n_body",
@@ -64,10 +69,15 @@ __all__ = [
     "pendulum",
     "penning_trap",
     "relativistic_oscillator",
+    "rigid_chain",
+    "satellite",
     "slider_crank",
     "sphere_bodies",
+    "spherical_pendulum",
     "stiff_double_pendulum",
     "tokamak",
     "triple_pendulum",
+    "turning_cat",
+    "two_magnets",
     "water",
 ]

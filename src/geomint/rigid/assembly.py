@@ -13,15 +13,14 @@ import numpy as np
 from jaxtyping import Array
 
 from ..errors import InputError, nearest
+from ..numerics.rotations import twice_vee
 from ..system.checks import as_array, function, shown, vector
 from ..system.system import System
-from .body import RigidBody
-from .inertia import MassProperties, rotation_matrices
-from .joints import Connection, PlacedJoint, Pose
-from .linkage import Directors, assembled
+from .joints import Connection, PlacedJoint
+from .layout import Described, Layout, check_thin, described, reference_pose
+from .linkage import assembled
 from .motions import found_symmetries
 
-THIN = 1e-12  # second moments below this fraction of the largest count as zero: a plate, a rod or a point
 FITS = 1e-8  # residual of a joint, relative to the lengths of the assembly, above which it does not fit
 
 
@@ -44,38 +43,49 @@ class _Potential(eqx.Module):
         return energy if self.more is None else energy + self.more(positions, rotations)
 
 
-class Layout(eqx.Module):
-    """From q to the frames of the bodies, and back."""
+def _potential(known: Described, gravity: np.ndarray, potential: Any) -> _Potential | None:
+    """The potential of an assembly; None where there is none."""
+    more = None if potential is None else function(potential, "potential", "Assembly", of="(positions, rotations)")
+    if more is None and not any(known.own) and not np.any(gravity):
+        return None
+    return _Potential(jnp.asarray(known.weights(gravity)), more, known.own, known.layout)
 
-    directors: Directors
-    centres: Array  # (n, 3): centres of mass in the frames of the bodies
-    axes: Array  # (n, 3, 3): principal axes in these frames, as rows
 
-    def complete(self, q: Array) -> Array:
-        """(n, 4, 3): x and all three d_k of each body; of a rod, d₂ and d₃ are those of the smallest rotation from its
-        own frame, of a point the axes of space."""
-        frames, counts = self.directors.frames(q)[1:], np.array(self.directors.counts)
-        if np.all(counts >= 2):
-            return frames
-        start = self.axes[:, 0]
-        w = jnp.cross(start, frames[:, 1])
-        skew = -jnp.cross(w[:, None, :], jnp.eye(3))
-        cosine = jnp.sum(start * frames[:, 1], axis=1)[:, None, None]
-        turned = jnp.einsum("nij,nkj->nki", jnp.eye(3) + skew + skew @ skew / (1 + cosine), self.axes)
-        which = counts[:, None, None]
-        d = jnp.where(which >= 2, frames[:, 1:], jnp.where(which == 1, turned, self.axes))
-        return jnp.concatenate([frames[:, :1], d], axis=1)
+class _Turning(eqx.Module):
+    """A joint with one axis of rotation."""
 
-    def pose(self, q: Array) -> tuple[Array, Array]:
-        """Positions (n, 3) and rotations (n, 3, 3) of the frames of the bodies."""
-        frames = self.complete(q)
-        rotations = jnp.einsum("nks,nkb->nsb", frames[:, 1:], self.axes)
-        return frames[:, 0] - jnp.einsum("nsb,nb->ns", rotations, self.centres), rotations
+    first: int = eqx.field(static=True)
+    second: int = eqx.field(static=True)
+    axis: Array  # in the first body
+    relative: Array  # the rotation of the second body in the first, in the reference pose
 
-    def pack(self, centres: np.ndarray, directors: np.ndarray) -> np.ndarray:
-        """q, or v, from those of all bodies, (n, 3) and (n, 3, 3)."""
-        rows = [x for i, count in enumerate(self.directors.counts) for x in (centres[i], *directors[i, :count])]
-        return np.array(rows)
+    @classmethod
+    def of(cls, joint: PlacedJoint) -> _Turning:
+        return cls(joint.first, joint.second, jnp.asarray(joint.axis), jnp.asarray(joint.relative))
+
+    def angle(self, positions: Array, rotations: Array) -> Array:
+        turned = rotations[self.first].T @ rotations[self.second] @ self.relative.T
+        return jnp.arctan2(self.axis @ twice_vee(turned), jnp.trace(turned) - 1)
+
+
+class _Sliding(eqx.Module):
+    """A joint that slides."""
+
+    first: int = eqx.field(static=True)
+    second: int = eqx.field(static=True)
+    points: tuple[Array, Array]
+    axes: Array  # in the first body
+
+    @classmethod
+    def of(cls, joint: PlacedJoint) -> _Sliding:
+        one, two = map(jnp.asarray, joint.points)
+        return cls(joint.first, joint.second, (one, two), jnp.asarray(joint.slides))
+
+    def moved(self, positions: Array, rotations: Array) -> Array:
+        ends = zip((self.first, self.second), self.points, strict=True)
+        one, two = (positions[i] + rotations[i] @ x for i, x in ends)
+        along = self.axes @ rotations[self.first].T
+        return jnp.linalg.solve(along @ along.T, along @ (two - one))
 
 
 def _over_time(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -118,8 +128,8 @@ class Assembly(System):
     """
 
     layout: Layout
-    hinges: tuple[Any, ...]  # (first, second, axis, relative rotation in the reference pose)
-    sliding: tuple[Any, ...]  # (first, second, points, axes)
+    hinges: tuple[_Turning, ...]
+    sliding: tuple[_Sliding, ...]
     reference: Array
     names: tuple[str, ...] = eqx.field(static=True)  # of the bodies
     joints: tuple[str, ...] = eqx.field(static=True)  # as text, for errors
@@ -139,36 +149,22 @@ class Assembly(System):
         names: Sequence[str] | None = None,
         origin: str | None = None,
     ):
-        properties, own = zip(*_checked_bodies(bodies), strict=True)
-        pose = _reference(len(properties), positions, rotations)
-        connections = _checked_joints(joints, len(properties))
-        placed = [joint.placed(pose) for joint in connections]
-        counts, axes, moments = zip(*map(_principal, properties), strict=True)
-        centres = np.array([each.centre for each in properties])
-        layout = Layout(Directors(counts), jnp.asarray(centres), jnp.asarray(np.array(axes)))
-        _check_thin(placed, counts, np.array(axes), centres)
-        with_world = np.concatenate([np.zeros((1, 3)), centres]), np.concatenate([np.eye(3)[None], np.array(axes)])
-        constraint, rows = assembled(counts, *with_world, placed)
+        known = described(bodies)
+        pose = reference_pose(known.layout.n, positions, rotations)
+        placed = [joint.placed(pose) for joint in _checked_joints(joints, known.layout.n)]
+        check_thin(placed, known)
+        constraint, rows = assembled(known.layout.directors.counts, known.centres, known.axes, placed)
         g = np.zeros(3) if gravity is None else np.array(vector(gravity, "gravity", "Assembly", size=3))
-        masses = [(each.mass, *d[:count]) for each, d, count in zip(properties, moments, counts, strict=True)]
-        weights = [[each.mass * g] + [np.zeros(3)] * count for each, count in zip(properties, counts, strict=True)]
-        more = None if potential is None else function(potential, "potential", "Assembly", of="(positions, rotations)")
-        pushed = more is not None or any(own)
-        moves = pushed or np.any(g)
-        energy = _Potential(jnp.asarray(np.concatenate(weights)), more, own, layout) if moves else None
+        energy = _potential(known, g, potential)
         if symmetries is None:
-            anchors = [joint for joint in placed if joint.first == 0]
-            symmetries = () if pushed else found_symmetries(layout.directors, anchors, g)
-        super().__init__(
-            energy, np.concatenate(masses)[:, None], constraint, symmetries=symmetries, watch=watch, origin=origin
-        )
-        self.layout, self.rows, self.joints = layout, rows, tuple(joint.name for joint in placed)
-        self.names = _checked_names(names, len(properties))
-        one = [joint for joint in placed if joint.axis is not None]
-        self.hinges = tuple((j.first, j.second, jnp.asarray(j.axis), jnp.asarray(j.relative)) for j in one)
-        some = [joint for joint in placed if len(joint.slides)]
-        self.sliding = tuple((j.first, j.second, *map(jnp.asarray, (*j.points, j.slides))) for j in some)
-        self.reference = jnp.asarray(self._packed(pose.positions[1:], pose.rotations[1:]))
+            symmetries = () if potential or any(known.own) else found_symmetries(known.layout.directors, placed, g)
+        mass = known.masses[:, None]
+        super().__init__(energy, mass, constraint, symmetries=symmetries, watch=watch, origin=origin)
+        self.layout, self.rows, self.joints = known.layout, rows, tuple(joint.name for joint in placed)
+        self.names = _checked_names(names, known.layout.n)
+        self.hinges = tuple(_Turning.of(joint) for joint in placed if joint.axis is not None)
+        self.sliding = tuple(_Sliding.of(joint) for joint in placed if len(joint.slides))
+        self.reference = jnp.asarray(self.layout.packed(pose))
         if positions is not None or rotations is not None:
             self._check_joints(np.asarray(self.reference), "the reference pose")
 
@@ -176,7 +172,7 @@ class Assembly(System):
     @property
     def n(self) -> int:
         """The number of bodies."""
-        return len(self.layout.directors.counts)
+        return self.layout.n
 
     def number(self, name: str) -> int:
         """The number of the body of that name."""
@@ -188,8 +184,10 @@ class Assembly(System):
         """q of shape (rows, 3) from the positions (n, 3) and the rotations of the frames of all bodies, as matrices
         (n, 3, 3) or unit quaternions (n, 4) = (w, x, y, z); those of the reference pose without."""
         at, turned = (np.asarray(x) for x in self.layout.pose(self.reference))
-        pose = _reference(self.n, at if positions is None else positions, turned if rotations is None else rotations)
-        q = self._packed(pose.positions[1:], pose.rotations[1:])
+        pose = reference_pose(
+            self.n, at if positions is None else positions, turned if rotations is None else rotations
+        )
+        q = self.layout.packed(pose)
         self._check_joints(q, "these positions and rotations")
         return q
 
@@ -229,42 +227,22 @@ class Assembly(System):
     @_over_time
     def angles(self, q: Any) -> Any:
         """(…, k): the angles, between −π and π, of the k joints with one axis of rotation; 0 in the reference pose."""
-        rotations = self._with_world(self.layout.pose(q)[1], np.eye(3))
-
-        def angle(first: int, second: int, axis: Array, relative: Array) -> Array:
-            turned = rotations[first].T @ rotations[second] @ relative.T
-            skew = jnp.stack([turned[2, 1] - turned[1, 2], turned[0, 2] - turned[2, 0], turned[1, 0] - turned[0, 1]])
-            return jnp.arctan2(axis @ skew, jnp.trace(turned) - 1)
-
-        return jnp.stack([angle(*hinge) for hinge in self.hinges]) if self.hinges else jnp.zeros(0)
+        pose = self.layout.pose_with_world(q)
+        return jnp.stack([hinge.angle(*pose) for hinge in self.hinges]) if self.hinges else jnp.zeros(0)
 
     @_over_time
     def displacements(self, q: Any) -> Any:
         """(…, k): how far the joints that slide have moved along their axes."""
-        positions, rotations = self.layout.pose(q)
-        positions, rotations = self._with_world(positions, np.zeros(3)), self._with_world(rotations, np.eye(3))
-
-        def moved(first: int, second: int, in_first: Array, in_second: Array, axes: Array) -> Array:
-            ends = [positions[i] + rotations[i] @ x for i, x in ((first, in_first), (second, in_second))]
-            return jnp.linalg.solve(axes @ axes.T, axes @ rotations[first].T @ (ends[1] - ends[0]))
-
-        return jnp.concatenate([moved(*each) for each in self.sliding]) if self.sliding else jnp.zeros(0)
+        pose = self.layout.pose_with_world(q)
+        return jnp.concatenate([each.moved(*pose) for each in self.sliding]) if self.sliding else jnp.zeros(0)
 
     # --- details ----------------------------------------------------------------------------------------------------
-    @staticmethod
-    def _with_world(x: Array, world: np.ndarray) -> Array:
-        return jnp.concatenate([jnp.asarray(world)[None], x])
-
     def _frames(self, q: Any) -> tuple[np.ndarray, np.ndarray]:
         rows = int(self.layout.directors.starts[-1])
         q = np.asarray(as_array(q, "q", "Assembly"), float)
         if q.shape != (rows, 3):
             raise InputError(f"Assembly: q has the shape ({rows}, 3) here, not {q.shape}.")
         return np.asarray(self.layout.complete(jnp.asarray(q))), np.asarray(self.layout.pose(jnp.asarray(q))[1])
-
-    def _packed(self, positions: np.ndarray, rotations: np.ndarray) -> np.ndarray:
-        centres = positions + np.einsum("nsb,nb->ns", rotations, np.asarray(self.layout.centres))
-        return self.layout.pack(centres, np.einsum("nkb,nsb->nks", np.asarray(self.layout.axes), rotations))
 
     def _check_joints(self, q: np.ndarray, where: str) -> None:
         """That all joints hold at q."""
@@ -280,31 +258,6 @@ class Assembly(System):
                 "axes of a joint must meet; state it by point= and axis= in the reference pose, positions= and "
                 "rotations= of the assembly."
             )
-
-
-def _checked_bodies(bodies: Any) -> list[tuple[MassProperties, Callable | None]]:
-    """Mass properties and potentials of bodies."""
-    try:
-        listed = list(bodies)
-    except TypeError:
-        listed = []
-    if not listed:
-        raise InputError(f"Assembly(bodies={shown(bodies)}): bodies must be a list of rigid bodies.")
-    found = []
-    for i, body in enumerate(listed):
-        if isinstance(body, MassProperties):
-            found.append((body, None))
-            continue
-        if not isinstance(body, RigidBody):
-            raise InputError(
-                f"Assembly(bodies=...): body {i} must be a gm.rigid.RigidBody or mass properties such as "
-                f"gm.rigid.inertia.box((1, 1, 1), mass=1.0), not {shown(body)}."
-            )
-        if body.mass is None or body.params is not None:
-            why = "has no mass: give RigidBody(mass=...)" if body.mass is None else "has params, which belong to none"
-            raise InputError(f"Assembly(bodies=...): body {i} {why}.")
-        found.append((MassProperties(body.mass, np.zeros(3), body.inertia), body.potential))
-    return found
 
 
 def _checked_names(names: Any, n: int) -> tuple[str, ...]:
@@ -324,56 +277,3 @@ def _checked_joints(joints: Any, n: int) -> list[Connection]:
         if max(joint.second, -1 if joint.first is None else joint.first) >= n:
             raise InputError(f"Assembly(joints=...): joint {k}, {joint!r}: there are {n} bodies, counted from 0.")
     return listed
-
-
-def _reference(n: int, positions: Any, rotations: Any) -> Pose:
-    x = np.zeros((n, 3)) if positions is None else np.asarray(as_array(positions, "positions", "Assembly"), float)
-    r = (
-        np.broadcast_to(np.eye(3), (n, 3, 3))
-        if rotations is None
-        else rotation_matrices(rotations, "rotations", "Assembly")
-    )
-    if x.shape != (n, 3) or r.shape != (n, 3, 3):
-        raise InputError(
-            f"Assembly: of {n} bodies, positions have the shape ({n}, 3), and rotations ({n}, 3, 3), or "
-            f"({n}, 4) as quaternions; not {x.shape} and {np.shape(rotations)}."
-        )
-    with_world = lambda y, world: np.concatenate([np.asarray(world)[None], y])
-    return Pose(with_world(x, np.zeros(3)), with_world(r, np.eye(3)))
-
-
-def _principal(body: MassProperties) -> tuple[int, np.ndarray, np.ndarray]:
-    """The number of directors, the principal axes as rows, and the second moments, in descending order. A frame of
-    principal axes keeps its axes, apart from their order."""
-    second = body.second_moments
-    off_diagonal = np.max(np.abs(second - np.diag(np.diag(second))))
-    if off_diagonal <= 1e-15 * np.trace(second):
-        moments, columns = np.diag(second).copy(), np.eye(3)
-    else:
-        moments, columns = np.linalg.eigh(second)
-    largest = float(np.max(moments))
-    present = moments > THIN * largest if largest > THIN * body.mass * 1e-6 else np.zeros(3, bool)
-    order = np.arange(3) if np.all(present) else np.argsort(-moments, kind="stable")
-    axes = columns.T[order]
-    if np.linalg.det(axes) < 0:
-        axes[2] *= -1
-    return int(np.sum(present)), axes, moments[order]
-
-
-def _check_thin(joints: Sequence[PlacedJoint], counts: Sequence[int], axes: np.ndarray, centres: np.ndarray) -> None:
-    """That joints hold rods by points on their axes, and points by themselves, with no direction of theirs."""
-    for joint in joints:
-        for body, point in ((joint.first, joint.points[0]), (joint.second, joint.points[1])):
-            count = 3 if body == 0 else counts[body - 1]
-            if count >= 2:
-                continue
-            off = (axes[body - 1] @ (point - centres[body - 1]))[count:]
-            directed = joint.dots is not None or joint.moving is not None
-            directed |= body == joint.first and joint.directions is not None
-            if directed or np.max(np.abs(off)) > 1e-9 * max(1.0, float(np.max(np.abs(point)))):
-                kind = "a thin rod, which has no inertia about its axis" if count else "a point, which has no inertia"
-                raise InputError(
-                    f"Assembly: {joint.name} needs the orientation of body {body - 1}, {kind}. Give it a thickness "
-                    "(gm.rigid.inertia.cylinder), or hold it by balls and distances "
-                    + ("at points of its axis." if count else "at its centre.")
-                )

@@ -50,8 +50,9 @@ def _centres(directors: Directors) -> tuple[int, ...]:
     return tuple(directors.starts[:-1].tolist())
 
 
-def found_symmetries(directors: Directors, anchors: Sequence[PlacedJoint], gravity: np.ndarray) -> tuple[Symmetry, ...]:
+def found_symmetries(directors: Directors, joints: Sequence[PlacedJoint], gravity: np.ndarray) -> tuple[Symmetry, ...]:
     """The translations and rotations under which gravity and the joints to the world do not change."""
+    anchors = [joint for joint in joints if joint.first == 0]
     weight = np.linalg.norm(gravity)
     vertical = None if weight == 0 else gravity / weight
     if not anchors:
@@ -64,7 +65,7 @@ def found_symmetries(directors: Directors, anchors: Sequence[PlacedJoint], gravi
         axes = np.eye(3) if vertical is None else -vertical[None]
         return (rotation(directors, axes, points[0]),)
     one = anchors[0]
-    hinged = len(anchors) == 1 and one.axis is not None and one.directions is None and one.moving is None
-    if hinged and (vertical is None or abs(abs(one.axis @ vertical) - 1) < PARALLEL):
-        return (rotation(directors, one.axis[None], points[0]),)
+    axis = one.axis if len(anchors) == 1 and one.directions is None and one.moving is None else None
+    if axis is not None and (vertical is None or abs(abs(axis @ vertical) - 1) < PARALLEL):
+        return (rotation(directors, axis[None], points[0]),)
     return ()

@@ -144,8 +144,8 @@ class _Reader:
             if joint.find(tag) is not None:
                 self.file.refuse(tag, described(joint))
         dynamics = joint.find("dynamics")
-        for name in () if dynamics is None else ("damping", "friction"):
-            if self.file.number(dynamics, name, 0.0):
+        for name in ("damping", "friction"):
+            if dynamics is not None and self.file.number(dynamics, name, 0.0):
                 self.file.refuse("dynamics", f"{name} of {described(joint)}")
         limit = joint.find("limit")
         if limit is not None and kind in ("revolute", "prismatic"):

@@ -74,6 +74,11 @@ class Space(eqx.Module):
         """(dτ_w⁻¹)ᵀμ for the map τ, with dτ trivialised from the right: the momentum, at the start of a displacement
         w, of a discrete Lagrangian with ∂L/∂w = μ. That at its end is cotangent(−w, μ)."""
 
+    def transport(self, w: Array, mu: Array, p: Array, map: str = "exponential") -> Array:
+        """What a displacement w adds to the momentum p = cotangent(w, μ): Ad*_τ(w) p − p = cotangent(−w, μ) − p. Groups
+        that compute it from w and p alone keep the momentum in space to rounding, however w was found."""
+        return self.cotangent(-w, mu, map) - p
+
     def polish(self, q: Array) -> Array:
         """What brings q back to the space, where rounding has left it."""
         return jnp.zeros_like(q)
@@ -160,6 +165,13 @@ class SO3(Space):
             return rotations.cayley_cotangent(w, mu)
         return rotations.exponential_cotangent(w, mu)
 
+    def transport(self, w: Array, mu: Array, p: Array, map: str = "exponential") -> Array:
+        t, turned = rotations.dot(w, w), rotations.cross(w, p)
+        twice = rotations.cross(w, turned)
+        if map == "cayley":
+            return (0.5 * twice - turned) / (1 + 0.25 * t)
+        return rotations.versine(t) * twice - rotations.sine(t) * turned
+
     def polish(self, q: Array) -> Array:
         return rotations.polish(q)
 
@@ -234,6 +246,10 @@ class Poses(Space):
         turned = SO3().cotangent(w[..., 1:, :], mu[..., 1:, :], map)
         return jnp.concatenate([mu[..., :1, :], turned], axis=-2)
 
+    def transport(self, w: Array, mu: Array, p: Array, map: str = "exponential") -> Array:
+        turned = SO3().transport(w[..., 1:, :], mu[..., 1:, :], p[..., 1:, :], map)
+        return jnp.concatenate([jnp.zeros_like(p[..., :1, :]), turned], axis=-2)
+
     def polish(self, q: Array) -> Array:
         x, r = self._both(q)
         return jnp.concatenate([jnp.zeros_like(x), rotations.polish(r)], axis=-2)
@@ -297,6 +313,9 @@ class Product(Space):
     def cotangent(self, w: Array, mu: Array, map: str = "exponential") -> Array:
         return self._each("cotangent", (w, True), (mu, True), more=(map,))
 
+    def transport(self, w: Array, mu: Array, p: Array, map: str = "exponential") -> Array:
+        return self._each("transport", (w, True), (mu, True), (p, True), more=(map,))
+
     def polish(self, q: Array) -> Array:
         return self._each("polish", (q, False))
 
@@ -320,7 +339,20 @@ def checked_map(map: Any, callee: str) -> str:
     return choice(map, "map", callee, MAPS)
 
 
+_FLAT = Flat()
+
+
+def space_of(system: Any) -> Space:
+    """Where q of a system lives; flat for systems stated by a Lagrangian."""
+    return getattr(system, "space", _FLAT)
+
+
 def velocity_shape(system: Any, shape: Shape) -> Shape:
     """The shape of velocities and momenta of a system, for q of that shape."""
-    space = getattr(system, "space", None)
-    return shape if space is None else space.velocity_shape(shape)
+    return space_of(system).velocity_shape(shape)
+
+
+def differences(system: Any, q1: Any, q0: Any) -> Any:
+    """The displacements between many pairs of points, which a leading axis counts."""
+    space = space_of(system)
+    return q1 - q0 if space.flat else np.asarray(jax.vmap(space.difference)(q1, q0))
