@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..numerics.rotations import exponential_minus_one
-from ..rigid import Assembly, Ball, Connection, Hinge, MassProperties, Weld, inertia
+from ..rigid import Assembly, Ball, Hinge, MassProperties, Weld, inertia
 from .base import Model, Positive, count, model
 
 GRAVITY = (0.0, 0.0, -9.81)
@@ -20,8 +20,8 @@ def rigid_chain(n: Annotated[int, count(1)] = 10, rate: float = 1.0, anchored: b
     about the vertical axis z.
 
     rate:      at which it turns at the start.
-    anchored:  hung up at the origin, with gravity: then the angular momentum about z is conserved, rate·Σ(1/12 + 1/300 +
-               (k − ½)²). Otherwise it floats, and momentum and angular momentum are conserved.
+    anchored:  hung up at the origin, with gravity: then the angular momentum about z is conserved, rate·Σ(1/12 +
+               1/300 + (k − ½)²). Otherwise it floats, and momentum and angular momentum are conserved.
     """
     box = inertia.box((1.0, 0.2, 0.2), mass=1.0)
     joints = [Ball(None if k == 0 else k - 1, k, (k, 0.0, 0.0)) for k in range(0 if anchored else 1, n)]
@@ -36,8 +36,8 @@ def rigid_chain(n: Annotated[int, count(1)] = 10, rate: float = 1.0, anchored: b
 
 @model
 def gyroscope(spin: Positive = 60.0, weight: Positive = 0.5) -> Model:
-    """A gyroscope in gimbals: a rotor of mass 1 and radius 0.8 in a ring, which turns about the y axis in an outer ring,
-    which turns about the vertical axis z. A weight at x = 1 on the inner ring pulls the axis of the rotor down.
+    """A gyroscope in gimbals: a rotor of mass 1 and radius 0.8 in a ring, which turns about the y axis in an outer
+    ring, which turns about the vertical axis z. A weight at x = 1 on the inner ring pulls the axis of the rotor down.
 
     It starts with the rotor's axis along x and in steady precession, at the rate 9.81 weight/(I spin) about z with the
     moment I of the rotor about its axis: an exact motion, whatever the inertia of the rings.
@@ -106,8 +106,8 @@ def turning_cat(bend: Positive = 1.2, duration: Positive = 1.0) -> Model:
         axis = jnp.stack([jnp.cos(around), jnp.sin(around), jnp.zeros_like(around)])
         return jnp.eye(3) + exponential_minus_one(angle * axis)
 
-    joints: list[Connection] = [Weld(0, 1, (0.0, 0.0, 0.0), rotation=spine)]
-    cat = Assembly([half] * 2, joints, positions=[(0.0, 0.0, 0.125), (0.0, 0.0, -0.125)], names=("front", "rear"))
+    waist = Weld(0, 1, (0.0, 0.0, 0.0), rotation=spine)
+    cat = Assembly([half] * 2, [waist], positions=[(0.0, 0.0, 0.125), (0.0, 0.0, -0.125)], names=("front", "rear"))
     q0 = cat.q()
     description = "a cat that turns over without angular momentum"
     return Model(cat, q0, np.zeros_like(q0), "turning_cat", description, dt=0.005 * duration, t_end=duration)
