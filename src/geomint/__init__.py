@@ -10,7 +10,7 @@ import jax as _jax
 if "JAX_ENABLE_X64" not in _os.environ:
     _jax.config.update("jax_enable_x64", True)
 
-from . import fem, md, methods, models
+from . import fem, md, methods, models, rigid
 from .analysis.averages import Average, EnergyDrift, autocorrelation_time, average, energy_drift
 from .analysis.certify import Certificate, certify
 from .analysis.fast_slow import adaptive_splitting, split_quadratic, watch_oscillations
@@ -35,6 +35,7 @@ from .methods import (
     IMEX,
     RESPA,
     Boris,
+    CayleyVariationalEuler,
     Composition,
     EnergyStepping,
     Gauss,
@@ -42,9 +43,11 @@ from .methods import (
     GeometricLangevin,
     ImplicitMidpoint,
     Impulse,
+    LieVerlet,
     LobattoIIIAB,
     MagneticSplitting,
     MollifiedImpulse,
+    MoserVeselov,
     MultiStage,
     Newmark,
     PushforwardNewmark,
@@ -78,6 +81,7 @@ __all__ = [
     "ArchiveError",
     "Average",
     "Boris",
+    "CayleyVariationalEuler",
     "Certificate",
     "Composition",
     "Constraint",
@@ -96,12 +100,14 @@ __all__ = [
     "InstabilityWarning",
     "Interrupted",
     "LagrangianSystem",
+    "LieVerlet",
     "LobattoIIIAB",
     "MagneticSplitting",
     "Mean",
     "MeasurementError",
     "Mechanics",
     "MollifiedImpulse",
+    "MoserVeselov",
     "MultiStage",
     "Newmark",
     "OnSphere",
@@ -149,6 +155,7 @@ __all__ = [
     "radial_distribution",
     "recover_multipliers",
     "resume",
+    "rigid",
     "simulate",
     "split_quadratic",
     "stability_diagram",
