@@ -8,15 +8,17 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from ..engines import Clock, choose
 from ..errors import GeomintError, MeasurementError, RunStopped
 from ..methods import Method, protocols
+from ..numerics.compilation import jit
 from ..run import Trajectory, simulate
 from ..run.energy_scale import excess
 from ..run.inputs import initial_state
@@ -31,6 +33,7 @@ STEPS_OF_MODEL = 2000  # most steps of the model over which errors are measured,
 SHORTEST = 40  # of these steps: below, no motion is known
 TIMED = 0.02  # CPU seconds that are timed for the cost of a step
 REPEATED = 3  # measurements of it, of which the fastest counts: others include what else the machine did
+FORCES = 400  # that are timed together
 MOST_STEPS = 10**7  # of one measurement
 SECONDS = 10.0  # of one measurement; methods that would take longer have no point there
 
@@ -84,6 +87,11 @@ class Motion:
             raise MeasurementError("nothing moves from this start, so nothing can be measured; start elsewhere.")
         self._seconds: dict[Any, tuple[float, str]] = {}  # of a step, by method and, for iterations, by the step
         self._points: dict[tuple[str, int], Measured] = {}
+
+    @property
+    def points(self) -> list[Measured]:
+        """All that was measured."""
+        return list(self._points.values())
 
     def measured(self, method: Method, steps: int) -> Measured:
         """The method with about so many steps up to t_end: a multiple of the number of samples."""
@@ -170,21 +178,20 @@ def cpu_seconds(system: Stated, start: Point, method: Method, dt: float, steps: 
 
 def cost_of_force(system: Stated, start: Point) -> float:
     """CPU seconds of a force, compiled by itself."""
-    from ..numerics.compilation import jit
-
-    shape = np.shape(start.q)
-    force: Callable[..., Any] = jit(
-        lambda s, q: jax.lax.fori_loop(
-            0, 200, lambda i, x: x + 1e-300 * derive(s, shape).acceleration(x, 0 * x, np.asarray(0.0)), q
-        )
-    )
-    jax.block_until_ready(force(system, np.asarray(start.q)))
+    q = np.asarray(start.q, float)
     times = []
     for _ in range(REPEATED):
         began = time.process_time()
-        jax.block_until_ready(force(system, np.asarray(start.q)))
+        jax.block_until_ready(_forces(system, q, FORCES))
         times.append(time.process_time() - began)
-    return min(times) / 200
+    return min(times) / FORCES
+
+
+@jit
+def _forces(system: Stated, q: Array, count: Any) -> Array:
+    """So many forces, one after another."""
+    mech = derive(system, q.shape, jnp.zeros(()))
+    return jax.lax.fori_loop(0, count, lambda _, x: x + 1e-300 * mech.force(x), q)
 
 
 def known_motion(system: Stated, start: Point, t_end: float | None, longest: float, dt: float) -> Motion:

@@ -15,7 +15,7 @@ MARKERS = "osD^v<>pPX*h"
 def diagram(comparison: Any, path: str | Path | None = None) -> Figure:
     """The error over the CPU time per unit of simulated time, a line for each method."""
     path = None if path is None else checked_path(path)
-    figure = new_figure(8.4, 4.8)
+    figure = new_figure(7.2, 5.2 + 0.11 * len(comparison.methods))
     axes = figure.subplots()
     for k, method in enumerate(comparison.methods):
         line = comparison.line(method)
@@ -28,7 +28,7 @@ def diagram(comparison: Any, path: str | Path | None = None) -> Figure:
     axes.set(xlabel="CPU time per unit of simulated time [s]", ylabel="error, relative to the displacement")
     axes.set_title(f"{comparison.system}, up to t = {comparison.t_end:g}", fontsize=10)
     axes.grid(alpha=0.25, which="both", lw=0.5)
-    axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), borderaxespad=0)
+    axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, borderaxespad=0)
     if path is not None:
         save_figure(figure, path)
     return figure
