@@ -52,6 +52,7 @@ class Trajectory:
     momentum_maps     by the name of the symmetry
     constraint_residual, velocity_residual     g(q) and G M⁻¹p
     events            of event-driven methods
+    stopped_at        of simulate(until=...), the time at which the sign has changed, that of the last point; else None
     failed_at         for each member of an ensemble the first saved index that is not good, or −1
     reduced           of an ensemble with reduce=: the results by name, such as `reduced["energy"].mean`. Only the rows
                       of the members in `kept` are here then; `members_left` counts those that had not failed at each
@@ -73,6 +74,7 @@ class Trajectory:
     records: np.ndarray | None  # single events (n, 3): time, level, kind
     path: Path | None
     summary: Summary | None  # of a reduced ensemble
+    stopped_at: float | None = None  # of simulate(until=...): the time of the sign change, that of the last point
 
     def __init__(
         self,
