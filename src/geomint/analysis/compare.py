@@ -64,7 +64,9 @@ class Comparison:
         method = min(cost, key=lambda name: cost[name])
         if not math.isfinite(cost[method]):
             least = min((row.error for row in self.rows if row.usable), default=math.nan)
-            raise InputError(f"no method of this comparison reaches an error of {accuracy:g}; the least is {least:.2g}.")
+            raise InputError(
+                f"no method of this comparison reaches an error of {accuracy:g}; the least is {least:.2g}."
+            )
         return method
 
     def to_dict(self) -> dict[str, Any]:
@@ -72,7 +74,7 @@ class Comparison:
 
     def _table(self) -> list[tuple[str, ...]]:
         number = lambda x: "–" if math.isnan(x) else f"{x:.2g}"
-        lines = [HEADINGS]
+        lines: list[tuple[str, ...]] = [HEADINGS]
         for row in self.rows:
             numbers = (row.error, row.energy_error, row.energy_drift, row.momentum, row.seconds)
             cells = ["failed", *["–"] * 3, number(row.seconds)] if math.isnan(row.error) else map(number, numbers)
@@ -106,7 +108,7 @@ class Comparison:
 
 def seconds_for(line: Sequence[Measured], accuracy: float) -> float:
     """CPU seconds per unit of time for an error, along the points of one method from the largest step on."""
-    if not line or line[-1].error > accuracy and min(row.error for row in line) > accuracy:
+    if min((row.error for row in line), default=math.inf) > accuracy:
         return math.inf
     first = next(k for k, row in enumerate(line) if row.error <= accuracy)
     if first == 0:

@@ -1,5 +1,6 @@
-"""recommend: the method and the step that reach an accuracy at the least cost, or the best accuracy for a cost, found by
-short runs against an independent reference."""
+"""recommend: the method and the step that reach an accuracy at the least cost, or the best accuracy for a cost.
+
+Found by short runs against an independent reference."""
 
 from __future__ import annotations
 
@@ -247,21 +248,28 @@ def _with_accuracy(search: Search, method: Method, best: float) -> Measured | No
 
 def _most_accurate(search: Search, methods: list[Method]) -> Found:
     """The methods within the budget, the most accurate first."""
-    motion, found = search.motion, []
-    per_time = search.accuracy / (motion.t_end * max(1.0, search.longer))
+    found: Found = []
+    per_time = search.accuracy / (search.motion.t_end * max(1.0, search.longer))
     for method in methods:
-        seconds, _ = motion.seconds_per_step(method, search.dt, 1000)
-        for _ in range(3):  # iterations may cost less at smaller steps
-            steps = min(MOST_STEPS, math.floor(per_time * motion.t_end / seconds))
-            if steps < 1:
-                break
-            point = motion.measured(method, steps)
-            if point.seconds <= per_time * 1.1:
-                break
-            seconds = point.seconds * point.dt
-        if steps >= 1 and point.usable and point.seconds <= 1.2 * per_time:
+        point = _within_budget(search, method, per_time)
+        if point is not None:
             found.append((method, point))
     return sorted(found, key=lambda each: each[1].error)
+
+
+def _within_budget(search: Search, method: Method, per_time: float) -> Measured | None:
+    """The point of a method that costs so many seconds per unit of time; None where it computes no motion for that."""
+    motion, point = search.motion, None
+    seconds, _ = motion.seconds_per_step(method, search.dt, 1000)
+    for _ in range(3):  # iterations may cost less at smaller steps
+        steps = min(MOST_STEPS, math.floor(per_time * motion.t_end / seconds))
+        if steps < 1:
+            return None
+        point = motion.measured(method, steps)
+        if point.seconds <= 1.1 * per_time:
+            break
+        seconds = point.seconds * point.dt
+    return point if point is not None and point.usable and point.seconds <= 1.2 * per_time else None
 
 
 # --- reasons ----------------------------------------------------------------------------------------------------------
@@ -325,7 +333,9 @@ def _about_choice(search: Search, found: Found, by_accuracy: bool) -> list[str]:
         said.append(f"the run is {search.longer:.3g} times as long; the error is taken to grow {growth} in time")
     for other, there in others[:NEXT]:
         if by_accuracy:
-            said.append(f"{other.name} with dt = {there.dt:.4g} takes {there.seconds / point.seconds:.2g} times as long")
+            said.append(
+                f"{other.name} with dt = {there.dt:.4g} takes {there.seconds / point.seconds:.2g} times as long"
+            )
         else:
             said.append(f"{other.name} with dt = {there.dt:.4g} has {there.error / point.error:.2g} times the error")
     if method.traits_for(motion.system).symplectic:

@@ -62,7 +62,9 @@ class Section:
     def __repr__(self) -> str:
         of = f" of {len(self.t)} trajectories" if self.members else ""
         worst = np.max(np.abs(self.residual), where=np.isfinite(self.residual), initial=0.0)
-        return f"<geomint section: {len(self)} points{of}, |f| at most {worst:.1e}, {self.run.engine.split()[0]} engine>"
+        return (
+            f"<geomint section: {len(self)} points{of}, |f| at most {worst:.1e}, {self.run.engine.split()[0]} engine>"
+        )
 
     def coordinate(self, name: str) -> np.ndarray:
         """A coordinate or momentum by its name, such as "q[1]" or "p[0, 2]", at all points."""

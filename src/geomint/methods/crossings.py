@@ -77,6 +77,11 @@ class Watching(Wrapping):
     function: Callable[..., Any] = eqx.field(static=True)
 
     @property
+    def name(self) -> str:
+        """That of the base, which the user has chosen."""
+        return self.base.name
+
+    @property
     def functions(self) -> tuple[Callable[..., Any], ...]:
         return (*self.base.functions, self.function)
 

@@ -26,7 +26,7 @@ class _Bracket(NamedTuple):
 
 
 def root(function: Callable[[Array], Array], low: Array, high: Array, f_low: Array, f_high: Array) -> Array:
-    """x between low and high with function(x) = 0, to rounding of x: the end of the last bracket with the smaller value.
+    """x between low and high with function(x) = 0, to rounding of x: the better end of the last bracket.
 
     Inverse quadratic interpolation where the three last points admit it, and bisection otherwise (Chandrupatla, Adv.
     Eng. Softw. 28 (1997) 145). A function that is not finite somewhere is bisected.

@@ -29,11 +29,13 @@ from .trajectory import Checkpoint, Trajectory
 def check_until(until: Any, traced: bool, path: Any) -> None:
     """An error where a run can't end early."""
     if traced:
-        raise InputError("until= can't be used inside jax.grad, jax.jit or jax.vmap: the length of the run must be known.")
+        raise InputError(
+            "until= can't be used inside jax.grad, jax.jit or jax.vmap: the length of the run must be known."
+        )
     if path is not None:
         raise InputError(
-            "until= ends a run between two steps, and an archive holds whole steps only: leave output= out, and save the "
-            "run afterwards with run.save(...)."
+            "until= ends a run between two steps, and an archive holds whole steps only: leave output= out, and save "
+            "the run afterwards with run.save(...)."
         )
 
 
@@ -109,7 +111,7 @@ def _located(engine: Any, end: Outcome, run: Trajectory) -> tuple[float, np.ndar
     last = step(whole)
     if last[0] == 0 or (first > 0) == (last[0] > 0):  # a method that starts anew may end on this side, by its error
         return t + whole, last[1]
-    h = brentq(lambda h: first if h == 0 else step(h)[0], 0.0, whole, xtol=1e-15 * whole, rtol=8.9e-16)
+    h: Any = brentq(lambda h: first if h == 0 else step(h)[0], 0.0, whole, xtol=1e-15 * whole, rtol=np.float64(8.9e-16))
     return t + h, step(h)[1]
 
 
