@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -368,11 +369,23 @@ class Trajectory:
 
         return save(self, path)
 
-    def plot(self, path: str | Path | None = None) -> Any:
-        """Trajectory, energy error and momentum maps as a matplotlib figure; written to `path` where one is given."""
-        from ..plots.figures import overview
+    def plot(
+        self, path: str | Path | None = None, *, space: bool | None = None, labels: Sequence[str] | None = None
+    ) -> Any:
+        """The motion, energy error, momentum maps and watched quantities as a matplotlib figure, which a notebook
+        shows; written to `path` where one is given.
 
-        return overview(self, path)
+        space:  whether the last axis of q is a position, in the plane or in space; guessed without
+        labels: names of the particles where paths are drawn, otherwise of the coordinates
+        """
+        from ..plots.overview import overview
+
+        return overview(self, path, space=space, labels=labels)
+
+    def _repr_html_(self) -> str:
+        from ..plots.tables import summary_table
+
+        return summary_table(self)
 
     def to_ase(self) -> list[Any]:
         """An ASE `Atoms` for each saved point: run[-1:].to_ase()[0] is the last one. The system needs atoms."""
