@@ -1,10 +1,10 @@
-"""Poincaré sections of Hénon-Heiles from 10,000 starts as one GPU kernel, beside machine code of the CPU in one process.
+"""Poincaré sections of Hénon-Heiles from 10,000 starts as one GPU kernel, beside machine code in one process.
 
 python -m benchmarks.sections_gpu                 10,000 starts, 200 crossings each
 STARTS=100000 CROSSINGS=50 python -m benchmarks.sections_gpu
 
-Prints for each engine: seconds with and without compiling, crossings a second, the largest |f| of a point on the section
-(to be below 1e-12), the largest energy error, and how far the first three crossings of the engines differ (later ones
+Prints for each engine: seconds with and without compiling, crossings a second, the largest |f| of a point (to be below
+1e-12), the largest energy error, and how far the first three crossings of the engines differ (later ones
 of chaotic orbits separate). Exit 1 where a point is off the section, or the engines differ.
 """
 
@@ -55,8 +55,8 @@ def found(engine: str) -> gm.Section:
     off = float(np.nanmax(np.abs(section.energy - ENERGY)))
     print(
         f"{engine:7s} ran as {section.run.engine}: {seconds[0]:.2f} s with compiling, {seconds[1]:.2f} s without, "
-        f"{len(section) / seconds[1]:.3g} crossings a second; {len(section)} points, |f| at most {on:.1e}, energy error "
-        f"at most {off:.1e}, {int(np.min(section.counts))} to {int(np.max(section.counts))} crossings of a start",
+        f"{len(section) / seconds[1]:.3g} crossings a second; {len(section)} points, |f| at most {on:.1e}, "
+        f"energy error at most {off:.1e}, at least {int(np.min(section.counts))} crossings of a start",
         flush=True,
     )
     return section
