@@ -315,11 +315,8 @@ class Trajectory:
 
     def __call__(self, t: Any) -> Any:
         """The state between saved points: run(3.7) is a point as run[-1] is, with t, q, p, v, energy and kinetic; for
-        several times, with arrays of them.
-
-        The method's own steps are repeated from the saved point before t, and the last one is shorter: the state has
-        the order of the method, and lies on the manifold of the constraints. Multistep methods start anew at the saved
-        point."""
+        several times, with arrays of them. The method's own steps are repeated from the saved point before t, and the
+        last one is shorter: the state has the order of the method, and lies on the manifold of the constraints."""
         from .between import state_at
 
         return state_at(self, t)

@@ -175,7 +175,10 @@ def _as_atoms(found: Points, atoms: Any, n: int) -> Points:
         lengths = np.asarray(atoms.box.lengths, float)
         box = (0 * lengths, lengths)
     names = {} if kinds == ["X"] else {s: colors[symbols.index(s)] for s in kinds}
-    return found._replace(colors=colors, radii=None if reduced else radii, names=names, box=box, paths=box is None)
+    bonds = tuple((i, j) for i, j in found.bonds if not symbols[i] == symbols[j] == "H")  # held, but not bound
+    return found._replace(
+        bonds=bonds, colors=colors, radii=None if reduced else radii, names=names, box=box, paths=box is None
+    )
 
 
 def _axes_of_bodies(shape: tuple[int, ...]) -> Points:
