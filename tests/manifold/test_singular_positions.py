@@ -120,9 +120,7 @@ def test_a_frame_with_one_bar_too_many():
     along, across = np.array([0.6, -0.8]), np.array([-0.8, -0.6])
     corners = np.stack([along, along + across, across])
     bars, lengths = [(None, 0), (0, 1), (1, 2), (None, 2), (None, 1), (0, 2)], [1.0] * 4 + [2**0.5] * 2
-    systems = [
-        gm.System(lambda q: jnp.sum(q[:, 1]), constraint=gm.Distances(bars[:k], lengths[:k])) for k in (5, 6)
-    ]
+    systems = [gm.System(lambda q: jnp.sum(q[:, 1]), constraint=gm.Distances(bars[:k], lengths[:k])) for k in (5, 6)]
     go = lambda system: run((system, corners, 0 * corners), gm.Rattle(), 500, 5.0, save_every=50)
     plain, stiff = map(go, systems)
     assert "rank 5 of 6" in stiff.solver
