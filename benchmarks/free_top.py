@@ -1,7 +1,7 @@
 """The free asymmetric top over very many steps: do the energy and the momentum in the body stay?
 
-    python -m benchmarks.free_top            # 1e8 steps of each method, half a minute each
-    python -m benchmarks.free_top 1000000
+python -m benchmarks.free_top            # 1e8 steps of each method, half a minute each
+python -m benchmarks.free_top 1000000
 """
 
 from __future__ import annotations

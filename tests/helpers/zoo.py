@@ -320,7 +320,9 @@ def chosen(method: gm.methods.Method) -> list[Problem]:
     constrained = [p for p in fitting(method) if p.system.constraint is not None]
     turning = [p for p in constrained if p.system.symmetries] or constrained
     free_one = {"fast": "harmonic-bonds", "lie group": "top-in-field"}
-    found = [p for p in free if p.name == next((free_one[n] for n in method.traits.needs if n in free_one), "three-bodies")]
+    found = [
+        p for p in free if p.name == next((free_one[n] for n in method.traits.needs if n in free_one), "three-bodies")
+    ]
     if not free:
         found = [turning[CONSTRAINED.index(method.name) % len(turning)]]
     elif constrained and first_of_its_class(method):

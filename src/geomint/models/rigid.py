@@ -103,9 +103,7 @@ def magnetised_body(
 
     Conserved are the vertical part of the angular momentum in space, (RΩ)₃, and that along the dipole, Ω₃.
     """
-    body = RigidBody(
-        1.0, potential=lambda R: strength * R[2, 2], symmetries=(SpatialRotation(UP), BodyRotation(UP))
-    )
+    body = RigidBody(1.0, potential=lambda R: strength * R[2, 2], symmetries=(SpatialRotation(UP), BodyRotation(UP)))
     q0, v0 = body.state(angular_velocity=velocity, representation=representation)
     return Model(
         body.system(representation), q0, v0, "magnetised_body", "a ball with a dipole in a field", dt=0.02, t_end=40.0
