@@ -310,19 +310,19 @@ def chosen(method: gm.methods.Method) -> list[Problem]:
     """The problems of the quick tests. A pair that is not chosen is in the slow tests, which take all.
 
     Free methods meet one free problem on which every property can fail: three bodies (translations, a rotation, no
-    part that is linear), or harmonic bonds for methods that need a fast part. Constrained methods meet one constrained
-    problem, and so does one variant of each class that can move both: its other variants differ in coefficients only,
-    which the free problem measures. Constrained problems are taken by turns, since each has another solver; methods
+    part that is linear), harmonic bonds for methods that need a fast part, or the top for those on groups. Constrained
+    methods meet one constrained problem, and so does one variant of each class that can move both: its other variants
+    differ in coefficients only, which the free problem measures. Constrained problems are taken by turns, since each
+    has another solver; methods
     that move nothing else get one with rotations, if they can. Full mass matrices, parameters and nonlinear fast parts
     concern a method little, and are met by those of `ONCE`. Methods for magnetic fields meet all problems with one.
     """
     free = [p for p in fitting(method) if p.system.constraint is None]
     constrained = [p for p in fitting(method) if p.system.constraint is not None]
     turning = [p for p in constrained if p.system.symmetries] or constrained
-    free_one = {"fast": "harmonic-bonds", "lie group": "top-in-field"}
-    found = [
-        p for p in free if p.name == next((free_one[n] for n in method.traits.needs if n in free_one), "three-bodies")
-    ]
+    by_need = {"fast": "harmonic-bonds", "lie group": "top-in-field"}
+    wanted = next((by_need[need] for need in method.traits.needs if need in by_need), "three-bodies")
+    found = [p for p in free if p.name == wanted]
     if not free:
         found = [turning[CONSTRAINED.index(method.name) % len(turning)]]
     elif constrained and first_of_its_class(method):

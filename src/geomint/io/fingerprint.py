@@ -103,8 +103,8 @@ def of_function(function: Any, system: Stated, q_shape: tuple[int, ...], spread:
 
 
 def fingerprint(system: Stated, q_shape: tuple[int, ...], spread: str = "one") -> str:
-    """sha256 of a system: the programs of its energy, configuration space, constraint, momentum maps, watched quantities and derivatives by
-    hand, and the numbers in mass, params (of all members) and symmetries."""
+    """sha256 of a system: the programs of its energy, configuration space, constraint, momentum maps, watched
+    quantities and derivatives by hand, and the numbers in mass, params (of all members) and symmetries."""
     hasher = _Hasher()
     q, p = (jax.ShapeDtypeStruct(n, jax.numpy.result_type(float)) for n in (q_shape, velocity_shape(system, q_shape)))
     leaves, space = jax.tree.leaves(system), space_of(system)

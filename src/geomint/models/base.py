@@ -38,8 +38,8 @@ _PLAIN: dict[Any, Check] = {int: whole, float: number}
 class Model:
     """A system with initial data, and a method, a step `dt` and an end `t_end` that work: gm.simulate(model) runs it.
 
-    method:  by default Variational() for a Lagrangian, LieVerlet() on a group, Rattle() where there is a constraint, and
-             Verlet() otherwise.
+    method:  by default Variational() for a Lagrangian, LieVerlet() on a group, Rattle() where there is a constraint,
+             and Verlet() otherwise.
     inside:  functions c(q) that are positive where the motion may go, each a number or an array: the hard walls and
              hard bodies of a model, which have no potential.
     """
