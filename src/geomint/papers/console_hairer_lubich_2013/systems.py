@@ -282,7 +282,7 @@ def on_the_group(quick: bool) -> list[Check]:
         name, error = f"group, composition of order {order}, h = 0.1", largest(run.energy_error)
         checks.append(Check.near(f"{name}: largest |ΔE|, t ≤ 200", error, ON_GROUP[order], 0.05))
         slope = np.log2(error / largest(finer.energy_error))
-        checks.append(Check(f"{name}: order, to h = 0.05", slope, order - 0.3, order + 1.2, f"{order}"))
+        checks.append(Check(f"{name}: order, to h = 0.05", slope, order - 0.3, order + 0.3, f"{order}"))
         vertical = run.momentum_maps["spatial rotation[0.0, 0.0, 1.0]"]
         checks.append(Check(f"{name}: change of (Qm)₃", np.ptp(vertical), None, 1e-12, "round-off"))
         checks.append(Check(f"{name}: largest |QᵀQ − I|", run.watched["orthogonality"].max(), None, 2e-15, "round-off"))
