@@ -241,7 +241,7 @@ class Method(eqx.Module):
         """Raise an InputError where q does not live where this method moves it."""
         space, on_groups = getattr(system, "space", None), "lie group" in self.traits.needs
         curved = space is not None and not space.flat
-        if curved and not on_groups:
+        if space is not None and curved and not on_groups:
             able = {type(m).__name__ for m in all() if "lie group" in m.traits.needs}
             raise InputError(
                 f"{self.name} moves arrays by q + dq, and the positions of this system are on a group "

@@ -12,6 +12,7 @@ from ..io import archive
 from ..io.fingerprint import fingerprint
 from ..io.sinks import Disk
 from ..methods import Carry, Method, protocols
+from ..system.spaces import velocity_shape
 from ..system.system import Stated
 from .archived import trajectory
 from .defaults import method_of_model
@@ -47,6 +48,7 @@ def archive_meta(
         "origin": system.origin,
         "fingerprint": of_system or fingerprint(system, q_shape, engine.spread),
         "q_shape": list(q_shape),
+        **({} if (of_p := velocity_shape(system, q_shape)) == q_shape else {"p_shape": list(of_p)}),
         "spread": engine.spread,
         **engine.archive_entries,
         **({"solver": solver} if solver else {}),
