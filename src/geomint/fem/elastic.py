@@ -47,6 +47,9 @@ class Elastic(eqx.Module):
     def __call__(self, q: Array) -> Array:
         return self.energy(q)
 
+    def __hash__(self) -> int:
+        return hash((self.mesh, self.elements, jax.tree.structure(self.material)))  # so that jax.jit takes it
+
     def positions(self, q: Any, t: Any = 0.0) -> Array:
         """The positions of all nodes (n, d), in the order of the mesh.
 

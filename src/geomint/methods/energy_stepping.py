@@ -163,9 +163,9 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
         flight = Flight.at_start(state.t, state.q, state.p, level, base, gauges, longest, what)
         flight = flight.with_line(mech)
         here, higher = self._jet_and_higher(mech, flight, zero)
-        # On an edge, the terrace is the one that the motion turns to.
-        on_edge = jnp.abs(above - level) <= ON_AN_EDGE
-        falls = on_edge & ((here.first[0] < 0) | ((here.first[0] == 0) & (here.second[0] < 0)))
+        on_edge = jnp.abs(above - level) <= ON_AN_EDGE  # then the terrace is the one that the motion turns to
+        rate = jnp.max(jnp.abs(mech.velocity(p))) / (1 + jnp.max(jnp.abs(q)))  # a smaller V'' is rounding
+        falls = on_edge & ((here.first[0] < 0) | ((here.first[0] == 0) & (here.second[0] < -ON_AN_EDGE * rate**2)))
         lower = jnp.where(falls, 1.0, jnp.where(on_edge, 0.0, here.value[0]))
         return self._begin_flight(dataclasses.replace(flight, level=level - falls), here, higher, lower)
 
