@@ -93,9 +93,7 @@ def main(members: int, steps: int) -> None:
     rates = [measure(method, members, steps) for method in METHODS]
     model = gm.models.heavy_top(representation="group")
     other = by_hand(model, members, max(1, steps // 20))
-    print(
-        f"LieVerlet by hand for XLA's vmap, three Newton iterations: {other:.3e}; kernel ×{rates[0] / other:.1f}"
-    )
+    print(f"LieVerlet by hand for XLA's vmap, three Newton iterations: {other:.3e}; kernel ×{rates[0] / other:.1f}")
 
 
 if __name__ == "__main__":

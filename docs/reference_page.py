@@ -28,6 +28,12 @@ SECTIONS = {
         *("penalize", "recover_multipliers"),
     ),
     "Constant temperature": ("fixman",),
+    "Rotations and rigid bodies": (
+        *("rigid.RigidBody", "rigid.Bodies", "rigid.SpatialRotation", "rigid.BodyRotation", "rigid.SpatialTranslation"),
+        *("rigid.rotation", "rigid.from_quaternion", "rigid.to_quaternion", "rigid.nearest_rotation", "rigid.hat"),
+        *("rigid.RigidPoses", "rigid.Space", "rigid.Flat", "rigid.SO3", "rigid.Poses", "rigid.SE3"),
+        *("rigid.Product", "rigid.MatrixGroup"),
+    ),
     "Many particles": (
         *("md.Box", "md.PairPotential", "md.PairSum", "md.Neighbours", "md.NeighbourList", "md.Atoms", "from_ase"),
     ),
@@ -67,16 +73,21 @@ MEMBERS = {
     "md.PairSum": ("neighbours",),
     "methods.Method": ("traits", "init", "step", "output", "name", "check"),
     **dict.fromkeys(("Translation", "Rotation", "Generator", "OnSphere", "Orthogonal"), ()),
+    **dict.fromkeys(("rigid.Space", "rigid.Flat", "rigid.SO3", "rigid.Poses", "rigid.SE3", "rigid.Product"), ()),
+    **dict.fromkeys(("rigid.MatrixGroup", "rigid.RigidPoses", "rigid.SpatialTranslation"), ()),
+    **dict.fromkeys(("rigid.SpatialRotation", "rigid.BodyRotation"), ()),
+    "rigid.RigidBody": ("system", "state"),
+    "rigid.Bodies": ("system",),
     **dict.fromkeys(("Mean", "Quantiles", "Histogram", "RadialDistribution"), ()),
 }
-FOR_USERS_TO_WRITE = {"methods.Method", "Constraint"}  # subclasses have arguments of their own
+FOR_USERS_TO_WRITE = {"methods.Method", "Constraint", "rigid.Space"}  # subclasses have arguments of their own
 ENTRY = re.compile(r"^([A-Za-z_]\w*(?:(?:, | or )[A-Za-z_]\w*)*):( +)(\S.*)$")
 
 
 def public_names():
     """Every public name without `gm.`, and what it is; a method of gm.methods is listed as that of gm."""
     names = {name: getattr(gm, name) for name in gm.__all__ if not inspect.ismodule(getattr(gm, name))}
-    for module in ("md", "methods", "models", "units"):
+    for module in ("md", "methods", "models", "rigid", "units"):
         inside = getattr(gm, module)
         named = {f"{module}.{name}": getattr(inside, name) for name in inside.__all__}
         names |= {name: x for name, x in named.items() if not any(x is y for y in names.values())}

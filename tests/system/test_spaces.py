@@ -16,7 +16,6 @@ SPACES = {
     "SO3": (SO3(), np.stack([TURN, TURN.T])),
     "poses": (Poses(), np.vstack([[0.3, -0.2, 0.5], TURN])),
     "product": (Product([(SO3(), (3, 3)), (Flat(), (2,))]), np.append(TURN.ravel(), [0.4, 0.7])),
-    "SE3": (SE3(), np.block([[TURN, np.array([[0.3], [-0.2], [0.5]])], [np.zeros((1, 3)), np.ones((1, 1))]])),
     "affine maps": (MatrixGroup(SCALING), np.array([[2.0, 0.7], [0, 1]])),
 }
 

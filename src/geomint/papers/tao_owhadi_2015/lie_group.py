@@ -7,6 +7,7 @@ with 1 instead of the mass ½, so that its β is twice that of the library, and 
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 import jax
@@ -21,6 +22,7 @@ from ...methods import CayleyVariationalEuler, Composition, LieVerlet, ZhangSkee
 from ...numerics.rotations import cross, logarithm
 from ...run import Trajectory, simulate
 from ...system.lagrangian import derive
+from ...system.system import System
 from ..base import Check, Information, Outcome, experiment
 from .structure import BETA, PAPER
 
@@ -70,18 +72,22 @@ def skew(q: np.ndarray) -> np.ndarray:
     return np.max(np.abs(np.swapaxes(q, 1, 2) @ q - np.eye(3)), axis=(1, 2))
 
 
+def by_springs(omega: float, t_end: float) -> Trajectory:
+    """The penalised body by Z&S with h = .1; the paper's β is twice that of the library."""
+    model = models.magnetised_body(representation="matrix")
+    assert isinstance(model.system, System)
+    method = ZhangSkeel(beta=BETA / 2)
+    return simulate(penalize(model.system, omega), model.q0, model.v0, method=method, dt=STEP, t_end=t_end)
+
+
 class Compared:
     """The exact motion, the penalised method and variational Euler, all with h = .1."""
 
     def __init__(self, t_end: float):
-        group, matrix = models.magnetised_body(), models.magnetised_body(representation="matrix")
-        times = {"dt": STEP, "t_end": t_end}
-        fine = Composition(LieVerlet(), order=8)
+        group, fine = models.magnetised_body(), Composition(LieVerlet(), order=8)
         self.exact = simulate(group, method=fine, dt=STEP / 2, t_end=t_end, save_every=2)
         self.euler = simulate(group, method=CayleyVariationalEuler(), dt=STEP, t_end=FAR)
-        self.springs = simulate(
-            penalize(matrix.system, OMEGA), matrix.q0, matrix.v0, method=ZhangSkeel(beta=BETA / 2), **times
-        )
+        self.springs = by_springs(OMEGA, t_end)
         self.t = np.asarray(self.springs.t)
         self.positions = {"Z&S": np.asarray(self.springs.q_filtered), "variational Euler": self.euler.q[: len(self.t)]}
 
@@ -90,25 +96,15 @@ class Compared:
         return np.max(np.abs(self.positions[name] - self.exact.q), axis=(1, 2))
 
 
-def stopping_step(omega: float) -> int:
-    """The step at which the penalised method stops, up to t = 100; −1 where it does not."""
-    model = models.magnetised_body(representation="matrix")
+def stopping_step(omega: float) -> float:
+    """The step at which the penalised method stops, up to t = 100; NaN where it does not."""
     try:
-        import warnings
-
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            simulate(
-                penalize(model.system, omega),
-                model.q0,
-                model.v0,
-                method=ZhangSkeel(beta=BETA / 2),
-                dt=STEP,
-                t_end=100.0,
-            )
+            warnings.simplefilter("ignore")  # of the step, which is too long
+            by_springs(omega, 100.0)
     except RunStopped as stopped:
-        return stopped.step
-    return -1
+        return np.nan if stopped.step is None else stopped.step
+    return np.nan
 
 
 @experiment(PAPER, "so3", "A magnetised body on SO(3): springs on matrices against Lie-group methods", "Figs. 9 and 10")
