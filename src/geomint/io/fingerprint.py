@@ -79,7 +79,10 @@ class _Hasher:
         for equation in jaxpr.eqns:
             self.text(equation.primitive.name)
             self.atoms(equation.invars, number)
-            for name in sorted(equation.params.keys() - _IGNORED):
+            expanded = getattr(equation.primitive, "expanded", None)  # see numerics/interpreter.py
+            if expanded is not None:  # its parameters have functions, whose addresses differ between processes
+                self.parameter("expanded", expanded(equation))
+            for name in sorted(equation.params.keys() - _IGNORED) if expanded is None else ():
                 self.parameter(name, equation.params[name])
             self.text(*(number(v) for v in equation.outvars))
         self.atoms(jaxpr.outvars, number)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from ..errors import InputError
+from ..numerics.keywords import checked_keywords
 from ..system.checks import Check, as_python, shown
 from ..system.lagrangian import LagrangianSystem
 from ..system.mechanics import Mechanics
@@ -283,8 +285,10 @@ def register(*variants: dict[str, Any]) -> Callable[[type[M]], type[M]]:
     """
 
     def join(cls: type[M]) -> type[M]:
+        cls.__init__ = checked_keywords(cls.__init__)  # misspelt settings
         _classes[cls.__name__] = cls
-        _variants[cls.__name__] = lambda: tuple(cls(**arguments) for arguments in variants or ({},))
+        # Made once: an error message asks all of them whether they could do what this method can't.
+        _variants[cls.__name__] = functools.cache(lambda: tuple(cls(**arguments) for arguments in variants or ({},)))
         return cls
 
     return join

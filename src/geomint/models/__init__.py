@@ -4,9 +4,11 @@
 kind of system; `base` defines `Model` and the decorator that registers one.
 """
 
+from .assemblies import bricard, gyroscope, rigid_chain, turning_cat
 from .base import Model, all, model, named
 from .charges import magnetic_mirror, paul_trap, penning_trap, tokamak
 from .clusters import argon_cluster, lennard_jones_cluster, morse_cluster
+from .colliding_balls import colliding_balls
 from .dna import dna
 from .driven import (
     driven_pendulum,
@@ -15,6 +17,7 @@ from .driven import (
     kapitza_pendulum,
     relativistic_oscillator,
 )
+from .elastic_bodies import elastic_cube
 from .elastic_sheet import elastic_sheet
 from .fluids import lennard_jones_fluid
 from .gravity import kepler, n_body, outer_solar_system
@@ -32,7 +35,9 @@ __all__ = [
     "Model",
     "all",
     "argon_cluster",
+    "bricard",
     "chain",
+    "colliding_balls",
     "coupled_oscillators",
     "dna",
     "double_pendulum",
@@ -41,10 +46,12 @@ __all__ = [
     "driven_slider_crank",
     "driven_slider_crank_angles",
     "elastic_chain",
+    "elastic_cube",
     "elastic_sheet",
     "fast_slow_oscillator",
     "fpu",
     "free_top",
+    "gyroscope",
     "hard_spheres",
     "harmonic_bowl",
     "harmonic_oscillator",
@@ -66,6 +73,7 @@ __all__ = [
     "pendulum",
     "penning_trap",
     "relativistic_oscillator",
+    "rigid_chain",
     "satellite",
     "slider_crank",
     "sphere_bodies",
@@ -73,6 +81,7 @@ __all__ = [
     "stiff_double_pendulum",
     "tokamak",
     "triple_pendulum",
+    "turning_cat",
     "two_magnets",
     "water",
 ]

@@ -21,6 +21,7 @@ from .failures import interrupted, run_stopped
 from .instability import warn_of_instability
 from .loop import Outcome, Position, Sink, run_to_end
 from .trajectory import Checkpoint, Trajectory
+from .until import unwrapped
 
 
 def archive_meta(
@@ -95,6 +96,7 @@ def _driven(
     carry = engine.archived_carry(end.carry)
     run = _collect(engine, times, sink, Position(carry, end.step), about)
     protocols.warn_after_run(engine.method, engine.method_carry(carry))
+    run, end = unwrapped(engine, end, run)
     if stopped_by_user:
         raise interrupted(times, run, end.step)
     if end.failure is not None:
