@@ -160,7 +160,7 @@ def draw(c: Compared) -> Figure:
     group.set(xlabel="time", ylabel="max |RᵀR − I|", title="Distance from SO(3)")
     for name, color in (("Z&S", "C0"), ("variational Euler", "C3")):
         apart.plot(c.t, c.deviation(name), color, lw=0.8)
-    apart.set(xlabel="time", ylabel="max |R − R'|", title="Deviation from the exact motion")
+    apart.set(xlabel="time", ylabel="max |R − R'|", title="Deviation from exact")
     for axes in (path, energy, group, apart):
         axes.grid(alpha=0.25)
     figure.legend(*path.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=9)
