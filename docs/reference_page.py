@@ -28,6 +28,17 @@ SECTIONS = {
         *("penalize", "recover_multipliers"),
     ),
     "Constant temperature": ("fixman",),
+    "Rotations and rigid bodies": (
+        *("rigid.RigidBody", "rigid.Bodies", "rigid.SpatialRotation", "rigid.BodyRotation", "rigid.SpatialTranslation"),
+        *("rigid.rotation", "rigid.from_quaternion", "rigid.to_quaternion", "rigid.nearest_rotation", "rigid.hat"),
+        *("rigid.RigidPoses", "rigid.Space", "rigid.Flat", "rigid.SO3", "rigid.Poses", "rigid.SE3"),
+        *("rigid.Product", "rigid.MatrixGroup"),
+    ),
+    "Joints and mechanisms": (
+        *("rigid.Assembly", "rigid.Joint", "rigid.Ball", "rigid.Hinge", "rigid.Slider", "rigid.Cylindrical"),
+        *("rigid.Universal", "rigid.Distance", "rigid.Weld", "rigid.MassProperties", "rigid.from_mjcf"),
+        *("rigid.from_urdf",),
+    ),
     "Many particles": (
         *("md.Box", "md.PairPotential", "md.PairSum", "md.Neighbours", "md.NeighbourList", "md.Atoms", "from_ase"),
     ),
@@ -75,18 +86,31 @@ MEMBERS = {
     "md.PairSum": ("neighbours",),
     "methods.Method": ("traits", "init", "step", "output", "name", "check"),
     **dict.fromkeys(("Translation", "Rotation", "Generator", "OnSphere", "Orthogonal"), ()),
+    **dict.fromkeys(("rigid.Space", "rigid.Flat", "rigid.SO3", "rigid.Poses", "rigid.SE3", "rigid.Product"), ()),
+    **dict.fromkeys(("rigid.MatrixGroup", "rigid.RigidPoses", "rigid.SpatialTranslation"), ()),
+    **dict.fromkeys(("rigid.SpatialRotation", "rigid.BodyRotation"), ()),
+    "rigid.RigidBody": ("system", "state"),
+    "rigid.Bodies": ("system",),
+    **dict.fromkeys(("rigid.Joint", "rigid.Ball", "rigid.Hinge", "rigid.Slider", "rigid.Cylindrical"), ()),
+    **dict.fromkeys(("rigid.Universal", "rigid.Distance", "rigid.Weld"), ()),
     **dict.fromkeys(("Mean", "Quantiles", "Histogram", "RadialDistribution"), ()),
 }
-FOR_USERS_TO_WRITE = {"methods.Method", "Constraint", "fem.Material"}  # subclasses have arguments of their own
+FOR_USERS_TO_WRITE = {
+    "methods.Method",
+    "Constraint",
+    "fem.Material",
+    "rigid.Space",
+}  # subclasses have their own arguments
 ENTRY = re.compile(r"^([A-Za-z_]\w*(?:(?:, | or )[A-Za-z_]\w*)*):( +)(\S.*)$")
 
 
 def public_names():
     """Every public name without `gm.`, and what it is; a method of gm.methods is listed as that of gm."""
     names = {name: getattr(gm, name) for name in gm.__all__ if not inspect.ismodule(getattr(gm, name))}
-    for module in ("fem", "md", "methods", "models", "units"):
+    for module in ("fem", "md", "methods", "models", "rigid", "units"):
         inside = getattr(gm, module)
-        named = {f"{module}.{name}": getattr(inside, name) for name in inside.__all__}
+        listed = [name for name in inside.__all__ if not inspect.ismodule(getattr(inside, name))]
+        named = {f"{module}.{name}": getattr(inside, name) for name in listed}
         names |= {name: x for name, x in named.items() if not any(x is y for y in names.values())}
     return names
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import geomint as gm
+from geomint.analysis.recommend import candidates
 from geomint.rigid import SE3, SO3, Flat, MatrixGroup, Poses, Product, rotation
 
 TURN = rotation((1, 2, 3), 0.9)
@@ -16,7 +17,6 @@ SPACES = {
     "SO3": (SO3(), np.stack([TURN, TURN.T])),
     "poses": (Poses(), np.vstack([[0.3, -0.2, 0.5], TURN])),
     "product": (Product([(SO3(), (3, 3)), (Flat(), (2,))]), np.append(TURN.ravel(), [0.4, 0.7])),
-    "SE3": (SE3(), np.block([[TURN, np.array([[0.3], [-0.2], [0.5]])], [np.zeros((1, 3)), np.ones((1, 1))]])),
     "affine maps": (MatrixGroup(SCALING), np.array([[2.0, 0.7], [0, 1]])),
 }
 
@@ -93,6 +93,9 @@ def test_wrong_input_is_named():
         gm.simulate(gm.models.satellite(), method=gm.MoserVeselov())
     with raises(r"q0s\[1\] is not a rotation"):
         gm.ensemble(system, np.stack([TURN, 2 * TURN]), method=gm.LieVerlet(), dt=0.1, t_end=1.0)
+    with raises("lyapunov follows tangent vectors of flat arrays"):
+        gm.lyapunov(system, TURN, method=gm.LieVerlet(), dt=0.1, t_end=10.0)
+    assert {type(m) for m in candidates(system)} == {gm.LieVerlet, gm.MoserVeselov, gm.Composition}
     with raises("linearly dependent"):
         MatrixGroup(np.stack([HATS[0], HATS[0]]))
     with raises("commutator of matrices 0 and 1"):

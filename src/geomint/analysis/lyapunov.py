@@ -19,6 +19,7 @@ from ..run.defaults import of_model
 from ..run.prepare import checked_method
 from ..system.checks import flag, number, positive, whole
 from ..system.lagrangian import derive
+from ..system.spaces import space_of
 from ..system.system import Stated
 
 SUBSTEPS = 10  # most steps between two orthonormalisations of more than FEW vectors; fewer are cheap after every step
@@ -93,6 +94,11 @@ def lyapunov(
         raise InputError(
             f"lyapunov needs the tangent map of a one-step method without random numbers, and {base.name} is none; "
             "take gm.Composition(gm.Verlet(), order=6), or gm.Rattle() on a manifold."
+        )
+    if not space_of(call.system).flat:
+        raise InputError(
+            "lyapunov follows tangent vectors of flat arrays, and the positions of this system are on a group; state a "
+            "rigid body by RigidBody(...).system(representation='matrix'), for gm.Rattle()."
         )
     many = flag(members, "members", "lyapunov")
     start = number(t0, "t0", "lyapunov")

@@ -23,9 +23,11 @@ from ..methods import (
     Gautschi,
     ImplicitMidpoint,
     Impulse,
+    LieVerlet,
     LobattoIIIAB,
     MagneticSplitting,
     Method,
+    MoserVeselov,
     Rattle,
     RungeKutta4,
     Splitting,
@@ -39,6 +41,7 @@ from ..numerics.compilation import jit
 from ..numerics.keywords import checked_keywords
 from ..system.checks import positive
 from ..system.lagrangian import LagrangianSystem, derive
+from ..system.spaces import space_of
 from ..system.system import Stated
 from .compare import COARSEST, check_comparable, problem
 from .work_precision import MOST_STEPS, Measured, Motion, cost_of_force, known_motion
@@ -96,6 +99,14 @@ _MAGNETIC: tuple[Method, ...] = (
     Composition(Boris(), order=8),
     RungeKutta4(),
 )
+_ON_GROUPS: tuple[Method, ...] = (
+    LieVerlet(map="exponential"),
+    MoserVeselov(),
+    LieVerlet(),
+    Composition(LieVerlet(map="exponential"), order=4),
+    Composition(LieVerlet(map="exponential"), order=6),
+    Composition(LieVerlet(map="exponential"), order=8),
+)
 _LAGRANGIAN: tuple[Method, ...] = (
     Variational(),
     Variational(quadrature="trapezoid"),
@@ -108,6 +119,8 @@ def candidates(system: Stated) -> list[Method]:
     """The methods that are tried on a system, those that are usually the best first."""
     if isinstance(system, LagrangianSystem):
         listed = _LAGRANGIAN
+    elif not space_of(system).flat:
+        listed = _ON_GROUPS
     elif system.constraint is not None:
         listed = _CONSTRAINED
     elif getattr(system, "magnetic_field", None) is not None:
@@ -298,10 +311,11 @@ def _stiffness(system: Stated, q: Any) -> Any:
 
 def frequencies(system: Stated, q: np.ndarray) -> np.ndarray:
     """ω of the potential at q, ascending, negative where it bends down: −√−ω². Empty where they are not computed: for
-    Lagrangians, many coordinates, and constraints."""
+    Lagrangians, many coordinates, constraints, and on groups."""
     from scipy.linalg import eigh
 
-    if isinstance(system, LagrangianSystem) or system.constraint is not None or q.size > LARGEST_MODES:
+    curved = system.constraint is not None or not space_of(system).flat
+    if isinstance(system, LagrangianSystem) or curved or q.size > LARGEST_MODES:
         return np.zeros(0)
     stiffness, mass = (np.asarray(x) for x in _stiffness(system, jnp.asarray(q, float)))
     if not np.all(np.isfinite(stiffness)):

@@ -140,6 +140,7 @@ def two_magnets(distance: Positive = 1.0, tilt: Angle = 0.3, spin: float = 0.5) 
 def spherical_pendulum(length: Positive = 1.0, angle: Angle = 1.0, rate: float = 1.0) -> Model:
     """A unit mass on a rod that swings in space, H = ½|ẋ|² + x₃, |x| = length.
 
+    length: of the rod.
     angle:  from the downward vertical at the start.
     rate:   of the rotation about the vertical at the start, as a multiple of that of the conical pendulum,
             1/√(length·cos angle), with which the angle stays constant.

@@ -16,6 +16,7 @@ from ..errors import InputError
 from ..system.checks import shown
 from ..system.constraints import Orthogonal
 from ..system.lagrangian import LagrangianSystem
+from ..system.spaces import SO3, Poses, space_of
 from .figures import AXES, LINES, PATHS, POINTS, axis_label, chosen, envelope, graded, legend
 
 NARROW = 8  # paths this many times as long as wide are drawn with two scales
@@ -82,17 +83,28 @@ def checked_labels(run: Any, labels: Sequence[str] | None, paths: bool) -> list[
     return list(labels)
 
 
+def drawn_points(run: Any) -> tuple[Callable[[np.ndarray], np.ndarray], str]:
+    """The points of q whose paths are drawn, and a title: of a rotation matrix the image of the last axis of the body,
+    of a pose the centre of mass."""
+    space = space_of(run.system)
+    if isinstance(getattr(run.system, "constraint", None), Orthogonal) or isinstance(space, SO3):
+        return lambda q: q[..., -1], "Path of the last axis of the body"
+    if isinstance(space, Poses):
+        return lambda q: q[..., 0, :], "Path of the centre of mass"
+    return lambda q: q, "Paths"
+
+
 def draw_paths(axes: Any, run: Any, members: np.ndarray | None, view: View, labels: list[str] | None) -> None:
     """One path for each particle (of each member)."""
-    turns = isinstance(getattr(run.system, "constraint", None), Orthogonal)
-    shape = q_shape(run)[-1:] if turns else q_shape(run)  # of a rotation matrix, the image of the last axis: q[:, -1]
+    points, title = drawn_points(run)
+    shape = points(np.empty(q_shape(run))).shape
     particles = int(np.prod(shape[:-1]))
     drawn = chosen(particles, PATHS if members is None else max(1, 2 * PATHS // len(members)))
     times = chosen(len(run.t), POINTS)
     colors = graded(len(drawn) if members is None else len(members))
     for m, member in enumerate([None] if members is None else members):
         q = np.asarray(run.q[times] if member is None else run.q[member][times])
-        q = view.of((q[..., -1] if turns else q).reshape(len(times), particles, shape[-1]))
+        q = view.of(points(q).reshape(len(times), particles, shape[-1]))
         for k, particle in enumerate(drawn):
             color = colors[k if member is None else m]
             named = member is None and 1 < particles <= LINES
@@ -103,9 +115,7 @@ def draw_paths(axes: Any, run: Any, members: np.ndarray | None, view: View, labe
     _set_aspect(axes, view)
     axes.set(**{f"{k}label": axis_label(run, label, "length") for k, label in zip(AXES, view.labels, strict=False)})
     part = f", {len(drawn)} of {particles} particles" if len(drawn) < particles else ""
-    axes.set_title(
-        ("Path of the last axis of the body" if turns else "Paths") + view.title + part + " (dots: start)", fontsize=10
-    )
+    axes.set_title(f"{title}{view.title}{part} (dots: start)", fontsize=10)
     legend(axes, loc="upper center", bbox_to_anchor=(0.5, -0.02 if view.spatial else -0.13), ncols=5)
     axes.grid(alpha=0.25)
 
