@@ -10,7 +10,7 @@ import jax as _jax
 if "JAX_ENABLE_X64" not in _os.environ:
     _jax.config.update("jax_enable_x64", True)
 
-from . import md, methods, models
+from . import md, methods, models, view
 from .analysis.averages import Average, EnergyDrift, autocorrelation_time, average, energy_drift
 from .analysis.certify import Certificate, certify
 from .analysis.compare import Comparison, compare
@@ -166,6 +166,7 @@ __all__ = [
     "sweep",
     "temperature_distribution",
     "units",
+    "view",
     "watch_oscillations",
 ]
 

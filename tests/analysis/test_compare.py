@@ -28,7 +28,9 @@ def test_the_error_of_verlet_is_that_of_its_frequency(compared):
         worst = np.max(np.abs(size * np.sin(frequency * times) - exact)) / np.max(np.abs(exact))
         assert row.error == pytest.approx(worst, rel=1e-6)
         steps = h * np.arange(row.steps + 1)
-        assert row.energy_error == pytest.approx(0.125 * h**2 * np.max(size * np.sin(frequency * steps)) ** 2, rel=1e-9)
+        assert row.energy_error == pytest.approx(
+            0.125 * h**2 * np.max(np.abs(size * np.sin(frequency * steps))) ** 2, rel=1e-9
+        )
     orders = [r.order for r in compared.rows]
     assert set(orders) == {2, 6}
     assert compared.accuracy < 1e-13
@@ -38,8 +40,8 @@ def test_the_error_of_verlet_is_that_of_its_frequency(compared):
 def test_steps_are_halved_and_cost_the_same_at_first(compared):
     verlet, accurate = compared.line("Verlet()"), [r for r in compared.rows if r.order == 6]
     assert [row.steps for row in verlet] == [40, 100, 200]  # of 50, 100, 200, in multiples of the 20 samples
-    assert accurate[0].dt >= 5 * verlet[0].dt  # nine forces a step
-    assert compared.best(1e-7) == ACCURATE.name
+    assert [row.steps for row in accurate] == [20, 40, 80]  # nine forces a step, and at least a step for each sample
+    assert compared.best(1e-5) == ACCURATE.name
     with pytest.raises(gm.InputError, match="reaches an error"):
         compared.best(1e-30)
 
