@@ -131,15 +131,15 @@ def test_a_chain_costs_in_proportion_to_its_length():
     """G M⁻¹Gᵀ is found to be a band of blocks of 9, assembled from the same number of products for any length; and the
     elimination along the band solves with it."""
     plans = []
-    for n in (10, 40):
+    for n in (8, 16):
         chain = gm.models.rigid_chain(n=n).system
         plans.append(find_solver("auto", 1.0, [(chain, chain.q())]).plan)
         assert plans[-1].kind == "banded"
         assert plans[-1].order.shape[1] == 9
         assert plans[-1].colours.max() < 17
     mech, q = gm.Mechanics(chain, chain.q().shape), jax.numpy.asarray(chain.q())
-    right = jax.numpy.asarray(RANDOM.normal(size=360))
-    x, dense = jax.jit(lambda r: (gram_solve(plans[1], mech, q, r), jax.vmap(product_with(mech, q))(np.eye(360))))(
+    right = jax.numpy.asarray(RANDOM.normal(size=144))
+    x, dense = jax.jit(lambda r: (gram_solve(plans[1], mech, q, r), jax.vmap(product_with(mech, q))(np.eye(144))))(
         right
     )
     np.testing.assert_allclose(x, np.linalg.solve(np.asarray(dense), right), rtol=1e-9)
