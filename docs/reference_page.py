@@ -28,8 +28,25 @@ SECTIONS = {
         *("penalize", "recover_multipliers"),
     ),
     "Constant temperature": ("fixman",),
+    "Rotations and rigid bodies": (
+        *("rigid.RigidBody", "rigid.Bodies", "rigid.SpatialRotation", "rigid.BodyRotation", "rigid.SpatialTranslation"),
+        *("rigid.rotation", "rigid.from_quaternion", "rigid.to_quaternion", "rigid.nearest_rotation", "rigid.hat"),
+        *("rigid.RigidPoses", "rigid.Space", "rigid.Flat", "rigid.SO3", "rigid.Poses", "rigid.SE3"),
+        *("rigid.Product", "rigid.MatrixGroup"),
+    ),
+    "Joints and mechanisms": (
+        *("rigid.Assembly", "rigid.Joint", "rigid.Ball", "rigid.Hinge", "rigid.Slider", "rigid.Cylindrical"),
+        *("rigid.Universal", "rigid.Distance", "rigid.Weld", "rigid.MassProperties", "rigid.from_mjcf"),
+        *("rigid.from_urdf",),
+    ),
     "Many particles": (
         *("md.Box", "md.PairPotential", "md.PairSum", "md.Neighbours", "md.NeighbourList", "md.Atoms", "from_ase"),
+    ),
+    "Elastic solids": (
+        *("fem.solid", "fem.Mesh", "fem.cube", "fem.box", "fem.ball", "fem.NeoHookean", "fem.StVenantKirchhoff"),
+        *("fem.LinearElastic", "fem.Material", "fem.lame_constants", "fem.determinant", "fem.consistent_mass"),
+        *("fem.Elastic", "fem.ExactContact", "fem.PenaltyContact", "fem.with_contact", "fem.watch_bodies"),
+        *("fem.collision", "fem.Collision"),
     ),
     "Units": ("units.UnitSystem", "units.all", "units.named"),
     "Fast and slow parts": ("split_quadratic", "watch_oscillations", "adaptive_splitting"),
@@ -54,7 +71,7 @@ SECTIONS = {
 # Made by geomint, not by users: their docstrings say what they hold, and their arguments are not listed.
 MADE_BY_GEOMINT = {
     *("Trajectory", "Average", "EnergyDrift", "TemperatureDistribution", "Certificate", "StabilityDiagram"),
-    *("md.NeighbourList", "md.PairSum", "methods.Carry", "Mechanics"),
+    *("md.NeighbourList", "md.PairSum", "fem.Elastic", "fem.Collision", "methods.Carry", "Mechanics"),
 }
 # Of these classes only some members are for users; of all others, those that the class itself defines.
 MEMBERS = {
@@ -62,23 +79,38 @@ MEMBERS = {
     "LagrangianSystem": ("with_params", "named_symmetries"),
     "Distances": ("measured",),
     "md.Neighbours": (),
+    "fem.Elastic": ("positions",),
+    **dict.fromkeys(("fem.NeoHookean", "fem.StVenantKirchhoff", "fem.LinearElastic"), ()),
     "md.PairPotential": ("neighbours",),
     "units.UnitSystem": ("time", "boltzmann", "coulomb", "kT", "temperature", "convert", "size"),
     "md.PairSum": ("neighbours",),
     "methods.Method": ("traits", "init", "step", "output", "name", "check"),
     **dict.fromkeys(("Translation", "Rotation", "Generator", "OnSphere", "Orthogonal"), ()),
+    **dict.fromkeys(("rigid.Space", "rigid.Flat", "rigid.SO3", "rigid.Poses", "rigid.SE3", "rigid.Product"), ()),
+    **dict.fromkeys(("rigid.MatrixGroup", "rigid.RigidPoses", "rigid.SpatialTranslation"), ()),
+    **dict.fromkeys(("rigid.SpatialRotation", "rigid.BodyRotation"), ()),
+    "rigid.RigidBody": ("system", "state"),
+    "rigid.Bodies": ("system",),
+    **dict.fromkeys(("rigid.Joint", "rigid.Ball", "rigid.Hinge", "rigid.Slider", "rigid.Cylindrical"), ()),
+    **dict.fromkeys(("rigid.Universal", "rigid.Distance", "rigid.Weld"), ()),
     **dict.fromkeys(("Mean", "Quantiles", "Histogram", "RadialDistribution"), ()),
 }
-FOR_USERS_TO_WRITE = {"methods.Method", "Constraint"}  # subclasses have arguments of their own
+FOR_USERS_TO_WRITE = {
+    "methods.Method",
+    "Constraint",
+    "fem.Material",
+    "rigid.Space",
+}  # subclasses have their own arguments
 ENTRY = re.compile(r"^([A-Za-z_]\w*(?:(?:, | or )[A-Za-z_]\w*)*):( +)(\S.*)$")
 
 
 def public_names():
     """Every public name without `gm.`, and what it is; a method of gm.methods is listed as that of gm."""
     names = {name: getattr(gm, name) for name in gm.__all__ if not inspect.ismodule(getattr(gm, name))}
-    for module in ("md", "methods", "models", "units"):
+    for module in ("fem", "md", "methods", "models", "rigid", "units"):
         inside = getattr(gm, module)
-        named = {f"{module}.{name}": getattr(inside, name) for name in inside.__all__}
+        listed = [name for name in inside.__all__ if not inspect.ismodule(getattr(inside, name))]
+        named = {f"{module}.{name}": getattr(inside, name) for name in listed}
         names |= {name: x for name, x in named.items() if not any(x is y for y in names.values())}
     return names
 

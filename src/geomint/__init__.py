@@ -10,13 +10,17 @@ import jax as _jax
 if "JAX_ENABLE_X64" not in _os.environ:
     _jax.config.update("jax_enable_x64", True)
 
-from . import md, methods, models, rigid
+from . import fem, md, methods, models, rigid
 from .analysis.averages import Average, EnergyDrift, autocorrelation_time, average, energy_drift
 from .analysis.certify import Certificate, certify
+from .analysis.compare import Comparison, compare
 from .analysis.fast_slow import adaptive_splitting, split_quadratic, watch_oscillations
 from .analysis.fixman import fixman
+from .analysis.lyapunov import Lyapunov, lyapunov
 from .analysis.penalty import penalize, recover_multipliers
 from .analysis.radial import radial_distribution
+from .analysis.recommend import Recommendation, recommend
+from .analysis.section import Section, section
 from .analysis.stability import StabilityDiagram, stability_diagram
 from .analysis.temperature import TemperatureDistribution, degrees_of_freedom, temperature_distribution
 from .errors import (
@@ -83,6 +87,7 @@ __all__ = [
     "Boris",
     "CayleyVariationalEuler",
     "Certificate",
+    "Comparison",
     "Composition",
     "Constraint",
     "Distances",
@@ -102,6 +107,7 @@ __all__ = [
     "LagrangianSystem",
     "LieVerlet",
     "LobattoIIIAB",
+    "Lyapunov",
     "MagneticSplitting",
     "Mean",
     "MeasurementError",
@@ -117,10 +123,12 @@ __all__ = [
     "Quantiles",
     "RadialDistribution",
     "Rattle",
+    "Recommendation",
     "RigidMolecules",
     "Rotation",
     "RunStopped",
     "RungeKutta4",
+    "Section",
     "Shake",
     "SimplifiedZhangSkeel",
     "Splitting",
@@ -140,21 +148,26 @@ __all__ = [
     "autocorrelation_time",
     "average",
     "certify",
+    "compare",
     "degrees_of_freedom",
     "energy_drift",
     "ensemble",
+    "fem",
     "fixman",
     "from_ase",
     "load",
+    "lyapunov",
     "md",
     "methods",
     "models",
     "penalize",
     "project",
     "radial_distribution",
+    "recommend",
     "recover_multipliers",
     "resume",
     "rigid",
+    "section",
     "simulate",
     "split_quadratic",
     "stability_diagram",

@@ -20,7 +20,7 @@ NANOMETRES = gm.units.KJ  # nm, amu, kJ/mol
 RANDOM = np.random.default_rng(3)
 Q0, V0 = RANDOM.uniform(1, 4, (2, 3, 3)), RANDOM.normal(size=(2, 3, 3))
 MASS = np.array([15.999, 1.008, 1.008])[None, :, None]
-ENDINGS = ("xyz", "pdb", "h5md")
+ENDINGS = ("xyz", "pdb", "h5md", "vtkhdf")
 
 
 def springs(units=None, box=True):
@@ -36,13 +36,14 @@ def run(steps=100, system=SYSTEM, **settings):
 
 
 def contents(path):
-    """The bytes of a text; the numbers of an H5MD file."""
-    if path.suffix != ".h5md":
+    """The bytes of a text; the numbers of an HDF5 file."""
+    if path.suffix not in (".h5md", ".vtkhdf"):
         return path.read_bytes()
     found = {}
     with h5py.File(path) as file:
         file.visititems(lambda name, x: found.update({name: x[()].tobytes()}) if isinstance(x, h5py.Dataset) else None)
-        return found, {name: x.tobytes() for name, x in file["h5md"].attrs.items()}
+        about = file["h5md" if path.suffix == ".h5md" else "VTKHDF"].attrs
+        return found, {name: np.asarray(x).tobytes() for name, x in about.items()}
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from geomint.papers.console_hairer_lubich_2013.coefficients import WIDEST
 from geomint.papers.fernandez_pendas_2019 import shake_and_rattle, splittings
 from geomint.papers.gonzalez_schmidt_ortiz_2010 import argon, argon_steps, force_stepping_runs, terraces
 from geomint.papers.stern_grinspun_2009 import fpu_chain, limits, resonance, slow_exchange
-from geomint.papers.tao_owhadi_2015 import dna, penalty, structure, water
+from geomint.papers.tao_owhadi_2015 import dna, lie_group, penalty, structure, water
 from geomint.papers.tao_owhadi_2015 import systems as tao_systems
 from geomint.run.instability import unwatched
 
@@ -48,6 +48,12 @@ MUTATIONS = {
     ),
     "Z&S without its third-derivative term, structure": Mutation(
         f"{TAO}/structure", structure, "ZhangSkeel", simplified, "symplecticity defect: Z&S, double"
+    ),
+    "Z&S without its third-derivative term, SO(3)": Mutation(
+        f"{TAO}/so3", lie_group, "ZhangSkeel", simplified, "Z&S: f against a"
+    ),
+    "Lie-Verlet for variational Euler, SO(3)": Mutation(
+        f"{TAO}/so3", lie_group, "CayleyVariationalEuler", lambda _: gm.LieVerlet, "variational Euler: largest |ΔH|"
     ),
     "β = ¼ for .4, double pendulum": Mutation(
         f"{TAO}/double-pendulum", tao_systems, "ZhangSkeel", quarter, "Z&S: largest error of x₂"

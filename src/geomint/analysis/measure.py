@@ -39,6 +39,7 @@ __all__ = [
     "is_equilibrium",
     "large_step",
     "long_run",
+    "momentum_deviation",
     "order",
     "reference",
     "reversibility",
@@ -293,22 +294,25 @@ def long_run(
     band = float(np.max(around) - np.min(around))
     # Round-off alone makes a random walk; a drift below its size is not significant.
     walk = 10 * np.finfo(float).eps * np.max(np.abs(run.energy)) * np.sqrt(every * saves)
-    momentum = {}
-    for name, values in run.momentum_maps.items():
-        size = max(1e-300, float(np.sum(np.abs(at.p)) * max(1.0, np.max(np.abs(run.q)))))
-        momentum[name] = float(np.max(np.abs(values - values[0])) / size)
     worst = lambda x: float(np.max(np.abs(x), initial=0.0))
     tangency = worst(run.columns["velocity_residual"]) if system.constraint is not None else 0.0
     return LongRun(
         float(slope),
         band,
         abs(slope) * run.t[-1] / max(band, walk),
-        momentum,
+        momentum_deviation(run, at),
         worst(run.constraint_residual),
         tangency,
         run,
         excess(run),
     )
+
+
+def momentum_deviation(run: Trajectory, at: Point) -> dict[str, float]:
+    """The largest deviation of each momentum map along a run from `at`, relative to Σ|p||ξ|."""
+    size = max(1e-300, float(np.sum(np.abs(at.p)) * max(1.0, np.max(np.abs(run.q)))))
+    maps = run.momentum_maps.items()
+    return {name: float(np.max(np.abs(values - values[0])) / size) for name, values in maps}
 
 
 # --- forces that do work ----------------------------------------------------------------------------------------------

@@ -33,7 +33,9 @@ LastTime = Annotated[
 SaveEvery = Annotated[int, typer.Option(help="Keep every so many steps.")]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", help="Stream the run to this file, with checkpoints: HDF5, or .xyz, .pdb, .h5md."),
+    typer.Option(
+        "--output", "-o", help="Stream the run to this file, with checkpoints: HDF5, or .xyz, .pdb, .h5md, .vtkhdf."
+    ),
 ]
 Plot = Annotated[bool, typer.Option("--plot", help="Draw the run, beside the output or into MODEL.png.")]
 PlotFile = Annotated[Path | None, typer.Option(help="Draw the run into this file.")]

@@ -7,12 +7,19 @@ from pathlib import Path
 from ..errors import ArchiveError, InputError
 from ..system.system import Stated
 from .files import writing
-from .frames import FrameFile, Topology
+from .frames import FrameFile, FrameTopology
 from .h5md import H5MD
 from .reader import Contents, read
 from .text import PDB, ExtendedXYZ
+from .vtkhdf import VTKHDF
 
-FORMATS: dict[str, type[FrameFile]] = {".xyz": ExtendedXYZ, ".extxyz": ExtendedXYZ, ".pdb": PDB, ".h5md": H5MD}
+FORMATS: dict[str, type[FrameFile]] = {
+    ".xyz": ExtendedXYZ,
+    ".extxyz": ExtendedXYZ,
+    ".pdb": PDB,
+    ".h5md": H5MD,
+    ".vtkhdf": VTKHDF,
+}
 OTHER_FORMATS = (".dcd", ".xtc", ".trr", ".gro", ".cif", ".traj", ".lammpstrj", ".nc", ".netcdf")  # not written
 ROWS = 256  # that are read at a time to make a file again
 
@@ -47,7 +54,12 @@ def existing_archive_of(path: Path) -> Path:
     return beside
 
 
-def new_frames(path: Path, topology: Topology) -> FrameFile:
+def topology_for(path: Path, system: Stated | None, q_shape: tuple[int, ...], what: str) -> FrameTopology:
+    """What the frames of a run share, in a file of this name."""
+    return FORMATS[path.suffix.lower()].topology_class(system, q_shape, what)
+
+
+def new_frames(path: Path, topology: FrameTopology) -> FrameFile:
     """A new file of frames."""
     try:
         with writing(path):
@@ -75,11 +87,11 @@ def frames_path(contents: Contents) -> Path | None:
     return path
 
 
-def reopened_frames(path: Path, archive: Path, system: Stated, save_every: int) -> tuple[FrameFile, Topology]:
+def reopened_frames(path: Path, archive: Path, system: Stated, save_every: int) -> tuple[FrameFile, FrameTopology]:
     """The frames of a run, cut to the rows that its archive counts; made again from these where the file is missing,
     damaged, or was left open by a run that was killed and can't be cut."""
     contents = read(archive)
-    topology = Topology(system, tuple(contents.meta["q_shape"]), str(path))
+    topology = topology_for(path, system, tuple(contents.meta["q_shape"]), str(path))
     with writing(path):
         kept = FORMATS[path.suffix.lower()].reopen(path, topology, contents.rows)
         if kept is not None:

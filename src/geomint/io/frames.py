@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import abc
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +34,19 @@ class Frames(NamedTuple):
     energy: np.ndarray
 
 
-class Topology:
+class FrameTopology(abc.ABC):
+    """What all frames of a run share, for one kind of files."""
+
+    @abc.abstractmethod
+    def __init__(self, system: Stated | None, q_shape: tuple[int, ...], what: str):
+        """what: for the error where the system has no such frames, such as "x.xyz"."""
+
+    @abc.abstractmethod
+    def frames(self, rows: dict[str, Any], t: np.ndarray, first: int, save_every: int) -> Frames:
+        """Frames of rows q, p and energy, of which the first is saved point number `first`."""
+
+
+class Topology(FrameTopology):
     """What all frames of a run share: symbols, molecules, masses, box, and how rows become frames."""
 
     def __init__(self, system: Stated | None, q_shape: tuple[int, ...], what: str):
@@ -99,15 +111,16 @@ class FrameFile(abc.ABC):
 
     path: Path
     count: int
+    topology_class: ClassVar[type[FrameTopology]] = Topology  # what `create` and `reopen` are given
 
     @classmethod
     @abc.abstractmethod
-    def create(cls, path: Path, topology: Topology) -> Self:
+    def create(cls, path: Path, topology: Any) -> Self:
         """A new file without frames; FileExistsError where there is one."""
 
     @classmethod
     @abc.abstractmethod
-    def reopen(cls, path: Path, topology: Topology, count: int) -> Self | None:
+    def reopen(cls, path: Path, topology: Any, count: int) -> Self | None:
         """The file, cut behind its first `count` frames; None where it does not have so many, or is damaged."""
 
     @abc.abstractmethod

@@ -94,12 +94,7 @@ class H5MD(FrameFile):
         self.count = end
 
     def synchronise(self) -> None:
-        self.file.flush()
-        file = os.open(self.path, os.O_RDWR | getattr(os, "O_BINARY", 0))
-        try:
-            os.fsync(file)
-        finally:
-            os.close(file)
+        flushed(self.file, self.path)
 
     def cut(self, count: int) -> None:
         for x in self._series():
@@ -110,6 +105,16 @@ class H5MD(FrameFile):
         if self.file:
             self._mark(False)
             self.file.close()
+
+
+def flushed(opened: h5py.File, path: Path) -> None:
+    """Wait until an HDF5 file is on the disk."""
+    opened.flush()
+    file = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def _describe(file: h5py.File, topology: Topology) -> None:

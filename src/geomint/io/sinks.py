@@ -18,7 +18,7 @@ from ..methods import Carry
 from ..numerics.memory import available_memory
 from .events_file import truncate_events
 from .files import writing
-from .frames import FrameFile, Topology
+from .frames import FrameFile, FrameTopology
 from .writer import Writer
 
 
@@ -153,7 +153,7 @@ class DiskWithFrames(Disk):
     """Rows streamed to an archive, and as frames to a file for other programs beside it. Frames are on the disk before
     the checkpoint that counts them, so that the file of frames never lacks one."""
 
-    def __init__(self, frames: FrameFile, topology: Topology, *arguments: Any, **named: Any):
+    def __init__(self, frames: FrameFile, topology: FrameTopology, *arguments: Any, **named: Any):
         super().__init__(*arguments, **named)
         self.frames, self.topology = frames, topology
 

@@ -12,27 +12,20 @@ instructions.
 
 from __future__ import annotations
 
-import ctypes
 import functools
-from pathlib import Path
 from typing import Any
 
-import jax
 from llvmlite import ir
 
 from ..engines.llvm import compile as machine
 from ..engines.llvm.code import LlvmCode
-from ..engines.scalar.fma_fusion import DeferredProduct
-from ..engines.scalar.program_key import Unhashable, jaxpr_digest
-from ..engines.scalar.translate import ScalarInterpreter
-from ..engines.scalar.values import constant, filled
-from ..numerics import disk_cache
-from ..numerics.linalg.xla_ffi import ARGUMENTS, RESULTS, VERSION
-from .pair_reciprocals import Reciprocals
+from ..engines.llvm.xla_handler import BYTE, INT32, REAL, WHOLE, HandlerBuilder, registered
+from ..engines.scalar.reciprocals import Reciprocals
+from ..engines.scalar.values import constant
+from ..numerics.linalg.xla_ffi import ARGUMENTS, RESULTS
 from .pair_terms import Term, pair_program
 
 ROWS = 2  # particles i in registers
-REAL, WHOLE, INT32, BYTE = ir.DoubleType(), ir.IntType(64), ir.IntType(32), ir.IntType(8)
 
 
 class PairCode(Reciprocals, LlvmCode):
@@ -42,6 +35,8 @@ class PairCode(Reciprocals, LlvmCode):
     where the next term is below 2⁻⁵³. Results are within 2 units in the last place; at 0 and infinity, where e is not a
     number, y₀ is exact.
     """
+
+    by_reciprocals = True
 
     def __init__(self, function: ir.Function, lanes: int):
         super().__init__(function, lanes)
@@ -86,58 +81,28 @@ class PairCode(Reciprocals, LlvmCode):
         return self.builder.call(function, [x, self.number(x.type, 0.0), BYTE(-1)])
 
 
-class KernelBuilder:
+class KernelBuilder(HandlerBuilder):
     """Writes the handler that XLA calls. Arguments: q, the directions, the parameters of sites, and the tables of
     pair_tables.py; results: the sum, and memory for the copies."""
 
     def __init__(self, term: Term, order: int, dimension: int, program: Any, lanes: int):
-        self.term, self.order, self.dimension, self.lanes = term, order, dimension, lanes
+        super().__init__("geomint_pairs", lanes)
+        self.term, self.order, self.dimension = term, order, dimension
         self.vectors, self.sites = max(order, 1), len(term.names)
         self.inputs, self.outputs = self.vectors * dimension + self.sites, dimension if order else 1
-        self.kind = ir.VectorType(REAL, lanes)
-        self.module = ir.Module("geomint_pairs")
-        self.pair = self._pair(program)
+        count = self.vectors * dimension + 2 * self.sites
+        self.pair = self.inlined("pair", program, count, self.outputs, PairCode)
         self._handler()
-
-    def _pair(self, program: Any) -> ir.Function:
-        kind = self.kind
-        count = self.vectors * self.dimension + 2 * self.sites
-        result = ir.LiteralStructType([kind] * (2 * self.outputs))
-        function = ir.Function(self.module, ir.FunctionType(result, [kind] * count), "pair")
-        function.linkage = "internal"
-        function.attributes.add("alwaysinline")
-        code = PairCode(function, self.lanes)
-        found = ScalarInterpreter(code).evaluate(program, [filled((), [x]) for x in function.args])
-        b, out = code.builder, ir.Constant(result, ir.Undefined)
-        for k, x in enumerate(found):
-            x = x.item()
-            for part, y in enumerate((x.x, x.y) if isinstance(x, DeferredProduct) else (x, 1.0)):
-                out = b.insert_value(out, code.broadcast(y), 2 * k + part)
-        b.ret(out)
-        return function
 
     # --- the handler ------------------------------------------------------------------------------------------------
     def _handler(self) -> None:
-        words = WHOLE.as_pointer()
-        function = ir.Function(self.module, ir.FunctionType(WHOLE, [words]), "handler")
-        self.b = b = ir.IRBuilder(function.append_basic_block("entry"))
-        frame = function.args[0]
-        # In the first block, so that LLVM keeps them in registers.
-        self.sums = [b.alloca(self.kind) for _ in range(ROWS * self.outputs)]
-        self.energy, self.next = b.alloca(REAL), b.alloca(WHOLE)
-        with b.if_then(b.icmp_unsigned("!=", self._word(frame, 1), WHOLE(0))):
-            # XLA asks for the version of the interface before the first call.
-            extension = b.inttoptr(self._word(frame, 1), words)
-            answer = b.inttoptr(self._word(extension, 3), words)
-            b.store(WHOLE(VERSION), b.gep(answer, [WHOLE(3)]))
-            b.ret(WHOLE(0))
+        frame, places = self.open([self.kind] * (ROWS * self.outputs) + [REAL, WHOLE])
+        b, (*self.sums, self.energy, self.next) = self.b, places
         given = self.vectors + self.sites
-        self.given = [self._buffer(frame, ARGUMENTS, k, REAL) for k in range(given)]
-        self.which, settings, self.starts, self.at = (
-            self._buffer(frame, ARGUMENTS, given + k, INT32) for k in range(4)
-        )
-        self.masks = self._buffer(frame, ARGUMENTS, given + 4, BYTE if self.lanes == 8 else INT32)
-        self.out, self.scratch = (self._buffer(frame, RESULTS, k, REAL) for k in range(2))
+        self.given = [self.buffer(frame, ARGUMENTS, k, REAL) for k in range(given)]
+        self.which, settings, self.starts, self.at = (self.buffer(frame, ARGUMENTS, given + k, INT32) for k in range(4))
+        self.masks = self.buffer(frame, ARGUMENTS, given + 4, BYTE if self.lanes == 8 else INT32)
+        self.out, self.scratch = (self.buffer(frame, RESULTS, k, REAL) for k in range(2))
         self.total, self.chosen, self.width, self.blocks, batch = (
             b.sext(b.load(b.gep(settings, [WHOLE(k)])), WHOLE) for k in range(5)
         )
@@ -145,53 +110,27 @@ class KernelBuilder:
         self.rows = [b.gep(self.scratch, [b.mul(self.padded, WHOLE(k))]) for k in range(self.inputs)]
         forces = range(self.inputs, self.inputs + (self.outputs if self.order else 0))
         self.forces = [b.gep(self.scratch, [b.mul(self.padded, WHOLE(k))]) for k in forces]
-        self._repeat(WHOLE(0), batch, self._member)
+        self.repeat(WHOLE(0), batch, self._member)
         self.b.ret(WHOLE(0))
-
-    def _word(self, pointer: Any, k: int) -> Any:
-        return self.b.load(self.b.gep(pointer, [WHOLE(k)]))
-
-    def _buffer(self, frame: Any, group: int, k: int, kind: Any) -> Any:
-        """The entries of the k-th buffer; see `data` in numerics/linalg/xla_ffi.py."""
-        words = WHOLE.as_pointer()
-        listed = self.b.inttoptr(self._word(frame, group), words)
-        buffer = self.b.inttoptr(self._word(listed, k), words)
-        return self.b.inttoptr(self._word(buffer, 3), kind.as_pointer())
-
-    def _repeat(self, begin: Any, end: Any, body: Any) -> None:
-        """body(k) for k from begin to end − 1."""
-        b = self.b
-        start, head = b.block, b.append_basic_block("head")
-        b.branch(head)
-        b.position_at_end(head)
-        k = b.phi(WHOLE)
-        k.add_incoming(begin, start)
-        inner, after = b.append_basic_block("body"), b.append_basic_block("after")
-        b.cbranch(b.icmp_signed("<", k, end), inner, after)
-        b.position_at_end(inner)
-        body(k)
-        k.add_incoming(b.add(k, WHOLE(1)), b.block)
-        b.branch(head)
-        b.position_at_end(after)
 
     def _member(self, member: Any) -> None:
         b = self.b
         self._copy_in(b.mul(member, self.total))
         b.store(REAL(0.0), self.energy)
-        self._repeat(WHOLE(0), self.blocks, self._block)
+        self.repeat(WHOLE(0), self.blocks, self._block)
         if self.order == 0:
             b.store(b.load(self.energy), b.gep(self.out, [member]))
             return
         out = b.gep(self.out, [b.mul(member, b.mul(self.total, WHOLE(self.dimension)))])
         clear = lambda k: b.store(REAL(0.0), b.gep(out, [k]))
-        self._repeat(WHOLE(0), b.mul(self.total, WHOLE(self.dimension)), clear)
+        self.repeat(WHOLE(0), b.mul(self.total, WHOLE(self.dimension)), clear)
 
         def copy(k: Any) -> None:
             place = b.mul(b.sext(b.load(b.gep(self.which, [k])), WHOLE), WHOLE(self.dimension))
             for c, force in enumerate(self.forces):
                 b.store(b.load(b.gep(force, [k])), b.gep(out, [b.add(place, WHOLE(c))]))
 
-        self._repeat(WHOLE(0), self.chosen, copy)
+        self.repeat(WHOLE(0), self.chosen, copy)
 
     def _copy_in(self, offset: Any) -> None:
         """The chosen particles to one array for each component, filled up with copies of the last one."""
@@ -210,37 +149,37 @@ class KernelBuilder:
             for force in self.forces:
                 b.store(REAL(0.0), b.gep(force, [k]))
 
-        self._repeat(WHOLE(0), self.padded, copy)
+        self.repeat(WHOLE(0), self.padded, copy)
 
     def _block(self, block: Any) -> None:
         """`ROWS` particles i with all j."""
         b = self.b
         first = b.mul(block, WHOLE(ROWS))
-        here = [[self._splat(b.load(b.gep(x, [b.add(first, WHOLE(r))]))) for x in self.rows] for r in range(ROWS)]
+        here = [[self.splat(b.load(b.gep(x, [b.add(first, WHOLE(r))]))) for x in self.rows] for r in range(ROWS)]
         for x in self.sums:
-            b.store(ir.Constant(self.kind, [REAL(0.0)] * self.lanes), x)
+            b.store(self.zeros(), x)
         b.store(b.sdiv(first, WHOLE(self.lanes)), self.next)
         begin, end = (b.sext(b.load(b.gep(self.starts, [b.add(block, WHOLE(k))])), WHOLE) for k in range(2))
 
         def entry(e: Any) -> None:
             vector = b.sext(b.load(b.gep(self.at, [e])), WHOLE)
-            self._repeat(b.load(self.next), vector, lambda j: self._vector(here, j, None))
+            self.repeat(b.load(self.next), vector, lambda j: self._vector(here, j, None))
             self._vector(here, vector, e)
             b.store(b.add(vector, WHOLE(1)), self.next)
 
-        self._repeat(begin, end, entry)
+        self.repeat(begin, end, entry)
         for r in range(ROWS):
             for c in range(self.outputs):
-                total = self._sum_of_lanes(b.load(self.sums[r * self.outputs + c]))
+                total = self.sum_of_lanes(b.load(self.sums[r * self.outputs + c]))
                 place = b.gep(self.forces[c], [b.add(first, WHOLE(r))]) if self.order else self.energy
                 b.store(b.fadd(b.load(place), total), place)
 
     def _vector(self, here: Any, j: Any, entry: Any) -> None:
         """The particles i with a vector of particles j; with an entry, the pairs of its masks."""
-        b, zero = self.b, ir.Constant(self.kind, [REAL(0.0)] * self.lanes)
+        b, zero = self.b, self.zeros()
         at = b.mul(j, WHOLE(self.lanes))
-        there = [self._load(x, at) for x in self.rows]
-        forces = [self._load(x, at) for x in self.forces]
+        there = [self.load(x, at) for x in self.rows]
+        forces = [self.load(x, at) for x in self.forces]
         differing = self.vectors * self.dimension
         for r in range(ROWS):
             apart = [self._nearest(b.fsub(x, y), k) for k, (x, y) in enumerate(zip(here[r], there, strict=True))]
@@ -250,9 +189,9 @@ class KernelBuilder:
                 if entry is not None:
                     x, y = (b.select(self._mask(entry, r), v, zero) for v in (x, y))
                 place = self.sums[r * self.outputs + c]
-                b.store(self._fused(x, y, b.load(place)), place)
+                b.store(self.fused(x, y, b.load(place)), place)
                 if self.order:
-                    forces[c] = self._fused(b.fneg(x), y, forces[c])
+                    forces[c] = self.fused(b.fneg(x), y, forces[c])
         for x, place in zip(forces, self.forces, strict=True):
             pointer = b.bitcast(b.gep(place, [at]), self.kind.as_pointer())
             b.store(x, pointer, align=8)
@@ -263,70 +202,24 @@ class KernelBuilder:
             bits = self.b.trunc(bits, ir.IntType(self.lanes))
         return self.b.bitcast(bits, ir.VectorType(ir.IntType(1), self.lanes))
 
-    def _fused(self, x: Any, y: Any, z: Any) -> Any:
-        return self.b.call(self._intrinsic("llvm.fma", 3), [x, y, z])
-
-    def _intrinsic(self, name: str, arguments: int) -> Any:
-        name = f"{name}.v{self.lanes}f64"
-        kind = ir.FunctionType(self.kind, [self.kind] * arguments)
-        return self.module.globals.get(name) or ir.Function(self.module, kind, name)
-
     def _nearest(self, x: Any, k: int) -> Any:
         if self.term.edges is None or k >= self.dimension:
             return x
         b, edge = self.b, self.term.edges[k]
         number = lambda v: ir.Constant(self.kind, [REAL(v)] * self.lanes)
-        images = b.call(self._intrinsic("llvm.rint", 1), [b.fmul(x, number(1.0 / edge))])
-        return self._fused(number(-edge), images, x)
-
-    def _load(self, array: Any, at: Any) -> Any:
-        return self.b.load(self.b.bitcast(self.b.gep(array, [at]), self.kind.as_pointer()), align=8)
-
-    def _splat(self, x: Any) -> Any:
-        undefined = ir.Constant(self.kind, ir.Undefined)
-        first = self.b.insert_element(undefined, x, INT32(0))
-        return self.b.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(INT32, self.lanes), [0] * self.lanes))
-
-    def _sum_of_lanes(self, x: Any) -> Any:
-        b, size = self.b, self.lanes
-        while size > 1:
-            size //= 2
-            parts = [
-                b.shuffle_vector(x, x, ir.Constant(ir.VectorType(INT32, size), [INT32(k + s) for k in range(size)]))
-                for s in (0, size)
-            ]
-            x = b.fadd(parts[0], parts[1])
-        return b.extract_element(x, INT32(0))
+        images = b.call(self.intrinsic("llvm.rint", 1), [b.fmul(x, number(1.0 / edge))])
+        return self.fused(number(-edge), images, x)
 
 
 # --- compiled and registered ------------------------------------------------------------------------------------------
-_handlers: dict[str, Any] = {}  # by name; they own their machine code
-
-
 @functools.lru_cache(256)
 def target(term: Term, order: int, dimension: int) -> str:
     """The name under which XLA knows the handler, which is compiled now where it is not on disk. NotCovered where φ has
     an operation that is not covered."""
     program, lanes = pair_program(term, order, dimension), machine.widest()
-    settings = f"{order} {dimension} {term.edges} {len(term.names)} {ROWS} {lanes} {VERSION}"
-    try:
-        own = disk_cache.sources(Path(__file__))
-        key = disk_cache.key(jaxpr_digest([program]), machine.environment(), settings, own)
-    except Unhashable:
-        key = None
-    name = f"geomint_pairs_{len(_handlers) if key is None else key[:40]}"
-    if name not in _handlers:
-        stored = None if key is None else disk_cache.read(key)
-        if stored is None:
-            engine, code = machine.compile_module(KernelBuilder(term, order, dimension, program, lanes).module)
-            if key is not None:
-                disk_cache.write(key, code)
-        else:
-            engine = machine.load_object(stored)
-        handler = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(engine.get_function_address("handler"))
-        _handlers[name] = engine, handler
-        jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(handler), platform="cpu")
-    return name
+    settings = f"{order} {dimension} {term.edges} {len(term.names)} {ROWS} {lanes}"
+    module = lambda: KernelBuilder(term, order, dimension, program, lanes).module
+    return registered("geomint_pairs", program, settings, __file__, module)
 
 
 def memory(term: Term, order: int, dimension: int, padded: int) -> int:

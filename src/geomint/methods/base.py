@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from ..errors import InputError
+from ..numerics.keywords import checked_keywords
 from ..system.checks import Check, as_python, shown
 from ..system.lagrangian import LagrangianSystem
 from ..system.mechanics import Mechanics
@@ -239,7 +241,7 @@ class Method(eqx.Module):
         """Raise an InputError where q does not live where this method moves it."""
         space, on_groups = getattr(system, "space", None), "lie group" in self.traits.needs
         curved = space is not None and not space.flat
-        if curved and not on_groups:
+        if space is not None and curved and not on_groups:
             able = {type(m).__name__ for m in all() if "lie group" in m.traits.needs}
             raise InputError(
                 f"{self.name} moves arrays by q + dq, and the positions of this system are on a group "
@@ -283,8 +285,10 @@ def register(*variants: dict[str, Any]) -> Callable[[type[M]], type[M]]:
     """
 
     def join(cls: type[M]) -> type[M]:
+        cls.__init__ = checked_keywords(cls.__init__)  # misspelt settings
         _classes[cls.__name__] = cls
-        _variants[cls.__name__] = lambda: tuple(cls(**arguments) for arguments in variants or ({},))
+        # Made once: an error message asks all of them whether they could do what this method can't.
+        _variants[cls.__name__] = functools.cache(lambda: tuple(cls(**arguments) for arguments in variants or ({},)))
         return cls
 
     return join

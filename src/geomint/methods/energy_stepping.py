@@ -11,8 +11,9 @@ Each flight and each event is the exact motion under V_h. So T + V_h, all moment
 symplectic form and time reversal are conserved to rounding. The level of the terrace is an integer, so that errors of
 event times do not enter the energy. The trajectory converges as h → 0, at a rate of about ½ over a fixed time.
 
-Walls and hard spheres are given by functions c(q) that are nonnegative where the motion may go. They are steps of
-infinite height: the motion is reflected where c(q) = 0.
+Walls and hard spheres are given by functions c(q) that are nonnegative where the motion may go, contact of bodies by
+the set of positions without collisions (gm.fem.ExactContact). They are steps of infinite height: the motion is
+reflected where c(q) = 0.
 
 Hypotheses: V is smooth along the motion, with two derivatives for the searches "interval" and "bounds", four for
 "hermite". Discontinuities larger than a terrace stop the run.
@@ -35,19 +36,17 @@ import numpy as np
 from jaxtyping import Array
 
 from ..errors import InputError
-from ..numerics.compensated import Compensated, value
-from ..numerics.intervals import Interval, curvature, derivatives, supported
-from ..system.calls import call_function
-from ..system.checks import bounded, function, number, one_of, positive
-from ..system.mechanics import Mechanics, real_array
+from ..numerics.compensated import value
+from ..numerics.intervals import Interval, curvature
+from ..numerics.taylor import derivatives
+from ..system.checks import bounded, number, one_of, positive
+from ..system.mechanics import Mechanics
 from .base import State, Traits, register, setting
 from .first_exit import (
     Found,
     HigherDerivatives,
     Jet,
     exit_time,
-    jet,
-    jet_and_higher,
     longest_trial,
     one_proof,
     one_trial,
@@ -55,22 +54,14 @@ from .first_exit import (
     proved_advance,
     touch_tolerance,
 )
-from .flight import DOWN, REFLECTED, UP, WALL, Counts, Flight
+from .flight import CONTACT, DOWN, EXPLAINED, IDLE, NO_EXIT_FOUND, REFLECTED, TIME_STOPPED, TRIALS, UP, WALL, Flight
 from .protocols import CanFail, ChecksStart, EventDriven
+from .walls import Impact, Inside, checked_inside
 
 SEARCHES = ("hermite", "interval", "bounds")
-NO_EXIT_FOUND, TIME_STOPPED = 1, 2
-TRIALS = 100  # consecutive trials without progress after which the run fails: the potential is not smooth
-IDLE = 1000  # consecutive events at the same time after which the run fails
 ON_AN_EDGE = 1e-9  # fraction of a terrace: a start closer to an edge than this counts as on the edge
 TURNING = 1e-6  # a start is a turning point if |cos| of the angle between v and M⁻¹∇V, in the metric M, is below this
 FARTHEST = 1e8  # largest displacement in a trial in units of 1 + max |q|, where `reach` is not given
-
-
-def _wall(i: int, c: Callable[[Array], Array], q: Array) -> Array:
-    """c(q) of the i-th function of `inside`."""
-    name = f"EnergyStepping(inside=...): function {i} of inside"
-    return real_array(name, call_function(name, c, {"q": q})).astype(q.dtype)
 
 
 @register({"height": 0.05})
@@ -83,7 +74,8 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
              turning point (v·∇V = 0) on an edge: from the middle, such a motion would reach the next edge after half a
              height, too slow to climb a whole one (a planet at its perihelion would be reflected for ever). Avoid an
              edge at the value of V at infinity
-    inside:  functions c(q), numbers or arrays, positive where the motion may go: it is reflected where one vanishes
+    inside:  functions c(q), numbers or arrays, positive where the motion may go: it is reflected where one vanishes;
+             or a set without collisions, such as gm.fem.ExactContact
     reach:   the largest displacement of a coordinate in one trial of the search. Needed only for potentials that are
              flat and then change abruptly; gradual changes are detected from the derivatives
 
@@ -116,8 +108,7 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
     ):
         self.search = search
         self.height, self.offset, self.reach = height, offset, reach
-        listed = tuple(inside) if isinstance(inside, (list, tuple)) else (inside,)
-        self.inside = tuple(function(c, "inside", "EnergyStepping") for c in listed)
+        self.inside = checked_inside(inside)
 
     @property
     def traits(self) -> Traits:
@@ -129,52 +120,48 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
     def functions(self) -> tuple[Callable[..., Any], ...]:
         return self.inside
 
-    # --- the region of a flight -------------------------------------------------------------------------------------
-    def _walls(self, q: Array) -> Array:
-        """All c(q), in one array."""
-        return jnp.concatenate([jnp.zeros(0, q.dtype), *(jnp.ravel(_wall(i, c, q)) for i, c in enumerate(self.inside))])
+    @property
+    def _inside(self) -> Inside:
+        return Inside.of(self.inside)
 
+    # --- the region of a flight -------------------------------------------------------------------------------------
     def _gauges(self, mech: Mechanics, flight: Flight, q: Array) -> Array:
         """V above the lower edge of the terrace and below the upper one, in units of h; and the walls."""
         above = (mech.potential(q) - flight.base) / self.height - flight.level
-        return jnp.concatenate([jnp.stack([above, 1 - above]), self._walls(q)])
+        return jnp.concatenate([jnp.stack([above, 1 - above]), self._inside.values(q)])
 
     def _jet(self, mech: Mechanics, flight: Flight, t: Array) -> Jet:
         """The jet of the gauges along the flight, at t. The search is not differentiated; `exit_time` supplies the
         derivative of an event's time."""
+        return Jet(*self._derivatives(mech, flight, t, 2))
+
+    def _derivatives(self, mech: Mechanics, flight: Flight, t: Array, order: int) -> list[Array]:
+        """The gauges along the flight and their derivatives, at t."""
         q, v = value(flight.q), mech.velocity(value(flight.p))
-        return jax.lax.stop_gradient(jet(lambda s: self._gauges(mech, flight, q + s * v), t))
+        if flight.line is None:
+            return jax.lax.stop_gradient(derivatives(lambda s: self._gauges(mech, flight, q + s * v), t, order))
+        ends = flight.ends(t, order, self.height)
+        walls = derivatives(lambda s: self._inside.values(q + s * v), t, order)
+        return jax.lax.stop_gradient([jnp.concatenate(x) for x in zip(ends, walls, strict=True)])
 
     def _longest_by_speed(self, mech: Mechanics, q: Array, p: Array) -> Array:
         """The longest trial that `reach`, or else the size of q, allows at this speed."""
         farthest = FARTHEST * (1 + jnp.max(jnp.abs(q))) if self.reach is None else self.reach
+        if self._inside.collisions is not None:
+            farthest = jnp.minimum(farthest, self._inside.collisions.reach)
         return jnp.minimum(farthest / jnp.max(jnp.abs(mech.velocity(p))), 1e300)
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Flight:
-        q, zero, none = value(state.q), jnp.zeros((), value(state.q).dtype), jnp.zeros((), int)
-        start = jax.lax.stop_gradient(mech.potential(q))
-        base = self._base(mech, q, value(state.p), start)
+        q, p = value(state.q), value(state.p)
+        zero, start = jnp.zeros((), q.dtype), jax.lax.stop_gradient(mech.potential(q))
+        base = self._base(mech, q, p, start)
         above = (start - base) / self.height
         level = jnp.floor(above + ON_AN_EDGE).astype(int)
-        unknown = Jet(*[jnp.zeros(2 + jax.eval_shape(self._walls, q).size, q.dtype)] * 3)
-        flight = Flight(
-            Compensated.of(jnp.asarray(state.t, q.dtype)),
-            state.q,
-            state.p,
-            level,
-            base,
-            zero,
-            none - 1,
-            unknown,
-            HigherDerivatives(unknown.value, unknown.value),
-            zero,
-            zero + jnp.inf,
-            self._longest_by_speed(mech, q, value(state.p)),
-            none,
-            Counts(*[none] * len(Counts._fields)),
-            none,
-            none,
-        )
+        gauges = 2 + jax.eval_shape(self._inside.values, q).size
+        what = self._impact(q, jnp.zeros_like(q), zero, zero).what
+        longest = self._longest_by_speed(mech, q, p)
+        flight = Flight.at_start(state.t, state.q, state.p, level, base, gauges, longest, what)
+        flight = flight.with_line(mech)
         here, higher = self._jet_and_higher(mech, flight, zero)
         # On an edge, the terrace is the one that the motion turns to.
         on_edge = jnp.abs(above - level) <= ON_AN_EDGE
@@ -188,6 +175,8 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
             return jnp.asarray(self.offset, q.dtype)
         n, v = jax.lax.stop_gradient((mech.gradient(q), mech.velocity(p)))
         turning = jnp.vdot(n, v) ** 2 <= TURNING**2 * jnp.vdot(n, mech.velocity(n)) * jnp.vdot(p, v)
+        steepest = jnp.max(jnp.abs(n))  # where it is rounding, as in a body at rest, its direction has no meaning
+        turning &= (steepest == 0) | (steepest * (1 + jnp.max(jnp.abs(q))) > ON_AN_EDGE * self.height)
         return jax.lax.stop_gradient(jnp.where(turning, start, start - 0.5 * self.height))
 
     def _jet_and_higher(self, mech: Mechanics, flight: Flight, t: Array) -> tuple[Jet, HigherDerivatives]:
@@ -195,8 +184,8 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
         if self.search != "hermite":
             here = self._jet(mech, flight, t)
             return here, HigherDerivatives(jnp.zeros_like(here.value), jnp.zeros_like(here.value))
-        q, v = value(flight.q), mech.velocity(value(flight.p))
-        return jax.lax.stop_gradient(jet_and_higher(lambda s: self._gauges(mech, flight, q + s * v), t))
+        w, first, second, third, fourth = self._derivatives(mech, flight, t, 4)
+        return Jet(w, first, second), HigherDerivatives(third, fourth)
 
     def _begin_flight(self, flight: Flight, here: Jet, higher: HigherDerivatives, above: Array) -> Flight:
         """The beginning of a flight; `above` is V over the lower edge of the terrace, in units of h."""
@@ -228,7 +217,7 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
         trial, limit, higher = further
         # A trial too short for time to advance counts as failed.
         failed = jnp.where((found.moved & (b > flight.a)) | found.exit, 0, flight.failed + 1)
-        return dataclasses.replace(
+        searched = dataclasses.replace(
             flight,
             a=jnp.where(found.exit, b + found.at, jnp.where(found.moved, b, flight.a)),
             exit_gauge=jnp.where(found.exit, found.gauge, -1),
@@ -240,6 +229,27 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
             counts=flight.counts._replace(jets=flight.counts.jets + 1),
             status=jnp.where(failed > TRIALS, NO_EXIT_FOUND, flight.status),
         )
+        return self._up_to_contact(mech, flight.a, searched)
+
+    def _up_to_contact(self, mech: Mechanics, start: Array, flight: Flight) -> Flight:
+        """The flight, which is free of exits from `start` to its a, up to its first impact there, if there is one."""
+        if self._inside.collisions is None:
+            return flight
+        q, v = jax.lax.stop_gradient((value(flight.q), mech.velocity(value(flight.p))))
+        impact = self._impact(q, v, start, flight.a)
+        hit = impact.time <= flight.a
+        return dataclasses.replace(
+            flight,
+            a=jnp.where(hit, impact.time, flight.a),
+            exit_gauge=jnp.where(hit, flight.at_a.value.size, flight.exit_gauge),
+            what=jax.tree.map(lambda x, y: jnp.where(hit, x, y), impact.what, flight.what),
+            failed=jnp.where(hit, 0, flight.failed),
+        )
+
+    def _impact(self, q: Array, v: Array, start: Array, stop: Array) -> Impact:
+        """The first impact; without a set of positions to stay in, there is none."""
+        sets = self._inside.collisions
+        return Impact(jnp.asarray(jnp.inf), None) if sets is None else sets.first_impact(q, v, start, stop)
 
     def _next_trial(self, mech: Mechanics, flight: Flight, t: Array) -> tuple[Array, Array, HigherDerivatives]:
         """From t on: the length of the next trial, its upper limit, and the higher derivatives that determine both."""
@@ -265,7 +275,8 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
             return jax.lax.stop_gradient(curvature(lambda x: self._gauges(mech, flight, x), q, v, start, stop))
         params = () if mech.system.params is None else (mech.system.params,)
         low, high = (x / self.height for x in mech.system.potential.curvature(q, v, start, stop, *params))
-        walls = curvature(self._walls, q, v, start, stop) if self.inside else Interval(jnp.zeros(0), jnp.zeros(0))
+        walls, none = self._inside, jnp.zeros(0)
+        walls = curvature(walls.values, q, v, start, stop) if walls.conditions else Interval(none, none)
         lowest = jnp.concatenate([jnp.stack([low, -high]), walls.low])
         highest = jnp.concatenate([jnp.stack([high, -low]), walls.high])
         return jax.lax.stop_gradient(Interval(lowest, highest))
@@ -274,20 +285,20 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
         """The event at the end of a flight, where a gauge vanishes: a step up, a step down or a reflection."""
         after, gauge = flight.a, flight.exit_gauge
         q, p = value(flight.q), value(flight.p)
-        v, wall = mech.velocity(p), gauge > 1
+        v, wall, contact = mech.velocity(p), gauge > 1, gauge == flight.at_a.value.size
         rising = gauge == 1
-        after = exit_time(
-            after, *jax.jvp(lambda t: self._gauges(mech, flight, q + t * v)[gauge], (after,), (jnp.ones_like(after),))
-        )
+        exited = lambda t: self._exited(mech, flight, q + t * v)
+        after = exit_time(after, *jax.jvp(exited, (after,), (jnp.ones_like(after),)))
         there = flight.q + after * v
-        n = self._normal(mech, value(there), gauge)
+        n = self._normal(mech, flight, value(there))
         a, k = jnp.vdot(n, v), jnp.vdot(n, mech.velocity(n))
         step = jnp.where(rising, self.height, -self.height)
         reflected = wall | (a * a <= 2 * step * k)
         under = jnp.where(reflected, 1.0, a * a - 2 * step * k)
         impulse = jnp.where(reflected, -2 * a / k, -2 * step / (a + jnp.sign(step) * jnp.sqrt(under)))
         moved = flight.p + impulse * n
-        kind = jnp.where(wall, WALL, jnp.where(reflected, REFLECTED, jnp.where(rising, UP, DOWN)))
+        kind = jnp.where(contact, CONTACT, WALL)
+        kind = jnp.where(wall, kind, jnp.where(reflected, REFLECTED, jnp.where(rising, UP, DOWN)))
         when = flight.t + after
         level = flight.level + jnp.where(kind == UP, 1, jnp.where(kind == DOWN, -1, 0))
         flight = dataclasses.replace(
@@ -301,19 +312,29 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
             kind=kind,
             status=jnp.where(flight.counts.idle > IDLE, TIME_STOPPED, flight.status),
         )
+        flight = flight.with_line(mech)
         here, higher = self._jet_and_higher(mech, flight, jnp.zeros_like(after))
         # A climb ends on the lower edge of its terrace, a descent on the upper one, a reflection where it was.
         low = jnp.where(wall, here.value[0], jnp.where((kind == UP) | (reflected & ~rising), 0.0, 1.0))
         touched = jnp.where(jnp.arange(here.value.size) == jnp.where(wall, gauge, -1), 0.0, here.value)
         return self._begin_flight(flight, here._replace(value=touched), higher, low)
 
-    def _normal(self, mech: Mechanics, q: Array, gauge: Array) -> Array:
-        """∇V, or ∇c of the wall that was met."""
+    def _exited(self, mech: Mechanics, flight: Flight, q: Array) -> Array:
+        """The gauge that vanishes at the end of the flight, or the gap of what meets there, at q."""
+        gauge = self._gauges(mech, flight, q)[flight.exit_gauge]
+        sets, contact = self._inside.collisions, flight.at_a.value.size
+        return gauge if sets is None else jnp.where(flight.exit_gauge == contact, sets.gap(q, flight.what), gauge)
+
+    def _normal(self, mech: Mechanics, flight: Flight, q: Array) -> Array:
+        """∇V, or the gradient of the wall or of the gap that was met."""
         if not self.inside:
             return mech.gradient(q)
-        walls, pull = jax.vjp(self._walls, q)
-        met = (jnp.arange(walls.size) == gauge - 2).astype(q.dtype)
-        return jnp.where(gauge > 1, pull(met)[0], mech.gradient(q))
+        inside, gauge = self._inside, flight.exit_gauge
+        walls, pull = jax.vjp(inside.values, q)
+        n = pull((jnp.arange(walls.size) == gauge - 2).astype(q.dtype))[0]
+        if inside.collisions is not None:
+            n = n + jnp.where(gauge == 2 + walls.size, 1.0, 0.0) * jax.grad(inside.collisions.gap)(q, flight.what)
+        return jnp.where(gauge > 1, n, mech.gradient(q))
 
     # --- what is shown ----------------------------------------------------------------------------------------------
     def time(self, carry: Flight) -> Array:
@@ -347,9 +368,8 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
 
     def check(self, system: Any) -> None:
         super().check(system)
-        if self.search == "bounds" and (
-            system.fast is not None or not callable(getattr(system.potential, "curvature", None))
-        ):
+        stated = system.fast is None and callable(getattr(system.potential, "curvature", None))
+        if self.search == "bounds" and not stated:
             raise InputError(
                 "EnergyStepping(search='bounds') needs a potential with a method `curvature(q, v, start, stop)`, and a "
                 "system without a fast part. search='interval' derives the bounds itself."
@@ -365,36 +385,16 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
                 f"EnergyStepping: v0 = 0{whose(still)}. On a terrace no force acts: a body at rest stays at rest "
                 "for ever. Give it a velocity, however small."
             )
-        for i, c in enumerate(self.inside):
-            least = np.asarray(jax.vmap(lambda x, i=i, c=c: jnp.min(_wall(i, c, x), initial=jnp.inf))(jnp.asarray(q)))
-            if not np.all(least >= 0):
-                raise InputError(
-                    f"EnergyStepping(inside=...): the start{whose(~(least >= 0))} lies outside: function {i} is "
-                    f"{np.min(least):.3g} at q0, and must not be negative there."
-                )
+        self._inside.check_start(q, whose)
         if self.search != "hermite":
             mech = Mechanics(system, q.shape[1:])
-            both = lambda x: jnp.append(self._walls(x), mech.potential(x))
-            along = both if self.search == "interval" else self._walls
-            lack = supported(derivatives(along, jnp.asarray(q[0]), jnp.asarray(p[0])), 0.0)
+            lack = self._inside.without_ranges(mech, q[0], p[0], self.search == "interval")
             if lack:
                 raise InputError(f"EnergyStepping(search={self.search!r}): {lack} Use search='hermite'.")
 
     def warn_after_run(self, carry: Flight) -> None:
-        longest, stretches = int(np.max(carry.counts.longest)), int(np.sum(carry.counts.stretches))
-        if stretches:
-            warnings.warn(
-                f"EnergyStepping was trapped {stretches} times, {longest} reflections in a row at most: the "
-                "motion goes along an edge of a terrace that it can't climb. "
-                f"Smaller terraces (height = {float(np.ravel(self.height)[0]) / 4:g}) or another offset help.",
-                stacklevel=5,
-            )
+        if trapped := carry.counts.trapped(float(np.ravel(self.height)[0])):
+            warnings.warn(trapped, stacklevel=5)
 
     def explain(self, status: int, mech: Mechanics, q: Any, dt: float) -> str:
-        if status == TIME_STOPPED:
-            where = "(a corner of `inside`, or walls that touch)"
-            return f": more than {IDLE} consecutive events happened at the same time {where}"
-        return (
-            f": {TRIALS} consecutive trials made no progress. The potential, its slope or its curvature jumps there "
-            "or is not finite; make it smooth, or put what jumps into inside=[...]"
-        )
+        return EXPLAINED[status]

@@ -167,7 +167,7 @@ class Filtered(FindsStructure, CanFail, DependsOnStepLength, WarnsOfStep, Interr
         return None if self.plan is None else self.plan.description
 
     def explain(self, status: int, mech: Mechanics, q: Any, dt: float) -> str:
-        if status != INDEFINITE:
+        if status != INDEFINITE or not np.all(np.isfinite(self.curvature(mech, jnp.asarray(q), jnp.ones(np.shape(q))))):
             return ""
         lowest = _lowest_eigenvalue(
             lambda v: mech.momentum(v) + self.beta * dt**2 * self.curvature(mech, jnp.asarray(q), v), q

@@ -35,15 +35,12 @@ Reference: the search of Gonzalez, Schmidt and Ortiz, Int. J. Numer. Meth. Engng
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-
-from ..numerics.taylor import derivatives
 
 PIECES = 8
 POINTS = 5 * PIECES + 1
@@ -60,22 +57,11 @@ class Jet(NamedTuple):
     second: Array
 
 
-def jet(gauges: Callable[[Array], Array], t: Array) -> Jet:
-    """The jet of functions of time."""
-    return Jet(*derivatives(gauges, t, 2))
-
-
 class HigherDerivatives(NamedTuple):
     """The third and fourth derivatives at the beginning of a trial."""
 
     third: Array
     fourth: Array
-
-
-def jet_and_higher(gauges: Callable[[Array], Array], t: Array) -> tuple[Jet, HigherDerivatives]:
-    """The jet and what follows it."""
-    value, first, second, third, fourth = derivatives(gauges, t, 4)
-    return Jet(value, first, second), HigherDerivatives(third, fourth)
 
 
 def longest_trial(jet: Jet, higher: HigherDerivatives) -> Array:

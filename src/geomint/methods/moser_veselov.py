@@ -25,8 +25,9 @@ class MoserVeselov(OnGroup):
     p₊ = p₀ + ½h f(q₀),   h p̂₊ = F D − D Fᵀ,   q₁ = q₀ F,   p₁ = Fᵀp₊ + ½h f(q₁),   D = ½ tr(I) − I.
 
     Its discrete Lagrangian −tr(q₀ D q₁ᵀ)/h is that of RATTLE by matrices, whose momenta and rotations it reproduces
-    with 12 numbers instead of 18. Order 2, symmetric, symplectic. The free top is integrable: its energy oscillates
-    without drift, and |p| is kept. The step solves three equations for the vector part e of the unit quaternion of F:
+    with 12 numbers instead of 18. Order 2, symmetric, symplectic. Of the free top it keeps the energy and |p| to
+    rounding: its momentum follows the exact path at another speed. The step solves three equations for the vector part
+    e of the unit quaternion of F:
 
     2e₀e₁ I₁ + 2e₂e₃(I₃ − I₂) = h p₁ and cyclic,   e₀² + |e|² = 1.
 

@@ -8,6 +8,7 @@ from .assemblies import bricard, gyroscope, rigid_chain, turning_cat
 from .base import Model, all, model, named
 from .charges import magnetic_mirror, paul_trap, penning_trap, tokamak
 from .clusters import argon_cluster, lennard_jones_cluster, morse_cluster
+from .colliding_balls import colliding_balls
 from .dna import dna
 from .driven import (
     driven_pendulum,
@@ -16,6 +17,7 @@ from .driven import (
     kapitza_pendulum,
     relativistic_oscillator,
 )
+from .elastic_bodies import elastic_cube
 from .elastic_sheet import elastic_sheet
 from .fluids import lennard_jones_fluid
 from .gravity import kepler, n_body, outer_solar_system
@@ -35,6 +37,7 @@ __all__ = [
     "argon_cluster",
     "bricard",
     "chain",
+    "colliding_balls",
     "coupled_oscillators",
     "dna",
     "double_pendulum",
@@ -43,6 +46,7 @@ __all__ = [
     "driven_slider_crank",
     "driven_slider_crank_angles",
     "elastic_chain",
+    "elastic_cube",
     "elastic_sheet",
     "fast_slow_oscillator",
     "fpu",

@@ -59,17 +59,17 @@ def heavy_top(
             f"heavy_top(inertia={moments.tolist()}): each moment of inertia of a body is smaller than the sum of the "
             "other two."
         )
-    about, text = {"dt": 0.01, "t_end": 20.0}, "a spinning top as a rotation matrix"
+    text = "a spinning top as a rotation matrix"
     round_ = bool(moments[0] == moments[1])
     if representation == "group":
         body = RigidBody(moments, potential=height, symmetries=[SpatialRotation(UP)] + [BodyRotation(UP)] * round_)
-        return Model(body.system(), np.eye(3), m / moments, "heavy_top", text, **about)
+        return Model(body.system(), np.eye(3), m / moments, "heavy_top", text, dt=0.01, t_end=20.0)
     # δQ = ê₃Q mixes the rows of Q, and symmetries act on the last axis; on the flattened Q, row by row, it is ê₃ ⊗ I.
     symmetries: tuple[Symmetry, ...] = (Generator(jnp.kron(hat(np.eye(3)[2]), np.eye(3))),)
     if round_:
         symmetries += (Rotation((0, 1)),)  # δQ = −Qê₃
     system = System(height, mass=d[None, :], constraint=Orthogonal(), symmetries=symmetries)
-    return Model(system, np.eye(3), hat(m / moments), "heavy_top", text, **about)
+    return Model(system, np.eye(3), hat(m / moments), "heavy_top", text, dt=0.01, t_end=20.0)
 
 
 @model
@@ -140,6 +140,7 @@ def two_magnets(distance: Positive = 1.0, tilt: Angle = 0.3, spin: float = 0.5) 
 def spherical_pendulum(length: Positive = 1.0, angle: Angle = 1.0, rate: float = 1.0) -> Model:
     """A unit mass on a rod that swings in space, H = ½|ẋ|² + x₃, |x| = length.
 
+    length: of the rod.
     angle:  from the downward vertical at the start.
     rate:   of the rotation about the vertical at the start, as a multiple of that of the conical pendulum,
             1/√(length·cos angle), with which the angle stays constant.

@@ -216,6 +216,10 @@ class TaylorInterpreter(Interpreter):
             out.append(_sum([(j / k) * x[j] * out[k - j] for j in range(1, min(k, len(x) - 1) + 1)]))
         return tuple(out)
 
+    def rule_stop_gradient(self, equation: Any, x: Series) -> Series:
+        """By definition constant."""
+        return (x[0],)
+
     def rule_select_n(self, equation: Any, which: Series, *cases: Series) -> Series:
         at = lambda case, k: case[k] if k < len(case) else jnp.zeros_like(case[0])
         return tuple(_bind(equation, which[0], *(at(case, k) for case in cases)) for k in range(max(map(len, cases))))

@@ -32,9 +32,6 @@ class _AboutAxes(Symmetry):
     axes: tuple[tuple[float, ...], ...] = eqx.field(static=True)
     word: ClassVar[str] = ""
 
-    def __init__(self, axis: Sequence[float] | None = None):
-        self.axes = _axes(axis, type(self).__name__)
-
     @property
     def name(self) -> str:
         return self.word if len(self.axes) == 3 else f"{self.word}{list(self.axes[0])}"
@@ -47,6 +44,9 @@ class SpatialRotation(_AboutAxes):
     """
 
     word: ClassVar[str] = "spatial rotation"
+
+    def __init__(self, axis: Sequence[float] | None = None):
+        self.axes = _axes(axis, "SpatialRotation")
 
     def generators(self, q: Array) -> Array:
         a = hat(jnp.asarray(self.axes, q.dtype))
@@ -66,6 +66,9 @@ class BodyRotation(_AboutAxes):
 
     word: ClassVar[str] = "body rotation"
 
+    def __init__(self, axis: Sequence[float] | None = None):
+        self.axes = _axes(axis, "BodyRotation")
+
     def generators(self, q: Array) -> Array:
         turned = jnp.einsum("...ij,kjl->k...il", q[..., -3:, :], hat(jnp.asarray(self.axes, q.dtype)))
         if q.shape[-2] == 3:
@@ -81,6 +84,9 @@ class SpatialTranslation(_AboutAxes):
 
     word: ClassVar[str] = "spatial translation"
     degree: ClassVar[int] = 0
+
+    def __init__(self, axis: Sequence[float] | None = None):
+        self.axes = _axes(axis, "SpatialTranslation")
 
     def generators(self, q: Array) -> Array:
         if q.shape[-2] != 4:

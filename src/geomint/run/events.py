@@ -13,8 +13,8 @@ from ..methods import KINDS
 class Events:
     """The events of a run, in order.
 
-    times, levels, kinds    of each: when, on which level afterwards, and "up", "down", "reflected" or "wall"
-    codes                   the kinds as integers, 1 to 4
+    times, levels, kinds    of each: when, on which level afterwards, and "up", "down", "reflected", "wall" or "contact"
+    codes                   the kinds as integers, 1 to 5
     counts                  how many of each kind, evaluations of the potential's jets, the longest row of reflections
                             and the number of trapped stretches; for an ensemble an array over members, and no single
                             events

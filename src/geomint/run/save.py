@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,8 +15,8 @@ from ..engines.tiles import Engine, Tiled
 from ..errors import InputError
 from ..io import archive
 from ..io.files import writing
-from ..io.frame_files import is_frames, new_frames
-from ..io.frames import Frames, Topology
+from ..io.frame_files import is_frames, new_frames, topology_for
+from ..io.frames import Frames, FrameTopology, Topology
 from ..io.index import read_index
 from ..methods import Carry
 from ..system.checks import as_path
@@ -43,18 +44,23 @@ def save(run: Trajectory, path: str | Path) -> Path:
     if run.system is not None and run.checkpoint is None:
         raise InputError(
             "this is a part of a run, without the state from which it could be resumed: save the whole run as an "
-            "archive, or the part as .xyz, .pdb or .h5md."
+            "archive, or the part as .xyz, .pdb, .h5md or .vtkhdf."
         )
     if run.system is None or run.checkpoint is None:
         raise InputError("this run can't be saved: it came from an archive without its system; copy the file instead.")
+    rows_kept = len(run.t)
+    if run.stopped_at is not None:  # its last point is between two steps
+        rows_kept -= 1
+        told = f"{path} has the points up to t = {run.t[-2]:g}: the last one, of until=, is between two steps"
+        warnings.warn(told, stacklevel=3)
     meta, carry, fixed = _archive_data(run, run.system, run.checkpoint)
     one_row = jax.tree.map(lambda x: x[0], _rows(run, slice(0, 1)))
     rows = max(1, COPIED_BYTES // max(1, sum(x.nbytes for x in jax.tree.leaves(one_row))))
     # With room for the whole grid of the run: one that was interrupted goes on to its own end.
     writer = archive.create(path, meta, one_row, carry, max(len(run.t), run.grid.saves), fixed=fixed)
     try:
-        for a in range(0, len(run.t), rows):  # a few rows at a time: a run in shards may not fit into memory
-            piece = slice(a, a + rows)
+        for a in range(0, rows_kept, rows):  # a few rows at a time: a run in shards may not fit into memory
+            piece = slice(a, min(a + rows, rows_kept))
             writer.append_columns(_rows(run, piece), np.asarray(run.t[piece]))
         if run.records is not None:
             writer.append_events(np.asarray(run.records))
@@ -66,22 +72,25 @@ def save(run: Trajectory, path: str | Path) -> Path:
     return Path(path)
 
 
-def frames_of(run: Trajectory, topology: Topology, rows: slice) -> Frames:
+def frames_of(run: Trajectory, topology: FrameTopology, rows: slice) -> Frames:
     """Some saved points of one trajectory as frames. Those of a part of a run are numbered from 0."""
     columns = {name: np.asarray(run.columns[name][rows]) for name in ("q", "p", "energy")}
     return topology.frames(columns, np.asarray(run.t[rows]), rows.start or 0, run.grid.save_every)
 
 
-def topology_of(run: Trajectory, what: str) -> Topology:
+def topology_of(run: Trajectory, what: str, path: Path | None = None) -> Any:
+    """What frames of the run share, in a file of this name; in one of atoms, where there is none."""
     if run.members:
         raise InputError(f"{what} is of one trajectory, and the run is an ensemble: take a member, run[0].")
     if run.system is None:
         raise InputError(f"{what} needs the system of the run: load it with gm.load(path, system=system).")
+    if path is not None:
+        return topology_for(path, run.system, run.q.shape[1:], what)
     return Topology(run.system, run.q.shape[1:], what)
 
 
 def _save_frames(run: Trajectory, path: Path) -> Path:
-    topology = topology_of(run, path.name)
+    topology = topology_of(run, path.name, path)
     file = new_frames(path, topology)
     try:
         rows = max(1, COPIED_BYTES // (16 * max(1, int(np.prod(run.q.shape[1:])))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,7 @@ from ..engines import Clock, Layout, begin, choose
 from ..engines.grid import Grid, grid
 from ..errors import GeomintError
 from ..io import archive
-from ..io.frame_files import archive_of, is_frames, new_frames
-from ..io.frames import Topology
+from ..io.frame_files import archive_of, is_frames, new_frames, topology_for
 from ..io.sinks import Disk, DiskWithFrames, Memory, check_memory
 from ..methods import Method, State, protocols
 from ..models import Model
@@ -40,6 +40,7 @@ from .inputs import (
 )
 from .prepare import checked_method, checked_settings, prepared
 from .trajectory import Checkpoint, Trajectory
+from .until import check_until, watched
 
 
 @checked_keywords
@@ -60,6 +61,7 @@ def simulate(
     compensated: bool = False,
     seed: int = 0,
     gradient: str = "auto",
+    until: Callable[..., Any] | None = None,
 ) -> Trajectory:
     """Integrate a system from (q0, v0) at t0 to t_end with a method in steps of dt; keep every `save_every`-th state.
 
@@ -68,8 +70,9 @@ def simulate(
     v0 or p0:     the velocity or the momentum at the start; at rest with neither.
     dt, t_end:    t_end − t0 is a whole number of steps. For event-driven methods dt is the interval between saves.
     output:       write the run to this file, with checkpoints; memory stays constant, whatever the length of the run.
-                  A name that ends in .xyz, .pdb or .h5md is written for other programs, frame by frame, with the
-                  archive of the run beside it (x.xyz.h5); the system needs atoms=gm.md.Atoms(...) for that.
+                  A name that ends in .xyz, .pdb, .h5md or .vtkhdf is written for other programs, frame by frame, with
+                  the archive of the run beside it (x.xyz.h5). The first three need a system with
+                  atoms=gm.md.Atoms(...); .vtkhdf is for elastic bodies, and for particles as points.
     compensated:  sum the updates of q and p with compensation for rounding.
     engine:       "xla", the reference; "native", machine code for small systems, several times faster; "kernel", for
                   ensembles on a GPU; "auto", the one with which the run is likely to end first, compiling included.
@@ -78,6 +81,9 @@ def simulate(
     gradient:     how jax.grad goes back through the run. "backwards": by steps of −dt, for symmetric methods; nothing
                   is stored, and rounding limits how well the reversed run follows the run. "stored": from the state
                   at every save, for all methods. "auto": backwards for symmetric methods where no force does work.
+    until:        f(q, p, t): the run ends where the sign of f changes for the first time, at the latest at t_end. The
+                  last point is the state there, by a shorter step of the method, and run.stopped_at its time. It stays
+                  in memory.
 
     Inside jax.grad, jax.jit or jax.vmap the result has traced arrays, and q0, v0, p0, mass and params may be
     differentiated. No error can be raised there: saved values after a failure are not finite, and gradients are NaN.
@@ -96,6 +102,9 @@ def simulate(
         check_on_manifold(stated, q, p, "one", times.t0)
     check_indices(stated, q, p)
     method = prepared(method, at_start, q, "one")
+    if until is not None:
+        check_until(until, traced, path)
+        method = watched(method, until)
     state = initial_state(q, p, times.t0, seed, compensated, velocity_guess=velocity)
     if traced:
         return _traced(stated, method, times, state, seed, compensated, path, gradient)
@@ -117,7 +126,9 @@ def _run(
     engine: str,
 ) -> Trajectory:
     """Choose the engine, and run it into memory or into an archive."""
-    topology = Topology(system, value(state.q).shape, f"output={path.name!r}") if path and is_frames(path) else None
+    topology = None
+    if path is not None and is_frames(path):
+        topology = topology_for(path, system, value(state.q).shape, f"output={path.name!r}")
     steps = math.inf if method.traits.event_driven else times.steps
     runner = choose(engine)(method, system, Clock.of(times.t0, times.dt), run_steps=steps)
     carry, seen = runner.begin(state)

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -17,7 +18,7 @@ from .spaces import ON_GROUP, Shape, Space
 
 CLOSED = 1e-10  # relative part of a commutator, or of a logarithm, outside the span of the basis that is rounding
 SQUARINGS, TERMS = 3, 13  # of the exponential: a series for a matrix an eighth of the size, squared three times
-ITERATIONS = 8  # of the logarithm
+ITERATIONS = 6  # of the logarithm
 ORDER = 22  # of the series of the inverse derivative, whose radius of convergence is |ad_w| = 2π
 
 
@@ -102,20 +103,22 @@ class MatrixGroup(Space):
 
     def difference(self, q1: Array, q0: Array) -> Array:
         """By Newton's method on exp(ŵ) = q0⁻¹q1, from w = 0: for points that are near each other."""
-        target, w = jnp.linalg.solve(q0, q1), jnp.zeros(len(self.rows), q0.dtype)
-        for _ in range(ITERATIONS):
+        target = jnp.linalg.solve(q0, q1)
+
+        def improved(_: int, w: Array) -> Array:
             turned = self._minus_one(-w, "exponential")
             left = self.vee(target - np.eye(len(q0)) + turned @ target)  # exp(−ŵ)q0⁻¹q1 = I + left
-            w = w + self._inverse_derivative(left, -self._ad(w).T)
-        return w
+            return w + self._inverse_derivative(left, -self._ad(w).T)
+
+        return jax.lax.fori_loop(0, ITERATIONS, improved, jnp.zeros(len(self.rows), target.dtype))
 
     @staticmethod
     def _inverse_derivative(x: Array, ad: Array) -> Array:
-        """Σ Bₙ/n! adⁿ x, with ad acting from the right."""
-        power, total = x, jnp.zeros_like(x)
-        for n in range(ORDER + 1):
+        """Σ Bₙ/n! adⁿ x, with ad acting from the right; Bₙ = 0 for odd n > 1."""
+        total, power, square = x - 0.5 * (x @ ad), x, ad @ ad
+        for n in range(2, ORDER + 1, 2):
+            power = power @ square
             total = total + bernoulli_ratio(n) * power
-            power = power @ ad
         return total
 
     def lift(self, q: Array, v: Array) -> Array:

@@ -1,0 +1,54 @@
+"""An elastic body with contact as one potential."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import Array
+
+from ...errors import InputError
+from ...system.checks import shown
+from ...system.system import System, checked_watch
+
+
+class ElasticWithContact(eqx.Module):
+    """V(q) = elastic energy + contact; made by `gm.fem.with_contact`."""
+
+    elastic: Any
+    contact: Any = eqx.field(static=True)
+
+    def __call__(self, q: Array) -> Array:
+        return self.elastic(q) + self.contact(q)
+
+    @property
+    def mesh(self) -> Any:
+        """That of the body."""
+        return self.elastic.mesh
+
+    @property
+    def held(self) -> Any:
+        """The nodes that are not in q."""
+        return self.elastic.held
+
+    def positions(self, q: Any, t: Any = 0.0) -> Array:
+        """The positions of all nodes (n, 3), in the order of the mesh."""
+        return self.elastic.positions(q, t)
+
+    def explain(self, q: Any, t: Any = 0.0) -> str:
+        """Which elements are inverted; "" where none is."""
+        return self.elastic.explain(q, t)
+
+
+def with_contact(system: System, contact: Any) -> System:
+    """The system with a contact energy added to its potential, and watched as "contact_energy".
+
+    system:   an elastic body, of gm.fem.solid, whose nodes do not depend on time.
+    contact:  gm.fem.PenaltyContact or gm.fem.BarrierContact.
+    """
+    if not callable(contact) or not hasattr(contact, "scene"):
+        raise InputError(f"with_contact(contact=...) must be a PenaltyContact or BarrierContact, not {shown(contact)}.")
+    if system.takes("potential", "t"):
+        raise InputError("with_contact: this body has prescribed nodes; contact needs nodes that are free or fixed.")
+    watch = checked_watch({**system.watch, "contact_energy": contact})
+    return system._replaced(potential=ElasticWithContact(system.potential, contact), watch=watch)

@@ -1,0 +1,89 @@
+"""The penalty for intersecting faces: its value against a sum over all pairs, its derivatives, its invariances."""
+
+import itertools
+
+import jax
+import numpy as np
+import pytest
+
+import geomint as gm
+from geomint import fem
+from geomint.numerics.taylor import derivatives
+
+BALL = fem.ball(1.0, layers=1)
+# Turned, so that no edges are parallel, and overlapping.
+_TURN = np.linalg.qr(np.random.default_rng(4).normal(size=(3, 3)))[0]
+OTHER = fem.Mesh(BALL.nodes @ _TURN.T + [1.5, 0.1, 0.05], BALL.cells, orient=True)
+
+
+def ends(one, other):
+    """Where the edges of one triangle pierce another."""
+    n = np.cross(other[1] - other[0], other[2] - other[0])
+    for p, q in ((one[k], one[(k + 1) % 3]) for k in range(3)):
+        a, b = n @ (p - other[0]), n @ (q - other[0])
+        if a * b < 0:
+            x = p + (q - p) * a / (a - b)
+            s, t, _ = np.linalg.solve(np.stack([other[1] - other[0], other[2] - other[0], n], axis=1), x - other[0])
+            if min(s, t, 1 - s - t) >= 0:
+                yield x
+
+
+def test_energy_and_its_derivatives():
+    mesh = fem.Mesh.union([BALL, OTHER])
+    contact, x = fem.PenaltyContact(mesh, 0.1), mesh.nodes
+    total, pairs = 0.0, 0
+    for f, g in itertools.combinations(mesh.boundary_faces, 2):
+        found = [*ends(x[f], x[g]), *ends(x[g], x[f])] if not set(f) & set(g) else []
+        if found:
+            a, b = found
+            total, pairs = total + np.sum((a - b) ** 2) / 0.2, pairs + 1
+    assert pairs > 4
+    value, force = jax.jit(jax.value_and_grad(contact))(x)
+    assert value == pytest.approx(total, rel=1e-12)
+    along = np.random.default_rng(1).normal(size=x.shape)
+    on_line = jax.jit(lambda t: contact(x + t * along))
+    step = 1e-5
+    rate = float(on_line(step) - on_line(-step)) / (2 * step)
+    assert rate == pytest.approx(float(np.sum(force * along)), rel=1e-7)
+    # Invariant under translations and rotations.
+    np.testing.assert_allclose(np.sum(force, axis=0), 0, atol=1e-12 * np.max(np.abs(force)))
+    np.testing.assert_allclose(np.sum(np.cross(x, force), axis=0), 0, atol=1e-12 * np.max(np.abs(force)))
+    # The series that energy-stepping uses.
+    series = jax.jit(lambda: derivatives(lambda t: contact(x + t * along), 0.0, 4))()
+    nested = jax.jit(jax.jacfwd(jax.grad(lambda t: contact(x + t * along))))(0.0)
+    assert series[1] == pytest.approx(rate, rel=1e-7)
+    assert series[2] == pytest.approx(float(nested), rel=1e-9)
+    # With less room than pairs there is no number.
+    assert np.isnan(fem.PenaltyContact(mesh, 0.1, room=pairs - 1)(x))
+    assert fem.PenaltyContact(mesh, 0.1, room=pairs)(x) == pytest.approx(total, rel=1e-12)
+    # Bodies that do not touch themselves; an obstacle.
+    assert fem.PenaltyContact(mesh, 0.1, self_contact=False)(x) == pytest.approx(total, rel=1e-12)
+    assert fem.PenaltyContact(BALL, 0.1, obstacle=OTHER)(BALL.nodes) == pytest.approx(total, rel=1e-12)
+    assert fem.PenaltyContact(fem.Mesh.union([BALL, BALL.moved((3, 0, 0))]), 0.1)(x + 0.0 * x) == pytest.approx(total)
+
+
+def test_a_collision_with_fixed_steps():
+    mesh = fem.Mesh.union([BALL, OTHER.moved((1.0, 0.0, 0.0))])
+    solid = fem.solid(mesh, fem.NeoHookean(1.0, 1.0), watch=fem.watch_bodies(mesh))
+    system = fem.with_contact(solid, fem.PenaltyContact(mesh, 0.05))
+    v = np.where(mesh.bodies[:, None] == 1, [-0.5, 0.0, 0.0], 0.0)
+    run = gm.simulate(system, mesh.nodes, v, method=gm.Verlet(), dt=2e-3, t_end=6.0, save_every=10)
+    found = fem.collision(run)
+    assert 0.5 < found.start < found.end < 5.5
+    # The velocities change while faces intersect.
+    touching = run.t[run.watched["contact_energy"] > 0]
+    assert found.start < touching[0]
+    assert found.end == pytest.approx(touching[-1], abs=0.05)
+    assert 0.5 < found.restitution <= 1.02
+    assert found.impacts == 0
+    assert np.max(np.abs(run.energy_error)) < 0.02
+    assert run.watched["contact_energy"][0] == run.watched["contact_energy"][-1] == 0
+    momentum = run.momentum_maps["translation"]
+    np.testing.assert_allclose(momentum, np.broadcast_to(momentum[0], momentum.shape), atol=1e-12)
+
+
+def test_errors():
+    with pytest.raises(gm.InputError, match="plane"):
+        fem.PenaltyContact(fem.box((1.0, 1.0), (1, 1)), 1.0)
+    with pytest.raises(gm.InputError, match="PenaltyContact or BarrierContact"):
+        fem.with_contact(fem.solid(BALL, fem.NeoHookean(1.0, 1.0)), lambda q: 0.0)
