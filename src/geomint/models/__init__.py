@@ -16,6 +16,7 @@ from .driven import (
     kapitza_pendulum,
     relativistic_oscillator,
 )
+from .elastic_bodies import elastic_cube
 from .elastic_sheet import elastic_sheet
 from .fluids import lennard_jones_fluid
 from .gravity import kepler, n_body, outer_solar_system
@@ -43,6 +44,7 @@ __all__ = [
     "driven_slider_crank",
     "driven_slider_crank_angles",
     "elastic_chain",
+    "elastic_cube",
     "elastic_sheet",
     "fast_slow_oscillator",
     "fpu",

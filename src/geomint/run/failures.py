@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +13,7 @@ from ..errors import Interrupted, RunStopped
 from ..methods import protocols
 from ..system.lagrangian import LagrangianMechanics, derive
 from ..system.mechanics import Mechanics
+from ..system.system import System
 from .loop import Failure
 from .trajectory import Trajectory
 
@@ -33,7 +34,9 @@ def run_stopped(engine: Engine, times: Grid, run: Trajectory, failure: Failure) 
     """The error of a run that failed."""
     when = f"at step {failure.step}, t = {times.t0 + failure.step * times.dt:.12g}"
     good, bad = engine.layout.unpack(failure.good), engine.layout.unpack(failure.bad)
-    name = engine.method.name
+    name, said = engine.method.name, Said("", "")
+    if engine.spread == "one":
+        said = _explained(engine.system, good, bad, times.t0 + failure.step * times.dt, times.dt)
     if failure.status:
         what = protocols.failures(engine.method).get(failure.status, f"status {failure.status}")
         more = ""
@@ -42,10 +45,10 @@ def run_stopped(engine: Engine, times: Grid, run: Trajectory, failure: Failure) 
             q = bad["q"] if np.all(np.isfinite(bad["q"])) else good["q"]
             more = protocols.explain(engine.method, failure.status, derive(engine.system, q.shape, at), q, times.dt)
         message = f"{name} stopped {when}: {what}{more} (dt = {times.dt:g})."
+        message += said.before + said.there
     else:
-        message = f"{name} turned non-finite {when}. {_why_not_finite(engine, times, good, bad)}"
-    if engine.spread == "one":
-        message += _overlap(engine.system, good["q"])
+        why = said.there.strip() or _why_not_finite(engine, times, good, bad)
+        message = f"{name} turned non-finite {when}. {why}{said.before}"
     return RunStopped(
         message,
         kept_in(run),
@@ -57,11 +60,32 @@ def run_stopped(engine: Engine, times: Grid, run: Trajectory, failure: Failure) 
     )
 
 
-def _overlap(system: Any, q: Any) -> str:
-    """Which particles are too close at the last good state, where the potential can tell."""
-    explain = (getattr(getattr(system, name, None), "explain", None) for name in ("potential", "fast"))
-    found = next((text for text in (of(q) for of in explain if of is not None) if text), "")
-    return f" Before it, {found}." if found else ""
+class Said(NamedTuple):
+    """Sentences of potentials that can tell why a run failed, "" where they can't."""
+
+    before: str  # of the last good state, such as particles that are too close
+    there: str  # of the first bad one, such as inverted elements; where it is not finite, of the straight way to it
+
+
+def _explained(system: Any, good: dict[str, Any], bad: dict[str, Any], t: float, dt: float) -> Said:
+    if not isinstance(system, System):
+        return Said("", "")
+    ask = lambda q, t: next(filter(None, (_said_by(system, name, q, t) for name in ("potential", "fast"))), "")
+    if found := ask(good["q"], t - dt):
+        return Said(f" Before it, {found}.", "")
+    ways = [bad["q"]]
+    if not np.all(np.isfinite(bad["q"])):
+        v = np.asarray(Mechanics(system, good["q"].shape).velocity(jnp.asarray(good["p"])))
+        ways = [good["q"] + part * dt * v for part in (0.5, 1.0)]
+    found = next(filter(None, (ask(q, t) for q in ways)), "")
+    return Said("", f" There, {found}. Try a smaller dt than {dt:g}." if found else "")
+
+
+def _said_by(system: System, name: str, q: Any, t: float) -> str:
+    explain = getattr(getattr(system, name), "explain", None)
+    if explain is None:
+        return ""
+    return explain(q, t) if system.takes(name, "t") else explain(q)
 
 
 def kept_in(run: Trajectory) -> str:

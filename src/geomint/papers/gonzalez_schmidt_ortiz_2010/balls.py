@@ -71,11 +71,11 @@ class Balls:
             ),
         ]
 
-    def impact(self) -> list[Check]:
+    def impact(self, longest: float) -> list[Check]:
         x = self.collision
         return [
             Check(f"{self.name}: coefficient of restitution, from (74)", x.energy_kept**0.5, 0.7, 1.0, rtol=None),
-            Check(f"{self.name}: time from the first to the last contact", x.duration, 0.045, 0.06, rtol=None),
+            Check(f"{self.name}: time from the first to the last contact", x.duration, 0.045, longest, rtol=None),
         ]
 
     def information(self) -> list[Information]:
@@ -99,23 +99,25 @@ def two_balls(quick: bool) -> Outcome:
     """The paper enforces contact by a penalty; its section 5.2 says that energy-stepping can also reflect at the
     boundary of the set without intersections, which is done here: `ExactContact` finds where a vertex meets a face or
     an edge an edge along each straight flight. The numbers of one run depend on the mesh and on the terraces; what is
-    asserted holds for all that were tried. The full form repeats the paper's penalty, on which Newmark's method with
-    the paper's step gains energy: the stiffness of (72) is unbounded for nearly parallel faces."""
+    asserted holds for all that were tried. The time in contact rises with the number of tetrahedra towards that of
+    Hertz's theory: .049 with 540 in each ball, .062 with 1280. The full form repeats the paper's penalty, on which
+    Newmark's method with the paper's step gains energy: the stiffness of (72) is unbounded for nearly parallel
+    faces."""
     exact = Balls("exact contact", 3, 0.2 if quick else 0.3, 1e3)
     contact = exact.model.inside[0]
     intersecting = sum(intersections(contact, q) > 0 for q in np.asarray(exact.run.q))
     checks = [
         *exact.invariants(),
-        *exact.impact(),
+        *exact.impact(0.06),
         Check("saved points with intersecting faces", intersecting, 0, 0, "none"),
         Check.near("contact time by Hertz's theory, (75)", hertz_time(SPEED), 0.0694, 0.005),
     ]
     information, runs = exact.information(), [exact]
     if not quick:
-        finer = Balls("exact contact, finer mesh", 4, 0.3, 1e3)
+        finer = Balls("exact contact, finer mesh", 4, 0.3, 250.0)
         penalty = Balls("penalty", 3, 0.3, 1e3, penalty=True)
         newmark = Balls("penalty, Newmark", 3, 0.3, None, penalty=True)
-        checks += [*finer.invariants(), *finer.impact(), *penalty.invariants()]
+        checks += [*finer.invariants(), *finer.impact(hertz_time(SPEED)), *penalty.invariants()]
         checks += [Check("penalty, Newmark: relative error of the energy", newmark.energy_error, 1e-3, None, rtol=None)]
         information += [*finer.information(), *penalty.information()]
         runs += [finer, penalty, newmark]
