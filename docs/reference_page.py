@@ -31,6 +31,12 @@ SECTIONS = {
     "Many particles": (
         *("md.Box", "md.PairPotential", "md.PairSum", "md.Neighbours", "md.NeighbourList", "md.Atoms", "from_ase"),
     ),
+    "Elastic solids": (
+        *("fem.solid", "fem.Mesh", "fem.cube", "fem.box", "fem.ball", "fem.NeoHookean", "fem.StVenantKirchhoff"),
+        *("fem.LinearElastic", "fem.Material", "fem.lame_constants", "fem.determinant", "fem.consistent_mass"),
+        *("fem.Elastic", "fem.ExactContact", "fem.PenaltyContact", "fem.with_contact", "fem.watch_bodies"),
+        *("fem.collision", "fem.Collision"),
+    ),
     "Units": ("units.UnitSystem", "units.all", "units.named"),
     "Fast and slow parts": ("split_quadratic", "watch_oscillations", "adaptive_splitting"),
     "Runs": ("simulate", "ensemble", "sweep", "load", "resume", "Trajectory"),
@@ -54,7 +60,7 @@ SECTIONS = {
 # Made by geomint, not by users: their docstrings say what they hold, and their arguments are not listed.
 MADE_BY_GEOMINT = {
     *("Trajectory", "Average", "EnergyDrift", "TemperatureDistribution", "Certificate", "StabilityDiagram"),
-    *("md.NeighbourList", "md.PairSum", "methods.Carry", "Mechanics"),
+    *("md.NeighbourList", "md.PairSum", "fem.Elastic", "fem.Collision", "methods.Carry", "Mechanics"),
 }
 # Of these classes only some members are for users; of all others, those that the class itself defines.
 MEMBERS = {
@@ -62,6 +68,8 @@ MEMBERS = {
     "LagrangianSystem": ("with_params", "named_symmetries"),
     "Distances": ("measured",),
     "md.Neighbours": (),
+    "fem.Elastic": ("positions",),
+    **dict.fromkeys(("fem.NeoHookean", "fem.StVenantKirchhoff", "fem.LinearElastic"), ()),
     "md.PairPotential": ("neighbours",),
     "units.UnitSystem": ("time", "boltzmann", "coulomb", "kT", "temperature", "convert", "size"),
     "md.PairSum": ("neighbours",),
@@ -69,14 +77,14 @@ MEMBERS = {
     **dict.fromkeys(("Translation", "Rotation", "Generator", "OnSphere", "Orthogonal"), ()),
     **dict.fromkeys(("Mean", "Quantiles", "Histogram", "RadialDistribution"), ()),
 }
-FOR_USERS_TO_WRITE = {"methods.Method", "Constraint"}  # subclasses have arguments of their own
+FOR_USERS_TO_WRITE = {"methods.Method", "Constraint", "fem.Material"}  # subclasses have arguments of their own
 ENTRY = re.compile(r"^([A-Za-z_]\w*(?:(?:, | or )[A-Za-z_]\w*)*):( +)(\S.*)$")
 
 
 def public_names():
     """Every public name without `gm.`, and what it is; a method of gm.methods is listed as that of gm."""
     names = {name: getattr(gm, name) for name in gm.__all__ if not inspect.ismodule(getattr(gm, name))}
-    for module in ("md", "methods", "models", "units"):
+    for module in ("fem", "md", "methods", "models", "units"):
         inside = getattr(gm, module)
         named = {f"{module}.{name}": getattr(inside, name) for name in inside.__all__}
         names |= {name: x for name, x in named.items() if not any(x is y for y in names.values())}

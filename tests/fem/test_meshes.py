@@ -83,7 +83,7 @@ def test_bodies_and_shape_gradients():
     ],
 )
 def test_bad_meshes_are_named(nodes, cells, named):
-    with pytest.raises(gm.errors.InputError, match=named):
+    with pytest.raises(gm.InputError, match=named):
         fem.Mesh(nodes, cells)
 
 
@@ -106,5 +106,5 @@ def test_meshio_both_ways(tmp_path):
     assert len(fem.Mesh.from_meshio(mixed).nodes) == 5
     flat = fem.box((1, 2), 2)
     assert fem.Mesh.from_meshio(flat.to_meshio()) == flat
-    with pytest.raises(gm.errors.InputError, match=re.escape("neither tetra nor triangle cells, but vertex")):
+    with pytest.raises(gm.InputError, match=re.escape("neither tetra nor triangle cells, but vertex")):
         fem.Mesh.from_meshio(meshio.Mesh(points, [("vertex", [[0]])]))
