@@ -235,8 +235,8 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
         """The flight, which is free of exits from `start` to its a, up to its first impact there, if there is one."""
         if self._inside.collisions is None:
             return flight
-        q, v = jax.lax.stop_gradient((value(flight.q), mech.velocity(value(flight.p))))
-        impact = self._impact(q, v, start, flight.a)
+        along = value(flight.q), mech.velocity(value(flight.p)), start, flight.a
+        impact = self._impact(*jax.lax.stop_gradient(along))
         hit = impact.time <= flight.a
         return dataclasses.replace(
             flight,
