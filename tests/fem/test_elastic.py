@@ -192,9 +192,7 @@ def test_inverted_elements_are_named(material):
     centre = mesh.where(lambda x: np.all(x == 0.5, axis=1))
     v[centre] = [30.0, 1.0, 0.0]
     system = fem.solid(mesh, material, 1.0)
-    with pytest.raises(
-        gm.RunStopped, match=r"step 1, t = 0.05.* element \d+ at .* is inverted, with -"
-    ) as stopped:
+    with pytest.raises(gm.RunStopped, match=r"step 1, t = 0.05.* element \d+ at .* is inverted, with -") as stopped:
         gm.simulate(system, mesh.nodes, v, method=gm.Verlet(), dt=0.05, t_end=1.0)
     volumes = fem.mesh_checks.signed_volumes(mesh.nodes + 0.05 * v, mesh.cells) / mesh.volumes
     assert f"element {np.argmin(volumes)} at" in str(stopped.value)

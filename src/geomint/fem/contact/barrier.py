@@ -63,6 +63,7 @@ class BarrierContact:
     ):
         self.scene = Scene("BarrierContact", mesh, fixed, obstacle, self_contact)
         self.distance = positive(distance, "distance", "BarrierContact")
+        self.reach = self.distance / 4
         self.stiffness = positive(stiffness, "stiffness", "BarrierContact")
         self.room = 4 * len(self.scene.surface.faces) if room is None else int(positive(room, "room", "BarrierContact"))
 

@@ -22,6 +22,11 @@ class ElasticWithContact(eqx.Module):
         return self.elastic(q) + self.contact(q)
 
     @property
+    def reach(self) -> float:
+        """How far energy-stepping may go in a trial: contact begins abruptly, where derivatives do not announce it."""
+        return self.contact.reach
+
+    @property
     def mesh(self) -> Any:
         """That of the body."""
         return self.elastic.mesh
