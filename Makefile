@@ -14,8 +14,15 @@ WORKERS ?= 2
 demo: .venv/ready
 	$(BIN)/python examples/demo.py
 
+# XLA would spend half of the time of the tests on optimising programs that run for milliseconds. The tests that compare
+# engines, those of compilation, and the slow tests run the optimised programs that users run.
+UNOPTIMISED := XLA_FLAGS="$$XLA_FLAGS --xla_backend_optimization_level=0"
+QUICK := -m pytest -m "not slow" -n $(WORKERS) --dist loadgroup
+OPTIMISED_TESTS := $(addprefix tests/,engines/test_engines.py engines/test_random_programs.py numerics/test_compilation.py)
+
 test: lint
-	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadgroup
+	$(UNOPTIMISED) $(BIN)/python $(QUICK) $(OPTIMISED_TESTS:%=--ignore=%)
+	$(BIN)/python $(QUICK) $(OPTIMISED_TESTS)
 
 test-slow: .venv/ready
 	$(BIN)/python -m pytest -m slow -n 1

@@ -93,8 +93,8 @@ def problems() -> dict[str, Problem]:
 
 
 def _methods() -> list[Any]:
-    """Every method that takes time or forces, and compositions that are not registered."""
-    listed = [m for m in gm.methods.all() if {"time", "force"} & set(m.traits.takes)]
+    """Every method that takes time or forces and has no random numbers, and compositions that are not registered."""
+    listed = [m for m in gm.methods.all() if {"time", "force"} & set(m.traits.takes) and not m.traits.stochastic]
     return [*listed, gm.Composition(gm.Variational(), order=4), gm.Composition(gm.Boris(), order=4)]
 
 

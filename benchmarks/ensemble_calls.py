@@ -1,7 +1,7 @@
 """The fixed cost of a call of gm.ensemble on a GPU: the second call against the kernel alone, results compared with a
 run of the first members on XLA.
 
-python -m benchmarks.ensemble_calls [--profile]"""
+python -m benchmarks.ensemble_calls [--profile]; the last lines are verdicts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,11 @@ def call(row: Row, q: Any, v: Any, engine: str = "kernel") -> Any:
     return gm.ensemble(row.model.system, q, v, engine=engine, **settings)
 
 
-def measure(name: str, row: Row, profile: bool) -> None:
+SAME = 1e-9  # difference from XLA, relative to the largest coordinate
+
+
+def measure(name: str, row: Row, profile: bool) -> str:
+    """The verdict."""
     q, v = start(row.model, row.members)
     seconds = []
     for _ in range(5):
@@ -59,9 +63,14 @@ def measure(name: str, row: Row, profile: bool) -> None:
         watcher.runcall(call, row, q, v)
         pstats.Stats(watcher).sort_stats("cumulative").print_stats(35)
         pstats.Stats(watcher).sort_stats("tottime").print_stats(12)
+    holds = "holds" if seconds[1] <= row.target and apart <= SAME and run.engine == "kernel" else "DOES NOT HOLD"
+    return (
+        f"{name}, {row.members:,} members, {row.steps:,} steps: second call at most {row.target} s {holds}, "
+        f"{seconds[1]:.3f} s (later ones {min(seconds[2:]):.3f} s), engine {run.engine}, apart from XLA {apart:.1e}"
+    )
 
 
 if __name__ == "__main__":
     print(jax.devices()[0])
-    for name, make in ROWS.items():
-        measure(name, make(), "--profile" in sys.argv)
+    found = [measure(name, make(), "--profile" in sys.argv) for name, make in ROWS.items()]
+    print(*found, sep="\n")

@@ -55,11 +55,11 @@ def scheduler_elsewhere(workers: int, folder: Path) -> Iterator[str]:
             process.kill()
 
 
-def memory() -> tuple[float, float]:
-    """MB (10⁶ bytes) now, and at the highest."""
+def memory() -> tuple[float, ...]:
+    """MB (10⁶ bytes): now, at the highest, and how much of what is there now are pages of files, which are those of
+    libraries: how many of them Linux maps depends on what else was read on the machine."""
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    now, highest = (int(lines[name].split()[0]) * 1024e-6 for name in ("VmRSS", "VmHWM"))
-    return now, highest
+    return tuple(int(lines[name].split()[0]) * 1024e-6 for name in ("VmRSS", "VmHWM", "RssFile"))
 
 
 def throughput(folder: Path, steps: int = 1_000_000) -> None:
@@ -140,10 +140,8 @@ def _run_million(client: Any, folder: Path, members: int = 1_000_000) -> None:
     )  # fmt: skip
     print(f"{len(run.shards.places)} shards in {time.perf_counter() - began:.0f} s")
     seen["after the run"] = memory()
-    for name, (now, highest) in seen.items():
-        to_mib = 1e6 / 2**20
-        in_mib = f"{now * to_mib:.0f} MiB, at the highest {highest * to_mib:.0f} MiB"
-        print(f"{name}: {now:.0f} MB, at the highest {highest:.0f} MB ({in_mib})")
+    for name, (now, highest, of_files) in seen.items():
+        print(f"{name}: {now:.0f} MB, at the highest {highest:.0f} MB, of files {of_files:.0f} MB")
     began = time.perf_counter()
     loaded = gm.load(folder / "million.h5")
     shape = loaded.q.shape

@@ -1,7 +1,8 @@
-"""Lennard-Jones fluids on the default device: time per step, forces against the sum over all pairs, energy drift; the
-time per step of OpenMM in double precision beside it, where it is installed.
+"""Lennard-Jones fluids on the default device: time per step and what it is made of, forces against the sum over all
+pairs, the error of the energy; the time per step of OpenMM from the same state beside it, in double and in mixed
+precision, where it is installed (its wheels openmm and openmm-cuda-13 are enough, unpacked on PYTHONPATH).
 
-Run with `python -m benchmarks.fluid_gpu [atoms …]`."""
+Run with `python -m benchmarks.fluid_gpu [atoms …]`; the last lines are verdicts."""
 
 from __future__ import annotations
 
@@ -14,8 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import geomint as gm
+from geomint.md import cells
 
 H, STEPS = 0.004, 2000
+SAME_FORCES = 1e-12  # of the largest force
 
 
 def measure(atoms: int) -> dict[str, float]:
@@ -43,8 +46,40 @@ def measure(atoms: int) -> dict[str, float]:
         "energy error per atom": float(np.abs(error).max() / atoms),
         "neighbours": float(jnp.mean(lists.count)),
         "room": lists.room,
+        "lists by the kernel": bool(cells.by_kernel(jnp.asarray(q))),
+        **parts(model, mech, lists, jnp.asarray(q)),
         **of_openmm(model, q, v),
     }
+
+
+def parts(model: Any, mech: Any, lists: Any, q: jax.Array) -> dict[str, float]:
+    """µs of a force by a list, and of a new list."""
+    force = lambda i, x: x + 1e-12 * mech.with_auxiliary(lists).force(x)
+    made = lambda i, x: x + 1e-12 * model.system.auxiliary._list(x, x, lists.room, lists.cell_room.shape[0]).count[0]
+    return {"µs a force": of_one(force, q, 500), "µs a new list": of_one(made, q, 30)}
+
+
+def of_one(function: Any, q: jax.Array, count: int) -> float:
+    """µs of one call in a loop on the device, the least of three."""
+    loop = jax.jit(lambda x: jax.lax.fori_loop(0, count, function, x))
+    jax.block_until_ready(loop(q))
+    taken = []
+    for _ in range(3):
+        began = time.perf_counter()
+        jax.block_until_ready(loop(q))
+        taken.append(1e6 * (time.perf_counter() - began) / count)
+    return min(taken)
+
+
+def verdicts(atoms: int, found: dict[str, float]) -> None:
+    equal = "holds" if found["forces apart"] <= SAME_FORCES else "DOES NOT HOLD"
+    apart = f"{equal}, {found['forces apart']:.1e}"
+    print(f"{atoms} atoms, forces equal to the sum over all pairs to {SAME_FORCES:g}: {apart}")
+    for name in (name for name in found if name.startswith("OpenMM")):
+        ratio = found["µs a step"] / found[name]
+        print(f"{atoms} atoms: {found['µs a step']:.0f} µs a step, {name} {found[name]:.0f} µs, ratio {ratio:.2f}")
+    if not any(name.startswith("OpenMM") for name in found):
+        print(f"{atoms} atoms: {found['µs a step']:.0f} µs a step; OpenMM is not installed, NOT COMPARED")
 
 
 def of_openmm(model: Any, q: np.ndarray, v: np.ndarray) -> dict[str, float]:
@@ -85,5 +120,9 @@ def of_openmm(model: Any, q: np.ndarray, v: np.ndarray) -> dict[str, float]:
 
 if __name__ == "__main__":
     print(jax.devices()[0])
+    measured = {}
     for n in [int(x) for x in sys.argv[1:]] or [4096, 65_536]:
-        print(n, {name: float(f"{x:.4g}") for name, x in measure(n).items()})
+        measured[n] = measure(n)
+        print(n, {name: float(f"{x:.4g}") for name, x in measured[n].items()}, flush=True)
+    for n, found in measured.items():
+        verdicts(n, found)

@@ -1,8 +1,9 @@
 """Droplets of TIP3P water on the default device: time of the force and of a step, and pair interactions per second.
 
-Run with `python -m benchmarks.pairs_gpu [molecules …] [--variants]`, by default 1000 and 10,000; it checks the forces
-of a small droplet against numpy first. Steps are compared with OpenMM's platform CUDA where it is installed
-(OpenMM-CUDA-13).
+Run with `python -m benchmarks.pairs_gpu [molecules …] [--variants] [--single]`, by default 1000 and 10,000. The forces
+of droplets are compared with numpy first. With --variants the Coulomb force is timed with several settings of the
+kernel, and the best of them serve for what follows; with --single forces are timed in single precision too. Steps are
+compared with OpenMM's platform CUDA where it is installed (OpenMM-CUDA-13).
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ from geomint.md import pair_gpu
 
 # Of an H200: multiprocessors × operations a cycle × 1.98 GHz, and operations of one Coulomb pair (a fused one is one).
 PEAK = {"double": 132 * 64 * 1.98e9, "single": 132 * 128 * 1.98e9}
-OPERATIONS = 24
+OPERATIONS = 21
 PRECISION = "double" if jax.config.jax_enable_x64 else "single"  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def by_numpy(q: np.ndarray) -> np.ndarray:
-    """The gradient of the energy of a droplet, particle by particle, in double precision."""
+def by_numpy(q: np.ndarray, every: int = 1) -> np.ndarray:
+    """The gradient of the energy of a droplet by the particles 0, every, …, one by one, in double precision."""
     n, out = len(q), np.zeros_like(q)
     charge, molecule = np.tile(CHARGES, n // 3), np.arange(n) // 3
     oxygen = np.arange(n) % 3 == 0
-    for i in range(n):
+    for i in range(0, n, every):
         d, other = q[i] - q, molecule != molecule[i]
         s = np.where(other, np.sum(d**2, axis=1), 1.0)
         slope = -0.5 * COULOMB * charge[i] * charge * s**-1.5
         slope += (oxygen[i] & oxygen) * (-6 * REPULSION * s**-7 + 3 * ATTRACTION * s**-4)
         out[i] = np.sum((2 * slope * other)[:, None] * d, axis=0)
-    return out
+    return out[::every]
 
 
-def each(function: Callable, x: jax.Array, seconds: float = 1.0) -> float:
+def each(function: Callable, x: jax.Array, seconds: float = 0.5) -> float:
     """Microseconds of one call of a function of an array like x, in a loop on the device; median of 5."""
     loop = jax.jit(lambda x, n: jax.lax.fori_loop(0, n, lambda i, x: x + 1e-12 * function(x), x))
     jax.block_until_ready(loop(x, 3))
@@ -58,13 +59,14 @@ def each(function: Callable, x: jax.Array, seconds: float = 1.0) -> float:
 
 
 def check() -> None:
+    for n, every in ((60, 1), (1000, 1), (10_000, 101)):
+        q, both = droplet(n), water(n)
+        expected = by_numpy(q, every)
+        found = np.asarray(jax.jit(jax.grad(lambda x, both=both: both(x)))(jnp.asarray(q, float)), float)[::every]
+        error = np.abs(found - expected).max() / np.abs(expected).max()
+        print(f"{PRECISION}: forces of {n} molecules apart from numpy by {error:.2g} of the largest", flush=True)
     n = 60
-    q = droplet(n)
-    both = water(n)
-    found = np.asarray(jax.jit(jax.grad(lambda x: both(x)))(jnp.asarray(q, float)), float)
-    expected = by_numpy(q)
-    error = np.abs(found - expected).max() / np.abs(expected).max()
-    print(f"{PRECISION}: forces of {n} molecules apart from numpy by {error:.2g} of the largest")
+    q, both = droplet(n), water(n)
     u = np.random.default_rng(0).normal(size=q.shape)
     product = jax.jit(lambda x: jax.jvp(jax.grad(lambda y: both(y)), (x,), (jnp.asarray(u, float),))[1])
     h = 1e-4
@@ -82,27 +84,34 @@ def measure(n: int) -> None:
         text = f"{n} molecules, {PRECISION}, {name}: {taken:.1f} µs"
         if part is coulomb:
             rate = pairs / taken * 1e6
-            share = 2 * rate * OPERATIONS / PEAK[PRECISION]
-            text += f", {rate:.3g} pairs a second, {share:.2f} of the peak (each pair is evaluated twice)"
+            share = rate * OPERATIONS / PEAK[PRECISION]
+            text += f", {rate:.3g} pairs a second, {share:.2f} of the peak"
         print(text, flush=True)
 
 
+# Settings of pair_gpu: particles of a lane, programs of the grid, rotations of an iteration.
+SETTINGS = {
+    3000: [(1, 16896, 2), (2, 16896, 1), (2, 16896, 2), (2, 16896, 4)],
+    30_000: [(2, 16896, 1), (2, 16896, 2), (2, 8448, 2), (2, 33792, 2), (4, 16896, 1), (4, 33792, 1), (1, 16896, 4)],
+}
+
+
 def variants(n: int) -> None:
-    """The Coulomb force with other shapes of the grid."""
+    """The Coulomb force with other settings of the kernel; the best of them are kept for the rest of the run."""
     q, (coulomb, _) = jnp.asarray(droplet(n), float), water(n).parts
-    usual = pair_gpu.LANES, pair_gpu.WARPS, pair_gpu.PROGRAMS, pair_gpu.UNROLLED
-    for lanes, warps, programs, unrolled in (
-        (128, 4, 2112, 4), (128, 4, 1056, 4), (128, 4, 4224, 4), (128, 4, 2112, 1), (128, 4, 2112, 8),
-        (64, 2, 4224, 4), (256, 8, 1056, 4), (256, 4, 1056, 2), (128, 2, 2112, 2), (32, 1, 8448, 4),
-    ):  # fmt: skip
-        pair_gpu.LANES, pair_gpu.WARPS, pair_gpu.PROGRAMS, pair_gpu.UNROLLED = lanes, warps, programs, unrolled
+    taken = {}
+    for rows, programs, unrolled in SETTINGS.get(3 * n, []):
+        pair_gpu.ROWS, pair_gpu.PROGRAMS, pair_gpu.UNROLLED = {0: rows}, programs, unrolled
         jax.clear_caches()
-        shape = f"  {n} molecules: lanes {lanes}, warps {warps}, programs {programs}, unrolled {unrolled}"
+        shape = f"  {n} molecules: {rows} particles of a lane, {programs} programs, {unrolled} rotations"
         try:
-            print(f"{shape}: {each(jax.grad(lambda x: coulomb(x)), q, 0.3):.1f} µs", flush=True)
+            taken[rows, programs, unrolled] = each(jax.grad(lambda x: coulomb(x)), q, 0.3)
+            print(f"{shape}: {taken[rows, programs, unrolled]:.1f} µs", flush=True)
         except Exception as error:  # a shape that the compiler refuses must not end the table
             print(f"{shape}: {type(error).__name__}", flush=True)
-    pair_gpu.LANES, pair_gpu.WARPS, pair_gpu.PROGRAMS, pair_gpu.UNROLLED = usual
+    if taken:
+        rows, pair_gpu.PROGRAMS, pair_gpu.UNROLLED = min(taken, key=taken.__getitem__)
+        pair_gpu.ROWS = {0: 1, 1500: rows}
     jax.clear_caches()
 
 
@@ -142,17 +151,16 @@ def main(sizes: list[int]) -> None:
     print(jax.devices()[0], jax.__version__, flush=True)
     check()
     for n in sizes:
-        measure(n)
         if PRECISION == "double" and "--variants" in sys.argv:
             variants(n)
-    if PRECISION == "double":
-        for n in sizes:
+        measure(n)
+        if PRECISION == "double":
             step(n, 1000 if n <= 1000 else 60)
 
 
 if __name__ == "__main__":
     main([int(x) for x in sys.argv[1:] if x.isdigit()] or [1000, 10_000])
-    if PRECISION == "double":
+    if PRECISION == "double" and "--single" in sys.argv:
         subprocess.run(
             [sys.executable, "-m", "benchmarks.pairs_gpu", *sys.argv[1:]], env={**os.environ, "JAX_ENABLE_X64": "0"}
         )

@@ -325,7 +325,8 @@ def short(method):
 
 def stability():
     """The picture and the tables of docs/stability.md."""
-    able = [m for m in gm.methods.all() if not m.traits.event_driven and not m.traits.stochastic]
+    on_groups = lambda m: "lie group" in m.traits.needs
+    able = [m for m in gm.methods.all() if not (m.traits.event_driven or m.traits.stochastic or on_groups(m))]
     diagrams = [(m, gm.stability_diagram(m)) for m in able]
     limits, resonances = stability_tables(diagrams)
     page = Path(__file__).parent / "stability.md"

@@ -19,10 +19,12 @@ MAPS = Path("/proc/self/maps")
 MANY = 40_000  # Linux gives a process 65,530 memory maps; beyond, LLVM crashes without a message
 # Groups that take longest, for the number of their tests: started first, so that no worker is left with one at the end.
 LONG = (
-    "test_papers", "test_singular_positions", "three-bodies", "harmonic-bonds", "bent-molecule", "linked", "test_docs",
-    "test_executors", "test_rattle", "test_engines", "test_sharded", "test_reductions", "test_interval_curvature",
-    "test_papers_mutations", "test_certify", "test_random_programs", "test_compilation", "test_examples",
-    "test_scalar_edges", "test_hard_spheres", "test_archive", "test_pallas", "test_energy_stepping", "test_gradients",
+    "test_papers", "test_singular_positions", "test_docs", "test_executors", "three-bodies", "test_rattle", "Rattle()",
+    "test_engines", "test_scalar_edges", "test_first_exit", "test_filtered", "test_random_programs",
+    "EnergyStepping(height=0.05)", "test_compilation", "test_reductions", "test_langevin", "test_gradients", "Shake()",
+    "test_certify", "SymmetricMultistep(order=4)", "test_energy_stepping", "test_trigonometric", "test_oscillatory",
+    "SymmetricMultistep(order=6)", "test_sharded", "test_archive", "harmonic-bonds", "test_interval_curvature",
+    "test_examples", "test_hard_spheres", "test_fluid", "test_pairs",
 )  # fmt: skip
 BETWEEN_LOOKS = 25  # tests; reading 10,000 maps takes 30 ms, which after every test was 3 % of the time of all
 _tests_done = itertools.count(1)

@@ -10,13 +10,17 @@ import jax as _jax
 if "JAX_ENABLE_X64" not in _os.environ:
     _jax.config.update("jax_enable_x64", True)
 
-from . import fem, md, methods, models
+from . import fem, md, methods, models, rigid
 from .analysis.averages import Average, EnergyDrift, autocorrelation_time, average, energy_drift
 from .analysis.certify import Certificate, certify
+from .analysis.compare import Comparison, compare
 from .analysis.fast_slow import adaptive_splitting, split_quadratic, watch_oscillations
 from .analysis.fixman import fixman
+from .analysis.lyapunov import Lyapunov, lyapunov
 from .analysis.penalty import penalize, recover_multipliers
 from .analysis.radial import radial_distribution
+from .analysis.recommend import Recommendation, recommend
+from .analysis.section import Section, section
 from .analysis.stability import StabilityDiagram, stability_diagram
 from .analysis.temperature import TemperatureDistribution, degrees_of_freedom, temperature_distribution
 from .errors import (
@@ -35,6 +39,7 @@ from .methods import (
     IMEX,
     RESPA,
     Boris,
+    CayleyVariationalEuler,
     Composition,
     EnergyStepping,
     Gauss,
@@ -42,9 +47,11 @@ from .methods import (
     GeometricLangevin,
     ImplicitMidpoint,
     Impulse,
+    LieVerlet,
     LobattoIIIAB,
     MagneticSplitting,
     MollifiedImpulse,
+    MoserVeselov,
     MultiStage,
     Newmark,
     PushforwardNewmark,
@@ -78,7 +85,9 @@ __all__ = [
     "ArchiveError",
     "Average",
     "Boris",
+    "CayleyVariationalEuler",
     "Certificate",
+    "Comparison",
     "Composition",
     "Constraint",
     "Distances",
@@ -96,12 +105,15 @@ __all__ = [
     "InstabilityWarning",
     "Interrupted",
     "LagrangianSystem",
+    "LieVerlet",
     "LobattoIIIAB",
+    "Lyapunov",
     "MagneticSplitting",
     "Mean",
     "MeasurementError",
     "Mechanics",
     "MollifiedImpulse",
+    "MoserVeselov",
     "MultiStage",
     "Newmark",
     "OnSphere",
@@ -111,10 +123,12 @@ __all__ = [
     "Quantiles",
     "RadialDistribution",
     "Rattle",
+    "Recommendation",
     "RigidMolecules",
     "Rotation",
     "RunStopped",
     "RungeKutta4",
+    "Section",
     "Shake",
     "SimplifiedZhangSkeel",
     "Splitting",
@@ -134,6 +148,7 @@ __all__ = [
     "autocorrelation_time",
     "average",
     "certify",
+    "compare",
     "degrees_of_freedom",
     "energy_drift",
     "ensemble",
@@ -141,14 +156,18 @@ __all__ = [
     "fixman",
     "from_ase",
     "load",
+    "lyapunov",
     "md",
     "methods",
     "models",
     "penalize",
     "project",
     "radial_distribution",
+    "recommend",
     "recover_multipliers",
     "resume",
+    "rigid",
+    "section",
     "simulate",
     "split_quadratic",
     "stability_diagram",

@@ -27,7 +27,7 @@ from geomint.methods.base import Method, Traits
 from geomint.run import loop
 from geomint.run.inputs import initial_state
 from geomint.run.instability import unwatched
-from helpers.runs import ENGINE_METHODS, close, many, members, run, same
+from helpers.runs import ENGINE_METHODS, close, many, members, methods_of, run, same
 from helpers.zoo import cheapest, fitting
 
 MANY = (gm.Gauss, gm.LobattoIIIAB)  # with many stages they eliminate in matrices too large for straight-line code
@@ -44,8 +44,10 @@ def test_native_equals_the_reference(method):
     close(expected, got)
 
 
-@ENGINE_METHODS
+@methods_of(gm.Verlet, gm.Rattle, gm.EnergyStepping, gm.GeometricLangevin)
 def test_native_ensembles_equal_the_reference(method):
+    """Of methods whose ensembles differ by more than lanes from the single runs above, with which tests/methods/
+    test_contracts.py compares the ensembles of all others."""
     problem = cheapest(method)
     expected, got = many(method, problem, engine="xla"), many(method, problem, engine="native")
     assert got.engine == "native" or (

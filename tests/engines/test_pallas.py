@@ -16,21 +16,11 @@ from geomint.engines.pallas import engine as kernel
 from geomint.engines.scalar.program import StepProgram
 from geomint.methods import protocols
 from geomint.run.inputs import initial_state
-from helpers.runs import ENGINE_METHODS, close, many, members
-from helpers.zoo import first_of_its_class, fitting
-
-KERNEL_QUICK = (gm.Verlet, gm.Rattle)  # without a GPU a kernel is slow to make
+from helpers.runs import ENGINE_METHODS, close, many, members, methods_of
+from helpers.zoo import fitting
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        pytest.param(
-            m, id=m.name, marks=[] if first_of_its_class(m) and isinstance(m, KERNEL_QUICK) else pytest.mark.slow
-        )
-        for m in gm.methods.all()
-    ],
-)
+@methods_of(gm.Verlet, gm.Rattle)  # without a GPU a kernel is slow to make
 def test_kernels_equal_the_reference(method, monkeypatch):
     """On this machine the kernel is interpreted; benchmarks/gpu.py checks the numbers of a GPU."""
     monkeypatch.setattr(kernel, "INTERPRET", True)

@@ -49,7 +49,14 @@ def argon(parts=60, t_end=0.05, dt=1e-4, q0=None, v0=None, **more):
     )
 
 
-ENGINE_FAMILIES = (
+def methods_of(*families):
+    """Every registered method; beyond the first of these families they wait for the slow tests."""
+    quick = lambda m: first_of_its_class(m) and isinstance(m, families)
+    marks = lambda m: [] if quick(m) else pytest.mark.slow
+    return pytest.mark.parametrize("method", [pytest.param(m, id=m.name, marks=marks(m)) for m in gm.methods.all()])
+
+
+ENGINE_METHODS = methods_of(
     gm.Verlet,
     gm.Rattle,
     gm.Shake,
@@ -59,15 +66,6 @@ ENGINE_FAMILIES = (
     gm.EnergyStepping,
     gm.Gauss,
     gm.GeometricLangevin,
-)  # others wait for the slow tests
-ENGINE_METHODS = pytest.mark.parametrize(
-    "method",
-    [
-        pytest.param(
-            m, id=m.name, marks=[] if first_of_its_class(m) and isinstance(m, ENGINE_FAMILIES) else pytest.mark.slow
-        )
-        for m in gm.methods.all()
-    ],
 )
 
 

@@ -233,6 +233,20 @@ def uniform_field() -> Problem:
     return _two_charges("uniform-field", np.array([0.0, 0.0, 1.1]))
 
 
+def top_in_field() -> Problem:
+    """An asymmetric top on the group of rotations, in a nonlinear potential of the vertical as the body sees it: space
+    may be turned about the vertical, nothing else."""
+
+    def potential(r):
+        x, y, z = r[2]
+        return z + 0.3 * x**2 + 0.2 * y * z + 0.1 * x + 0.2 * z**3
+
+    body = gm.rigid.RigidBody((0.6, 0.8, 1.0), potential=potential, symmetries=gm.rigid.SpatialRotation((0, 0, 1)))
+    return Problem(
+        "top-in-field", body.system(), Point(gm.rigid.rotation((1, 2, 3), 0.7), np.array([0.9, 0.4, -0.7])), 0.04
+    )
+
+
 PROBLEMS = (
     coupled_quartic(),
     three_bodies(),
@@ -247,6 +261,7 @@ PROBLEMS = (
     graded_field(),
     mirror_field(),
     uniform_field(),
+    top_in_field(),
 )
 
 
@@ -270,7 +285,7 @@ def fitting(method: gm.methods.Method) -> list[Problem]:
 @functools.cache
 def cheapest(method: gm.methods.Method) -> Problem:
     """The problem that fits and compiles fastest, for tests of what depends on no problem: engines, chunks, members."""
-    order = ("bonded-on-circle", "pendula", "springs")
+    order = ("bonded-on-circle", "pendula", "springs", "top-in-field")
     return min((p for p in fitting(method) if p.name in order), key=lambda p: order.index(p.name))
 
 
@@ -295,16 +310,19 @@ def chosen(method: gm.methods.Method) -> list[Problem]:
     """The problems of the quick tests. A pair that is not chosen is in the slow tests, which take all.
 
     Free methods meet one free problem on which every property can fail: three bodies (translations, a rotation, no
-    part that is linear), or harmonic bonds for methods that need a fast part. Constrained methods meet one constrained
-    problem, and so does one variant of each class that can move both: its other variants differ in coefficients only,
-    which the free problem measures. Constrained problems are taken by turns, since each has another solver; methods
+    part that is linear), harmonic bonds for methods that need a fast part, or the top for those on groups. Constrained
+    methods meet one constrained problem, and so does one variant of each class that can move both: its other variants
+    differ in coefficients only, which the free problem measures. Constrained problems are taken by turns, since each
+    has another solver; methods
     that move nothing else get one with rotations, if they can. Full mass matrices, parameters and nonlinear fast parts
     concern a method little, and are met by those of `ONCE`. Methods for magnetic fields meet all problems with one.
     """
     free = [p for p in fitting(method) if p.system.constraint is None]
     constrained = [p for p in fitting(method) if p.system.constraint is not None]
     turning = [p for p in constrained if p.system.symmetries] or constrained
-    found = [p for p in free if p.name == ("harmonic-bonds" if "fast" in method.traits.needs else "three-bodies")]
+    by_need = {"fast": "harmonic-bonds", "lie group": "top-in-field"}
+    wanted = next((by_need[need] for need in method.traits.needs if need in by_need), "three-bodies")
+    found = [p for p in free if p.name == wanted]
     if not free:
         found = [turning[CONSTRAINED.index(method.name) % len(turning)]]
     elif constrained and first_of_its_class(method):

@@ -61,3 +61,18 @@ def test_every_number_and_operation_of_a_system_enters_its_fingerprint():
     assert own[0] == own[2] != own[1]
     assert fingerprint(closed(weights.copy()), (2, 3)) == prints[0]
     assert fingerprint(scanned(weights.copy()), (2, 3)) == prints[3]
+
+
+def test_pair_potentials_by_what_they_compute():
+    """Not by the addresses of their functions, which differ between processes."""
+    stated = {"cutoff": 1.6, "box": gm.md.Box([4.0, 5.0])}
+    pair = lambda power=6, **more: gm.System(gm.md.PairPotential(lambda r: 1 / r**power, **{**stated, **more}))
+    charged = lambda q: gm.md.PairPotential(lambda r, a, b: a["e"] * b["e"] / r, sites={"e": np.array(q)})
+    for n in (6, 60):  # written out, and by rows of pairs
+        print_of = lambda system, n=n: fingerprint(system, (n, 2))
+        others = [
+            pair(7), pair(cutoff=1.7), pair(box=gm.md.Box([4.0, 5.5])), pair(molecules=2), pair(exclude=[(0, 1)]),
+            pair(on=[0, 2, 3]), *(gm.System(charged(np.arange(n) + k)) for k in (0.0, 1.0)),
+        ]  # fmt: skip
+        assert print_of(pair()) == print_of(pair())
+        assert len({print_of(system) for system in (pair(), *others)}) == len(others) + 1

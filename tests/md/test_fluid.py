@@ -14,7 +14,7 @@ import pytest
 import geomint as gm
 from geomint.engines import block
 from geomint.io.fingerprint import fingerprint
-from geomint.md import cells, neighbours
+from geomint.md import cells, neighbours, neighbours_gpu
 from geomint.methods import State
 from geomint.run import loop
 from geomint.system.mechanics import Mechanics
@@ -43,29 +43,44 @@ def compared(q, box, distance):
     return [set(np.flatnonzero(row)) for row in near]
 
 
-@pytest.mark.parametrize("way", ["loops", "arrays"])
+def take(way, monkeypatch):
+    """Lists by the compiled loops of the CPU, by array operations, or by the kernel of a GPU, interpreted."""
+    if way != "loops":
+        monkeypatch.setattr(cells, "by_loops", lambda q: False)
+    if way == "kernel":
+        monkeypatch.setattr(neighbours_gpu, "INTERPRET", True)
+        monkeypatch.setattr(neighbours_gpu, "LANES", 64)
+        monkeypatch.setattr(neighbours_gpu, "available", lambda: True)
+
+
+@pytest.mark.parametrize("way", ["loops", "arrays", "kernel"])
 @pytest.mark.parametrize(
     ("edges", "distance"),
     [((7.0, 5.0, 6.0), 1.6), ((4.0, 4.0, 9.0), 1.9), (None, 2.0), ((6.0, 7.0), 1.5), ((3.5, 3.5), 1.7)],
     ids=["cells", "few cells", "free", "plane", "plane, few cells"],
 )
 def test_lists_have_all_neighbours(edges, distance, way, monkeypatch):
-    """In and outside the box, by cells and by comparing all pairs, on both ways to make lists."""
-    if way == "arrays":
-        monkeypatch.setattr(cells, "by_loops", lambda q: False)
+    """In and outside the box, by cells and by comparing all pairs, in all ways to make lists."""
+    if way == "kernel" and (edges is None or min(edges) // distance < cells.LEAST_CELLS):
+        pytest.skip("there are no cells")
+    take(way, monkeypatch)
     box = None if edges is None else gm.md.Box(edges)
     q = RANDOM.uniform(-9, 9, (150, 3 if edges is None else len(edges)))
     made = gm.md.Neighbours(distance - 0.2, 0.2, box).build(q)
     index, count = np.asarray(made.index), np.asarray(made.count)
     assert [set(row[:k]) for row, k in zip(index, count, strict=True)] == compared(q, box, distance)
     assert all(len(set(row[:k])) == k for row, k in zip(index, count, strict=True))
+    if way == "kernel":  # it does not write beyond the end of a row
+        short = neighbours._made(gm.md.Neighbours(distance - 0.2, 0.2, box), jnp.asarray(q), jnp.asarray(q), 3, 0)
+        assert np.array_equal(short.index, index[:, :3])
+        assert np.array_equal(short.count, count)
+        assert len(edges) == 3 or neighbours_gpu._finds_a_lattice()
 
 
 @pytest.mark.parametrize("way", ["loops", "arrays"])
 def test_energy_and_derivatives_by_a_list(way, monkeypatch):
     """Against the sum over all pairs, whose derivatives are automatic."""
-    if way == "arrays":
-        monkeypatch.setattr(cells, "by_loops", lambda q: False)
+    take(way, monkeypatch)
     mech = Mechanics(MODEL.system, MODEL.q0.shape)
     q = jnp.asarray(MODEL.q0 + RANDOM.normal(size=MODEL.q0.shape) * 0.05)
     x = jnp.asarray(RANDOM.normal(size=q.shape))

@@ -39,6 +39,9 @@ CASES = {
     "a subset": (mixed, {"sites": SITES, "on": [7, *range(1, N, 2)][1:], "squared": True, "exclude": [(3, 1), (5, 9)]}),
     "in a box": (lambda r: jnp.cos(r) / r, {"cutoff": 1.9, "box": BOX, "exclude": [(0, 44), (44, 1), (8, 30)]}),
 }
+# Of the kernel for GPUs: lanes, particles of a lane, programs, numbers in memory. By turns one launch with one group of
+# particles for each program, several launches, several groups.
+KERNELS = [(4, 2, 1000, 2**20), (4, 2, 1000, 200), (8, 1, 6, 2**20)]
 
 
 def dense(phi, q, settings):
@@ -91,9 +94,13 @@ def settings_of(settings):
 
 @pytest.mark.parametrize("case", CASES)
 def test_kernels(case, monkeypatch):
-    """The kernel for GPUs, interpreted, with several parts of the columns."""
+    """The kernel for GPUs, interpreted: several blocks, even and odd numbers of them, and several launches."""
     monkeypatch.setattr(pair_gpu, "INTERPRET", True)
-    monkeypatch.setattr(pair_gpu, "LANES", 16)
+    lanes, rows, programs, numbers = KERNELS[list(CASES).index(case) % len(KERNELS)]
+    monkeypatch.setattr(pair_gpu, "LANES", lanes)
+    monkeypatch.setattr(pair_gpu, "ROWS", {0: rows})
+    monkeypatch.setattr(pair_gpu, "PROGRAMS", programs)
+    monkeypatch.setattr(pair_gpu, "NUMBERS", numbers)
     phi, settings = CASES[case]
     term, q, u = gm.md.PairPotential(phi, **settings).term, jnp.asarray(Q), jnp.asarray(RANDOM.normal(size=(N, 3)))
     order = list(CASES).index(case)
@@ -251,6 +258,9 @@ def test_what_is_refused():
         r"exclude=...\) has particle 45, and q has 45": lambda: make(phi, exclude=[(1, 45)])(q),
         "not a multiple of that": lambda: make(phi, molecules=2)(q),
         "molecules must be a whole number": lambda: make(phi, molecules=0.5),
+        r"function of \(r, a, b\): sites are given": lambda: make(lambda r: r, sites={"e": CHARGE})(q),
+        r"function of \(r\): no sites are given": lambda: make(phi)(q),
+        "asks for the parameter 'charge' of a particle; sites has 'e'": lambda: make(phi, sites={"e": CHARGE})(q),
         r"potential=lambda q: pair\(q\) \+ external\(q\)": lambda: make(phi) + jnp.sum,
     }
     for message, call in wrong.items():

@@ -70,9 +70,9 @@ def scan(model, height, events, chunk=16_000):
     return int(flight.counts.events), worst
 
 
-def test_no_exit_is_missed_in_20000_events_of_argon():
-    count, worst = scan(ARGON, ARGON_ENERGY / 60, 20_000)
-    assert count >= 20_000
+def test_no_exit_is_missed_in_5000_events_of_argon():
+    count, worst = scan(ARGON, ARGON_ENERGY / 60, 5000, 4000)
+    assert count >= 5000
     assert -1e-10 < worst <= 0  # rounding of V, some 1e-13 of a terrace
 
 

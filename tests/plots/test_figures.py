@@ -12,6 +12,7 @@ from matplotlib._pylab_helpers import Gcf
 import geomint as gm
 from geomint.io.labelled import identifier
 from geomint.plots import figures as plots
+from geomint.plots.overview import overview
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +57,9 @@ def test_the_plane_the_energy_and_the_momentum_map(kepler, tmp_path):
     assert matplotlib.image.imread(tmp_path / "kepler.png").shape == (690, 1650, 4)  # 11 × 4.6 inches at 150 dpi
 
 
-def test_space_is_projected_and_said_so(bodies):
-    shown = panels(plots.overview(bodies))
-    axes = shown["Paths projected on the x–y plane (dots: start)"]
+def test_paths_in_space(bodies):
+    shown = panels(overview(bodies))
+    axes = shown["Paths in space (dots: start)"]
     paths = [line for line in axes.lines if len(line.get_xdata()) > 1]
     assert [line.get_label() for line in paths] == ["particle 0", "particle 1", "particle 2"]
     np.testing.assert_array_equal(paths[2].get_ydata(), bodies.q[:, 2, 1])
@@ -70,21 +71,21 @@ def test_space_is_projected_and_said_so(bodies):
 def test_modes_are_not_taken_for_particles():
     m = gm.models.fpu()  # q is (2, 3), rows of modes
     run = gm.simulate(m.system, m.q0, m.v0, method=gm.Verlet(), dt=0.005, t_end=1.0)
-    figure = plots.overview(run)
+    figure = overview(run)
     assert [axes.get_ylabel() for axes in figure.axes[:6]] == [f"q[{i}, {j}]" for i in range(2) for j in range(3)]
-    assert "Paths projected on the x–y plane (dots: start)" in panels(plots.overview(run, space=True))
+    assert "Paths in space (dots: start)" in panels(overview(run, space=True))
 
 
 def test_few_of_many_coordinates():
     m = gm.models.coupled_oscillators(n=40)
     run = gm.simulate(m.system, m.q0, m.v0, method=gm.Verlet(), dt=0.05, t_end=1.0)
-    shown = panels(plots.overview(run))
+    shown = panels(overview(run))
     assert "8 of 40 coordinates over time" in shown
-    assert len(plots.overview(run).axes) == 9
+    assert len(overview(run).axes) == 9
 
 
 def test_an_ensemble_is_drawn_as_thin_lines_of_some_members(pendulums):
-    figure = plots.overview(pendulums)
+    figure = overview(pendulums)
     energy = panels(figure)["Energy error"]
     assert len(energy.lines) == 50
     np.testing.assert_array_equal(energy.lines[0].get_ydata(), pendulums.energy_error[0])
@@ -98,7 +99,7 @@ def test_the_constraint_residual_has_its_panel(kepler):
     run = gm.Trajectory(
         kepler.system, kepler.method, kepler.grid, kepler.t, {**kepler.columns, "constraint_residual": residual}
     )
-    drawn = panels(plots.overview(run))["Constraint residual"].lines[0].get_ydata()
+    drawn = panels(overview(run))["Constraint residual"].lines[0].get_ydata()
     np.testing.assert_array_equal(drawn, np.abs(residual[:, 0]))
 
 

@@ -211,6 +211,18 @@ def test_an_energy_that_is_not_finite_names_its_part():
     assert "v0 (or p0) or mass is too large" in message(fly)
 
 
+def test_a_force_or_field_that_is_not_finite_is_named():
+    """At the time of the failing step, not at t = 0; a longer or shorter step would change nothing."""
+    late = lambda q, t: jnp.where(t > 0.15, jnp.nan, 0.0) + 0 * q
+    force = message(lambda: run(force=late), gm.RunStopped)
+    assert "step 2" in force
+    assert "force is not finite at the last good state" in force
+    field = gm.System(magnetic_field=lambda q: jnp.nan * q)
+    grid = {"method": gm.Boris(), "dt": 0.1, "t_end": 0.1, "engine": "xla"}
+    found = message(lambda: gm.simulate(field, np.ones(3), np.ones(3), **grid), gm.RunStopped)
+    assert "magnetic_field is not finite at the last good state" in found
+
+
 def test_a_billion_saves_are_refused_before_they_are_allocated():
     told = message(lambda: gm.simulate(gm.System(), np.ones(1000), method=gm.Verlet(), dt=1.0, t_end=1e9, engine="xla"))
     assert re.search(r"1000000001 saved points need 1\.49e\+04 GiB.*save_every.*output=", told)

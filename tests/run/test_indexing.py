@@ -77,5 +77,9 @@ def test_misspelt_arguments():
         gm.sweep(MODEL, over={"dt": [0.1]}, methd=gm.Verlet())
     with pytest.raises(TypeError, match=r"sweep\(\) has no argument 'ovr'.*over"):
         gm.sweep(MODEL, ovr={"dt": [0.1]})
+    with pytest.raises(TypeError, match=r"Verlet\(\) has no argument 'frm'. Did you mean form"):
+        gm.Verlet(frm="drift")
+    with pytest.raises(TypeError, match=r"Boris\(\) has no argument 'x'. It has none."):
+        gm.Boris(x=1)
     with pytest.raises(TypeError, match=r"certify\(\) has no argument 'step'.*steps"):
         gm.certify(MODEL, step=10)

@@ -10,6 +10,7 @@ from ..errors import RunStopped
 from ..methods import Method
 from ..run import simulate
 from ..run.instability import unwatched
+from ..system.spaces import differences
 from ..system.system import Stated
 from .reference import Point, reference
 
@@ -69,7 +70,8 @@ def order(
             run = simulate(system, at.q, p0=at.p, method=method, compensated=True, engine=engine, **settings)
         except RunStopped:  # not stable yet
             continue
-        pair = [np.ravel(x[1:] - y) / np.max(np.abs(y)) for x, y in zip((run.q, run.p), exact, strict=True)]
+        apart = (differences(system, run.q[1:], exact.q), run.p[1:] - exact.p)
+        pair = [np.ravel(x) / np.max(np.abs(y)) for x, y in zip(apart, exact, strict=True)]
         closest = min(closest, max(map(_size, pair)))
         if not max(np.max(np.abs(error)) for error in pair) < 0.1:  # not convergent yet
             continue

@@ -23,6 +23,7 @@ from ..run.energy_scale import Excess, excess
 from ..run.inputs import initial_state
 from ..run.instability import unwatched
 from ..system.lagrangian import derive
+from ..system.spaces import space_of, velocity_shape
 from ..system.system import Stated
 from .convergence import Order, order
 from .reference import Point, independent_reference, is_equilibrium, reference, relative_difference
@@ -38,6 +39,7 @@ __all__ = [
     "is_equilibrium",
     "large_step",
     "long_run",
+    "momentum_deviation",
     "order",
     "reference",
     "reversibility",
@@ -98,13 +100,13 @@ def flow(method: Method, system: Stated, at: Point, dt: float, n: int = 1) -> Po
 
 
 # --- symplecticity, symmetry, reversibility -------------------------------------------------------------------------
-def _steps_taken(method: Method, system: Stated, shape: tuple[int, ...], dt: Array, steps: int) -> Any:
-    """(q, p) ↦ (q, p) after so many steps, as vectors of length 2n."""
-    n = int(np.prod(shape))
+def _steps_taken(method: Method, system: Stated, q: Array, dt: Array, steps: int) -> Any:
+    """(w, p) ↦ (q, p) after so many steps from retract(q, w), with (w, p) as a vector of length 2n."""
+    space, n = space_of(system), int(np.prod(velocity_shape(system, q.shape)))
 
-    def taken(x: Array) -> Array:
-        mech = derive(system, shape)
-        begun = _begun(method, mech, x[:n].reshape(shape), x[n:].reshape(shape), dt)
+    def taken(x: Array) -> tuple[Array, Array]:
+        mech, shape = derive(system, q.shape), velocity_shape(system, q.shape)
+        begun = _begun(method, mech, space.retract(q, x[:n].reshape(shape)), x[n:].reshape(shape), dt)
         if isinstance(method, protocols.EventDriven):
             end = method.between(mech, march(method, mech, begun, Clock(0.0, dt), 0, steps)[0], steps * dt)
         else:
@@ -112,27 +114,34 @@ def _steps_taken(method: Method, system: Stated, shape: tuple[int, ...], dt: Arr
                 mech.after(steps * dt),
                 method.step(mech, begun, dt) if steps == 1 else march(method, mech, begun, Clock(0.0, dt), 0, steps)[0],
             )
-        return jnp.concatenate([end.q.ravel(), end.p.ravel()])
+        return end.q, end.p
 
     return taken
 
 
+def _moved_column(method: Method, system: Stated, q: Array, p: Array, dt: Array, along: Array, steps: int) -> Array:
+    """The derivative of (q, p) after so many steps along a displacement and a change of p; that of q as a velocity."""
+    start = jnp.concatenate([jnp.zeros_like(p).ravel(), p.ravel()])
+    (moved, _), (rate, force) = jax.jvp(_steps_taken(method, system, q, dt, steps), (start,), (along,))
+    return jnp.concatenate([space_of(system).tangent(moved, rate).ravel(), force.ravel()])
+
+
 @functools.partial(jit, static_argnames="steps")
 def step_jacobian(method: Method, system: Stated, q: Array, p: Array, dt: Array, steps: int = 1) -> Array:
-    """The derivative of (q, p) after so many steps with respect to (q, p) before, (2n, 2n)."""
-    return jax.jacfwd(_steps_taken(method, system, q.shape, dt, steps))(jnp.concatenate([q.ravel(), p.ravel()]))
+    """The derivative of (q, p) after so many steps with respect to (q, p) before, (2n, 2n); on a group trivialised,
+    with displacements in place of changes of q."""
+    column = lambda along: _moved_column(method, system, q, p, dt, along, steps)
+    return jax.vmap(column, out_axes=1)(jnp.eye(2 * p.size, dtype=p.dtype))
 
 
-@functools.partial(jit, static_argnames="steps")
-def _column(method: Method, system: Stated, x: Array, q: Array, dt: Array, along: Array, steps: int) -> Array:
-    return jax.jvp(_steps_taken(method, system, q.shape, dt, steps), (x,), (along,))[1]
+_column = functools.partial(jit, static_argnames="steps")(_moved_column)
 
 
 def _jacobian(method: Method, system: Stated, at: Point, dt: float, steps: int = 1) -> np.ndarray:
     """As `step_jacobian`, column by column: a program for one column compiles a fifth faster."""
-    x, q, dt_ = np.concatenate([np.ravel(at.q), np.ravel(at.p)]), jnp.asarray(at.q, float), jnp.asarray(dt, float)
-    x = jnp.asarray(x, float)
-    columns = [_column(method, system, x, q, dt_, along, steps=steps) for along in np.eye(x.size, dtype=x.dtype)]
+    q, p, dt_ = (jnp.asarray(x, float) for x in (at.q, at.p, dt))
+    units = np.eye(2 * p.size, dtype=p.dtype)
+    columns = [_column(method, system, q, p, dt_, along, steps=steps) for along in units]
     return np.stack([np.asarray(column) for column in columns], axis=1)
 
 
@@ -151,7 +160,7 @@ def _conditions(system: Stated, q: Array, p: Array) -> Array:
 def _tangent(system: Stated, at: Point) -> np.ndarray:
     """A basis of the tangent space at (q, p): of phase space, or of the tangent bundle {g(q) = 0, G(q)M⁻¹p = 0}."""
     if system.constraint is None:
-        return np.eye(2 * at.q.size)
+        return np.eye(2 * at.p.size)
     _, singular, rows = np.linalg.svd(_conditions(system, np.asarray(at.q), np.asarray(at.p)))
     rank = int(np.sum(singular > 1e-10 * singular[0]))
     return rows[rank:].T
@@ -161,17 +170,20 @@ def symplecticity(method: Method, system: Stated, at: Point, dt: float, rate: fl
     """max |JᵀΩJ − exp(−rate·dt)Ω| on the tangent space, relative to max |J|², with J the derivative of one step.
     With the rate γ of a damping D = γM this is the defect of conformal symplecticity.
 
-    In a magnetic field, where p = M v, Ω is the form that the exact motion preserves, with a part of B(q).
+    In a magnetic field, where p = M v, Ω is the form that the exact motion preserves, with a part of B(q); on a group,
+    where p is trivialised, it has a part of p.
 
     For a multistep method with k steps J is that of 2k steps, after which its history holds no starting values.
     """
-    n, method = at.q.size, protocols.prepare(method, [(system, at.q)])
+    n, method = at.p.size, protocols.prepare(method, [(system, at.q)])
     steps = 1 if method.traits.steps <= 2 else 2 * method.traits.steps
     jacobian = _jacobian(method, system, at, dt, steps)
     before = after = np.block([[np.zeros((n, n)), np.eye(n)], [-np.eye(n), np.zeros((n, n))]])
     if getattr(system, "magnetic_field", None) is not None:
         there = flow(method, system, at, dt, steps)
         before, after = (_magnetic_form(system, x, t) + before for x, t in ((at, 0.0), (there, steps * dt)))
+    if not space_of(system).flat:
+        before, after = (_group_form(system, x) + before for x in (at, flow(method, system, at, dt, steps)))
     basis = _tangent(system, at)
     moved, shrunk = jacobian @ basis, np.exp(-rate * dt * steps)
     defect = moved.T @ after @ moved - shrunk * (basis.T @ before @ basis)
@@ -195,6 +207,17 @@ def _magnetic_form(system: Stated, at: Point, t: float) -> np.ndarray:
     n = at.q.size
     form = np.zeros((2 * n, 2 * n))
     form[:n, :n] = -np.asarray(_curl(system, jnp.asarray(at.q, float), jnp.asarray(t, float)))
+    return form
+
+
+def _group_form(system: Stated, at: Point) -> np.ndarray:
+    """The part of Ω, (2n, 2n), in the trivialisation of a group: with the canonical one-form ⟨p, q⁻¹dq⟩
+
+    Ω((ξ, α), (η, β)) = ⟨β, ξ⟩ − ⟨α, η⟩ + ⟨p, [ξ, η]⟩."""
+    n, p = at.p.size, jnp.asarray(at.p)
+    form = np.zeros((2 * n, 2 * n))
+    rows = [space_of(system).coadjoint(jnp.asarray(e).reshape(p.shape), p).ravel() for e in np.eye(n)]
+    form[:n, :n] = np.stack([np.asarray(row) for row in rows])
     return form
 
 
@@ -271,22 +294,25 @@ def long_run(
     band = float(np.max(around) - np.min(around))
     # Round-off alone makes a random walk; a drift below its size is not significant.
     walk = 10 * np.finfo(float).eps * np.max(np.abs(run.energy)) * np.sqrt(every * saves)
-    momentum = {}
-    for name, values in run.momentum_maps.items():
-        size = max(1e-300, float(np.sum(np.abs(at.p)) * max(1.0, np.max(np.abs(run.q)))))
-        momentum[name] = float(np.max(np.abs(values - values[0])) / size)
     worst = lambda x: float(np.max(np.abs(x), initial=0.0))
     tangency = worst(run.columns["velocity_residual"]) if system.constraint is not None else 0.0
     return LongRun(
         float(slope),
         band,
         abs(slope) * run.t[-1] / max(band, walk),
-        momentum,
+        momentum_deviation(run, at),
         worst(run.constraint_residual),
         tangency,
         run,
         excess(run),
     )
+
+
+def momentum_deviation(run: Trajectory, at: Point) -> dict[str, float]:
+    """The largest deviation of each momentum map along a run from `at`, relative to Σ|p||ξ|."""
+    size = max(1e-300, float(np.sum(np.abs(at.p)) * max(1.0, np.max(np.abs(run.q)))))
+    maps = run.momentum_maps.items()
+    return {name: float(np.max(np.abs(values - values[0])) / size) for name, values in maps}
 
 
 # --- forces that do work ----------------------------------------------------------------------------------------------

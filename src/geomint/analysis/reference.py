@@ -15,7 +15,7 @@ from jaxtyping import Array
 
 from ..errors import MeasurementError, RunStopped
 from ..manifold.dependence import DEPENDENT
-from ..methods import Boris, Composition, Method, Rattle, Verlet
+from ..methods import Boris, Composition, LieVerlet, Method, Rattle, Verlet
 from ..numerics.cache import BoundedCache
 from ..numerics.compilation import jit
 from ..numerics.linalg.discovery import start_key
@@ -23,6 +23,7 @@ from ..run import simulate
 from ..run.instability import unwatched
 from ..system.lagrangian import derive
 from ..system.mass import mass_is_matrix, mass_matrix
+from ..system.spaces import space_of, velocity_shape
 from ..system.system import Stated, System
 
 EVALUATIONS = 400_000  # of the force, for an independent reference: about ten seconds
@@ -47,6 +48,11 @@ def relative_difference(a: Point, b: Point, passed: Point | None = None) -> floa
 @jit
 def _field(system: Stated, q: Array, v: Array, t: Array) -> Array:
     return derive(system, q.shape).acceleration(q, v, t)
+
+
+@jit
+def _rate(system: Stated, q: Array, v: Array) -> Array:
+    return space_of(system).lift(q, v)
 
 
 @jit
@@ -87,7 +93,7 @@ class Acceleration:
                 self.scale = 1 / np.sqrt(np.broadcast_to(system.mass, shape)).ravel()
 
     def __call__(self, q: np.ndarray, v: np.ndarray, t: float) -> np.ndarray:
-        q, v = q.reshape(self.shape), v.reshape(self.shape)
+        q, v = q.reshape(self.shape), v.reshape(velocity_shape(self.system, self.shape))
         if not self.constrained:
             return np.ravel(_field(self.system, q, v, t))
         free, jacobian, curvature = (np.asarray(x) for x in _constrained_parts(self.system, q, v, t))
@@ -106,7 +112,7 @@ def is_equilibrium(system: Stated, at: Point) -> bool:
     if np.any(at.p):
         return False
     q, acceleration = np.asarray(at.q, float), Acceleration(system, at.q.shape)
-    eps, still = np.finfo(float).eps, np.zeros(q.size)
+    eps, still = np.finfo(float).eps, np.zeros(np.size(at.p))
     signs = np.random.default_rng(3).choice([-1.0, 1.0], q.shape)
     here, beside = (acceleration(x, still, 0.0) for x in (q, q * (1 + 4 * eps * signs)))
     rounding = np.max(np.abs(beside - here))
@@ -123,7 +129,8 @@ def independent_reference(system: Stated, at: Point, times: np.ndarray) -> Point
     """The exact motion to about 1e-12, by Dormand–Prince 8(5,3) on the underlying equation q̈ = a(q, q̇)."""
     from scipy.integrate import solve_ivp
 
-    shape, size = at.q.shape, at.q.size
+    shape, size, moving = at.q.shape, at.q.size, at.p.shape
+    flat = space_of(system).flat
     acceleration, spent, bad = Acceleration(system, shape), itertools.count(), [0]
 
     def right(t, y):
@@ -135,14 +142,15 @@ def independent_reference(system: Stated, at: Point, times: np.ndarray) -> Point
         bad[0] = 0 if np.all(np.isfinite(a)) else bad[0] + 1
         if bad[0] > NOT_FINITE:
             raise MeasurementError(f"the acceleration is not finite at t = {t:g} (a singularity?){_SHORTER}")
-        return np.concatenate([y[size:], a])
+        rate = y[size:] if flat else np.ravel(_rate(system, y[:size].reshape(shape), y[size:].reshape(moving)))
+        return np.concatenate([rate, a])
 
     start = np.concatenate([np.ravel(at.q), np.ravel(_velocity(system, np.asarray(at.q), np.asarray(at.p)))])
     solved = solve_ivp(right, (0, times[-1]), start, method="DOP853", t_eval=times, rtol=3e-14, atol=1e-15)
     y = solved.y.T
     if len(y) < len(times) or not np.all(np.isfinite(y)):
         raise MeasurementError(f"the exact motion was not found up to t = {times[-1]:g} (a singularity?){_SHORTER}")
-    q, v = y[:, :size].reshape(-1, *shape), y[:, size:].reshape(-1, *shape)
+    q, v = y[:, :size].reshape(-1, *shape), y[:, size:].reshape(-1, *moving)
     return Point(q, np.asarray(_momenta(system, q, v, times)))
 
 
@@ -160,6 +168,8 @@ _references: BoundedCache[tuple[Point, float]] = BoundedCache(16)
 
 
 def _base_of_reference(system: System) -> Method:
+    if not system.space.flat:
+        return LieVerlet(map="exponential")
     if system.constraint is not None:
         return Rattle()
     return Verlet() if system.magnetic_field is None else Boris()

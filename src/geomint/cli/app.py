@@ -11,7 +11,7 @@ import typer
 import typer.core
 
 from ..errors import GeomintError, Interrupted, ProcessLost, RunStopped
-from . import listing, simulations, verification
+from . import comparing, listing, simulations, verification, viewing
 from .output import print_error
 
 
@@ -83,7 +83,9 @@ def main(
 app.command("list")(listing.list_)
 app.command("run")(simulations.run)
 app.command("resume")(simulations.resume)
+app.command("view")(viewing.view)
 app.command("info")(simulations.info)
 app.command("certify")(verification.certify)
+app.command("compare")(comparing.compare)
 app.command("reproduce")(verification.reproduce)
 app.command("bench", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(verification.bench)

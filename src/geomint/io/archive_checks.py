@@ -186,6 +186,7 @@ def _index(x: Any) -> bool:
 
 
 OPTIONAL: dict[str, Callable[[Any], bool]] = {
+    "p_shape": _shape,
     "shard": _shard,
     "index": _index,
     "complete_name": _flag,
@@ -268,12 +269,17 @@ def _of_run(meta: dict[str, Any], room: int, members: tuple[int, ...], slot_byte
         yield _written_once("seeds", fixed), "iu", members
 
 
+def state_shapes(meta: dict[str, Any]) -> tuple[tuple[str, list[int]], ...]:
+    """The names of positions and momenta with their shapes, which differ on a group only."""
+    return ("q", meta["q_shape"]), ("p", meta.get("p_shape", meta["q_shape"]))
+
+
 def _of_rows(meta: dict[str, Any], datasets: Mapping[str, Dataset], room: int, members: tuple[int, ...]) -> Expected:
     """The columns: rows of all members; of a reduced ensemble, of those that are kept."""
     reduced = "reduce" in meta
     rows = datasets["kept"].shape if reduced and "kept" in datasets else members
     if not reduced or rows != (0,):
-        yield from ((name, "f", (room, *rows, *meta["q_shape"])) for name in ("q", "p"))
+        yield from ((name, "f", (room, *rows, *shape)) for name, shape in state_shapes(meta))
         yield "energy", "f", (room, *rows)
     others = datasets.keys() - {"t", "checkpoint", "rows_saved", "members_left", *meta.get("fixed", [])}
     yield from (
@@ -291,7 +297,7 @@ def _of_reductions(
         raise Damaged("the last leaf of its carry is not the int32 array that records which members failed")
     fixed = meta.get("fixed", [])
     yield _written_once("kept", fixed), "i", (...,)
-    yield from ((_written_once(f"start/{name}", fixed), "f", (*members, *meta["q_shape"])) for name in ("q", "p"))
+    yield from ((_written_once(f"start/{name}", fixed), "f", (*members, *n)) for name, n in state_shapes(meta))
     if "shard" in meta:  # results of single tiles, which the reader of all shards joins
         tiles = datasets["members_left"].shape[1:2] if "members_left" in datasets else ()
         yield "members_left", "i", (room, *tiles)

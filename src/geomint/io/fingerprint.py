@@ -16,6 +16,7 @@ import numpy as np
 from ..numerics.linalg.sparse_matrix import SparseMatrix
 from ..system.lagrangian import derive
 from ..system.mechanics import Mechanics
+from ..system.spaces import space_of, velocity_shape
 from ..system.system import Stated
 
 # Parameters of primitives that describe the source rather than the computation.
@@ -78,7 +79,10 @@ class _Hasher:
         for equation in jaxpr.eqns:
             self.text(equation.primitive.name)
             self.atoms(equation.invars, number)
-            for name in sorted(equation.params.keys() - _IGNORED):
+            expanded = getattr(equation.primitive, "expanded", None)  # see numerics/interpreter.py
+            if expanded is not None:  # its parameters have functions, whose addresses differ between processes
+                self.parameter("expanded", expanded(equation))
+            for name in sorted(equation.params.keys() - _IGNORED) if expanded is None else ():
                 self.parameter(name, equation.params[name])
             self.text(*(number(v) for v in equation.outvars))
         self.atoms(jaxpr.outvars, number)
@@ -94,24 +98,25 @@ class _Hasher:
 def of_function(function: Any, system: Stated, q_shape: tuple[int, ...], spread: str = "one") -> str:
     """sha256 of a function of (q, p), or (q, p, params), as a program."""
     hasher, stated = _Hasher(), system.member(0) if spread == "states and params" else system
-    q = jax.ShapeDtypeStruct(q_shape, jax.numpy.result_type(float))
+    q, p = (jax.ShapeDtypeStruct(n, jax.numpy.result_type(float)) for n in (q_shape, velocity_shape(system, q_shape)))
     called = lambda q, p, params: stated.with_params(params).call(function, q, p, name="reduce")
-    closed = jax.make_jaxpr(called)(q, q, stated.params)
+    closed = jax.make_jaxpr(called)(q, p, stated.params)
     hasher.program(closed.jaxpr, closed.consts)
     return hasher.hash.hexdigest()
 
 
 def fingerprint(system: Stated, q_shape: tuple[int, ...], spread: str = "one") -> str:
-    """sha256 of a system: the programs of its energy, constraint, momentum maps, watched quantities and derivatives by
-    hand, and the numbers in mass, params (of all members) and symmetries."""
+    """sha256 of a system: the programs of its energy, configuration space, constraint, momentum maps, watched
+    quantities and derivatives by hand, and the numbers in mass, params (of all members) and symmetries."""
     hasher = _Hasher()
-    q = jax.ShapeDtypeStruct(q_shape, jax.numpy.result_type(float))
-    leaves = jax.tree.leaves(system)
+    q, p = (jax.ShapeDtypeStruct(n, jax.numpy.result_type(float)) for n in (q_shape, velocity_shape(system, q_shape)))
+    leaves, space = jax.tree.leaves(system), space_of(system)
 
     traced = system.member(0) if spread == "states and params" else system
     overrides = getattr(traced, "overrides", {})
 
-    def stated(q: Any, leaves: list) -> Any:
+    def stated(q: Any, leaves: list, p: Any = None) -> Any:
+        p = q if p is None else p
         mech = derive(traced, q_shape, 3.0)
         kinds = (
             (mech.potential(q), mech.fast_potential(q))
@@ -126,10 +131,12 @@ def fingerprint(system: Stated, q_shape: tuple[int, ...], spread: str = "one") -
             kinds = (*kinds, mech.magnetic_field(q))
         # Methods use these in place of derivatives of the energy.
         by_hand = [traced.call(f, q, t=mech.time) for f in overrides.values()]
-        watched = mech.watched(q, q, 0.0 if mech.time is None else mech.time)
-        return *kinds, mech.constraint(q), mech.momentum_maps(q, q), watched, by_hand
+        watched = mech.watched(q, p, 0.0 if mech.time is None else mech.time)
+        if not space.flat:
+            kinds = (*kinds, space.increment(q, p))
+        return *kinds, mech.constraint(q), mech.momentum_maps(q, p), watched, by_hand
 
-    closed = jax.make_jaxpr(stated)(q, leaves)
+    closed = jax.make_jaxpr(stated)(q, leaves, *(() if space.flat else (p,)))
     hasher.program(closed.jaxpr, closed.consts)
     for name in overrides:
         hasher.text(name)

@@ -267,7 +267,8 @@ def _check_fixed(meta: dict[str, Any], fixed: dict[str, Dataset]) -> None:
     if not meta["members"] or not meta.get("tile") or meta["index"]["shard"] % meta["tile"]:
         raise Damaged("its shards are not whole tiles of an ensemble")
     members = (meta["index"]["members"],)
-    states = {f"start/{name}": ("f", (*members, *meta["q_shape"])) for name in ("q", "p", "velocity")}
+    shapes = (*archive_checks.state_shapes(meta), ("velocity", meta["q_shape"]))
+    states = {f"start/{name}": ("f", (*members, *shape)) for name, shape in shapes}
     expected = {**states, "seeds": ("iu", members)}
     needed = {"start/q", "start/p"} | ({"seeds"} if meta["seed"] is None else set())
     settings = archive_checks.SETTINGS

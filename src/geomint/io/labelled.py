@@ -83,9 +83,11 @@ def _stated(run: Trajectory, leading: tuple[str, ...]) -> Iterator[tuple[str, tu
     q_shape = run.q.shape[lead:]
     axes = tuple(f"axis_{k}" for k in range(len(q_shape)))
     yield "q", (*leading, *axes), np.asarray(run.q)
-    yield "p", (*leading, *axes), np.asarray(run.p)
+    p = np.asarray(run.p)
+    of_p = axes if p.shape[lead:] == q_shape else _own_axes("p", p, leading)
+    yield "p", (*leading, *of_p), p
     if run.system is not None:
-        yield "v", (*leading, *axes), np.asarray(run.v)
+        yield "v", (*leading, *of_p), np.asarray(run.v)
     yield "energy", leading, np.asarray(run.energy)
     yield "energy_error", leading, np.asarray(run.energy_error)
     for name, x in run.columns.items():

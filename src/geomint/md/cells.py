@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..numerics.linalg import cpu_kernels
+from . import neighbours_gpu
 from .box import Box
 
 LEAST_CELLS = 3  # along an edge; with fewer, a cell would be a neighbour of another one twice
@@ -33,6 +34,11 @@ def by_loops(q: Array) -> bool:
     return q.ndim == 2 and q.shape[1] == 3 and q.dtype == jnp.float64 and cpu_kernels.available()
 
 
+def by_kernel(q: Array) -> bool:
+    """Whether the kernel of a GPU is used where the box has cells."""
+    return q.ndim == 2 and neighbours_gpu.available()
+
+
 def settings(box: Box | None, distance: float) -> np.ndarray:
     """The edges (0 without a box), the distance and the numbers of cells (1 for all pairs), for the compiled loops."""
     edges = (0.0,) * 3 if box is None else box.lengths
@@ -45,7 +51,13 @@ def find(q: Array, box: Box | None, distance: float, room: int, cell_room: int) 
     if by_loops(q):
         return _by_loops(q, box, distance, room)
     cells = divisions(box, distance)
-    return _all_pairs(q, box, distance, room) if cells is None else _by_cells(q, box, distance, room, cells, cell_room)
+    if box is None or cells is None:
+        return _all_pairs(q, box, distance, room)
+    if not by_kernel(q):
+        return _by_cells(q, box, distance, room, cells, cell_room)
+    around = neighbours_gpu.Cells(box.lengths, distance, cells)
+    index, count = neighbours_gpu.by_kernel(q, cell_of(q, box, cells), cells=around, room=room)
+    return index, count, jnp.zeros((), jnp.int32)
 
 
 def _by_loops(q: Array, box: Box | None, distance: float, room: int) -> tuple[Array, Array, Array]:
@@ -94,9 +106,8 @@ def cell_of(q: Array, box: Box, cells: tuple[int, ...]) -> Array:
 
 
 def _by_cells(
-    q: Array, box: Box | None, distance: float, room: int, cells: tuple[int, ...], cell_room: int
+    q: Array, box: Box, distance: float, room: int, cells: tuple[int, ...], cell_room: int
 ) -> tuple[Array, Array, Array]:
-    assert box is not None
     n, shape = len(q), jnp.asarray(cells)
     strides = jnp.asarray([math.prod(cells[k + 1 :]) for k in range(len(cells))])
     at = cell_of(q, box, cells)

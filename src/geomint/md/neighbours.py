@@ -96,7 +96,7 @@ class Neighbours(Auxiliary):
 
     def _fullest_cell(self, q: Array) -> int:
         divided = cells.divisions(self.box, self.distance)
-        if divided is None or self.box is None or cells.by_loops(q):
+        if divided is None or self.box is None or cells.by_loops(q) or cells.by_kernel(q):
             return 0
         at = np.ravel_multi_index(tuple(np.asarray(cells.cell_of(q, self.box, divided)).T), divided)
         return _roomy(int(np.bincount(at).max()), len(q))

@@ -29,7 +29,7 @@ from ..system.checks import function, positive, shown, whole
 from . import cells, pair_sums
 from .box import Box, check_positions, checked_box
 from .neighbours import NeighbourList, Neighbours
-from .pair_checks import checked_indices, checked_pairs, checked_sites, nearest_pair
+from .pair_checks import check_arguments, checked_indices, checked_pairs, checked_sites, nearest_pair
 from .pair_terms import Frozen, Term, squared
 
 
@@ -145,6 +145,7 @@ class PairPotential(eqx.Module):
                 raise InputError(f"PairPotential({name}=...) has particle {x.array.max()}, and q has {n}, from 0 on.")
         if self.molecules is not None and n % self.molecules:
             raise InputError(f"PairPotential(molecules={self.molecules}): q has {n} particles, not a multiple of that.")
+        check_arguments(self.phi, self.sites)
 
     @property
     def term(self) -> Term:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,17 @@ from .box import Box
 from .pair_terms import Frozen, Term
 
 TOUCHING = 1e-6  # of the mean distance between neighbours: closer pairs are named where the energy is not finite
+
+
+def check_arguments(phi: Any, sites: Any) -> None:
+    """Raise an InputError where φ can't be called with a distance, and the two particles where there are sites."""
+    try:
+        inspect.signature(phi).bind(*[None] * (3 if sites else 1))
+    except TypeError:
+        must = "(r, a, b): sites are given" if sites else "(r): no sites are given"
+        raise InputError(f"PairPotential: phi must be a function of {must}.") from None
+    except ValueError:  # a function that has no signature, as some of numpy
+        return
 
 
 def checked_sites(sites: Any) -> dict[str, Any]:

@@ -20,9 +20,9 @@ from llvmlite import ir
 from ..engines.llvm import compile as machine
 from ..engines.llvm.code import LlvmCode
 from ..engines.llvm.xla_handler import BYTE, INT32, REAL, WHOLE, HandlerBuilder, registered
+from ..engines.scalar.reciprocals import Reciprocals
 from ..engines.scalar.values import constant
 from ..numerics.linalg.xla_ffi import ARGUMENTS, RESULTS
-from .pair_reciprocals import Reciprocals
 from .pair_terms import Term, pair_program
 
 ROWS = 2  # particles i in registers
@@ -35,6 +35,8 @@ class PairCode(Reciprocals, LlvmCode):
     where the next term is below 2⁻⁵³. Results are within 2 units in the last place; at 0 and infinity, where e is not a
     number, y₀ is exact.
     """
+
+    by_reciprocals = True
 
     def __init__(self, function: ir.Function, lanes: int):
         super().__init__(function, lanes)

@@ -1,14 +1,20 @@
 """Sums over all pairs as a kernel for GPUs.
 
-A lane is a particle i and adds up its own row in registers, over a part of the particles j, which all lanes read at the
-same time; each pair is evaluated from both sides. The grid is blocks of `LANES` particles times parts of j, so many
-that small systems fill the device too; the sums over the parts are added afterwards, in a fixed order. The function of
-one pair is translated to fused operations like a step of the kernel engine.
+Each pair is evaluated once. Particles are cut into blocks of 32 · `rows` consecutive ones, and a program of the grid,
+which is one warp, takes a block A with one or several groups of 32 particles of another block B: a lane holds `rows`
+particles i of A and one particle j of the group, evaluates them, and adds the result to the sums of i and, with the
+opposite sign, to that of j. Then the particles j move on to the next lane with their sums, and after 32 such rotations
+every pair of the tile has been evaluated. Block A takes the blocks B = A, A + 1, …, A + ⌊b/2⌋ modulo the number b of
+blocks, so that each pair of blocks meets once and all programs have the same length. Sums are written for each tile
+and added up afterwards in a fixed order: results do not depend on the order in which programs end.
+
+The function of one pair is translated to fused operations like a step of the kernel engine.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -17,35 +23,26 @@ import numpy as np
 from jaxtyping import Array
 
 from ..engines.pallas import assembly
-from ..engines.pallas.engine import PallasCode
+from ..engines.pallas.code import PallasCode
 from ..engines.scalar.fma_fusion import DeferredProduct
 from ..engines.scalar.translate import ScalarInterpreter
 from ..engines.scalar.values import filled
-from .pair_reciprocals import Reciprocals
 from .pair_terms import Chosen, Term, pair_program
 
-LANES, WARPS = 128, 4  # particles i of one program of the grid, and its warps
-PROGRAMS = 2112  # programs of the grid that fill a device: 16 for each of the 132 multiprocessors of an H100 or H200
-UNROLLED = 4  # particles j of an iteration
-LEAST = 32  # particles j of a program
+LANES = 32  # of a warp; also the particles j of a group
+ROWS = {0: 1, 1500: 2, 8000: 2}  # particles i of a lane, from so many particles on: more of them use fewer rotations
+PROGRAMS = 16896  # a program takes several groups where there are more than so many programs: 32 warps for each of the
+# 4 · 132 quarters of the multiprocessors of an H100 or H200
+UNROLLED = 2  # rotations of an iteration; it divides LANES
+NUMBERS = 2**26  # of sums in memory at a time; larger systems take several launches
 NOWHERE = 2**30
 INTERPRET = False  # run kernels without a GPU, for tests
 
 
-class PairCode(Reciprocals, PallasCode):
+class PairCode(PallasCode):
     """Code of one pair, over the lanes."""
 
-    def root(self, x: Any) -> tuple[Any, Any]:
-        if self.interpret:
-            return jnp.sqrt(x), 1 / jnp.sqrt(x)
-        inverse = assembly.inverse_root(x)
-        return jnp.where((x == 0) | (x == jnp.inf), x, x * inverse), inverse
-
-    def reciprocal(self, x: Any) -> Any:
-        return 1 / x if self.interpret else assembly.reciprocal(x)
-
-    def product(self, x: Any, y: Any) -> Any:
-        return x * y
+    by_reciprocals = True
 
 
 class LeftOut(NamedTuple):
@@ -60,13 +57,55 @@ class Shape(NamedTuple):
     """What is fixed when a kernel is compiled, besides its function."""
 
     particles: int
-    blocks: int
-    part: int  # particles j of a program
+    rows: int  # particles i of a lane
+    run: int  # groups of a program
+    programs: int  # along the groups of all blocks B, in one launch
+    reach: int  # the largest difference of the numbers of two particles whose pair is left out
     interpret: bool
 
     @property
-    def parts(self) -> int:
-        return -(-self.particles // self.part)
+    def block(self) -> int:
+        return self.rows * LANES
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.particles // self.block)
+
+    @property
+    def groups(self) -> int:
+        """Of the blocks B that a block meets."""
+        return (self.blocks // 2 + 1) * self.rows
+
+    @property
+    def offsets(self) -> int:
+        """Blocks B that a block meets in one launch."""
+        return self.run * self.programs // self.rows
+
+    @property
+    def launches(self) -> int:
+        return -(-self.groups // (self.run * self.programs))
+
+    @property
+    def far(self) -> int:
+        """Blocks whose numbers differ by so many have no pair that is left out."""
+        return 1 + -(-self.reach // self.block)
+
+    @property
+    def full(self) -> int:
+        """Blocks without padding: all, or all but the last one."""
+        return self.particles // self.block
+
+
+def shape_of(particles: int, numbers: int, reach: int) -> Shape:
+    """`numbers`: that a particle adds up. The groups of a launch are those of whole blocks B."""
+    rows = next(rows for least, rows in sorted(ROWS.items(), reverse=True) if particles >= least)
+    one = Shape(particles, rows, 1, 1, reach, INTERPRET)
+    run = one.blocks * one.groups // PROGRAMS
+    run = run // rows * rows or 1
+    together = rows // math.gcd(rows, run)  # programs of a block B
+    most = NUMBERS * rows // ((run + rows) * numbers * one.blocks * one.block)
+    programs = min(max(1, most // together), -(-one.groups // (run * together)))
+    return one._replace(run=run, programs=programs * together)
 
 
 def by_kernel(term: Term, order: int, *operands: Array) -> Array:
@@ -78,88 +117,153 @@ def by_kernel(term: Term, order: int, *operands: Array) -> Array:
 
 
 def _by_kernel(term: Term, order: int, *operands: Array) -> Array:
-    from jax.experimental import pallas as pl  # .4 s to import, and needed on a GPU alone
-
     vectors, sites = operands[: max(order, 1)], operands[max(order, 1) :]
     n, dimension = vectors[0].shape
-    real, chosen = vectors[0].dtype, term.chosen(n)
+    chosen, numbers = term.chosen(n), dimension if order else 1
     m = len(chosen.which)
-    blocks = -(-m // LANES)
-    part = -(-m // max(1, min(PROGRAMS // blocks, m // LEAST)))
-    shape = Shape(m, blocks, part, INTERPRET)
+    shape = shape_of(m, numbers, int(np.max(np.ptp(chosen.excluded, axis=1), initial=0)))
+    padded = shape.blocks * shape.block
     if term.on is not None:
         vectors, sites = [x[chosen.which] for x in vectors], [x[chosen.which] for x in sites]
     rows = jnp.concatenate([*(x.T for x in vectors), *(x[None] for x in sites)])
-    rows = jnp.pad(rows, ((0, 0), (0, blocks * LANES - m)), mode="edge")
-    outputs, out = dimension if order else 1, left_out(term, n, blocks * LANES)
-    more: dict[str, Any] = {"interpret": True} if INTERPRET else {"compiler_params": _settings()}
+    rows = jnp.pad(rows, ((0, 0), (0, padded - m)), mode="edge")
+    out = [jnp.asarray(x) for x in left_out(term, n, padded)]
+    launch = functools.partial(_launch, term, order, dimension, shape, rows, out)
+    if shape.launches == 1:
+        total = launch(0)
+    else:
+        zero = jnp.zeros((numbers, padded), rows.dtype)
+        total = jax.lax.fori_loop(0, shape.launches, lambda k, total: total + launch(k), zero)
+    if order == 0:
+        return jnp.sum(total)
+    total = total.T[:m]
+    return total if term.on is None else jnp.zeros((n, dimension), rows.dtype).at[chosen.which].set(total)
+
+
+def _launch(term: Term, order: int, dimension: int, shape: Shape, rows: Any, out: Any, launch: Any) -> Array:
+    """The sums (numbers, padded particles) over the groups of one launch."""
+    from jax.experimental import pallas as pl  # .4 s to import, and needed on a GPU alone
+
+    numbers, padded, kind = dimension if order else 1, rows.shape[1], rows.dtype
+    sums = [jax.ShapeDtypeStruct((shape.programs, numbers, padded), kind)]  # of i, for each program
+    if order:  # and of j, for each block A that a block meets
+        sums.append(jax.ShapeDtypeStruct((shape.offsets, numbers, padded), kind))
+    more: dict[str, Any] = {"interpret": True} if shape.interpret else {"compiler_params": _settings()}
     found = pl.pallas_call(
         functools.partial(_kernel, term, order, dimension, shape),
-        out_shape=jax.ShapeDtypeStruct((shape.parts, outputs, blocks * LANES), real),
-        grid=(blocks, shape.parts),
+        out_shape=sums,
+        grid=(shape.blocks, shape.programs),
         name="geomint_pairs",
         **more,
-    )(rows, *(jnp.asarray(x) for x in out))
-    if order == 0:
-        return 0.5 * jnp.sum(found)
-    total = jnp.sum(found, axis=0).T[:m]
-    return total if term.on is None else jnp.zeros((n, dimension), real).at[chosen.which].set(total)
+    )(jnp.full(1, launch, jnp.int32) * (shape.run * shape.programs), rows, *out)
+    return functools.reduce(jnp.add, [jnp.sum(x, axis=0) for x in found])
 
 
 def _settings() -> Any:
     from jax.experimental.pallas import triton
 
-    return triton.CompilerParams(num_warps=WARPS, num_stages=1)
+    return triton.CompilerParams(num_warps=1, num_stages=1)
 
 
-def _kernel(term: Term, order: int, dimension: int, shape: Shape, rows: Any, low: Any, high: Any, more: Any, out: Any):
-    """One program: `LANES` rows, and a part of the columns."""
+class Row(NamedTuple):
+    """Particles i, one in each lane."""
+
+    values: list[Any]
+    low: Any  # the first and
+    high: Any  # the last particle, plus 1, of those around i without a pair with it, i itself included
+    others: list[Any]  # without a pair with i
+
+
+def _kernel(term: Term, order: int, dimension: int, shape: Shape, first: Any, rows: Any, *refs: Any) -> None:
+    """One program: a block A with `run` groups."""
     from jax.experimental import pallas as pl
 
-    mine, differing = pl.ds(pl.program_id(0) * LANES, LANES), max(order, 1) * dimension
-    here = [rows[k, mine] for k in range(rows.shape[0])]
-    first, last = low[mine], high[mine]
-    others = [more[k, mine] for k in range(more.shape[0] if more.shape[0] > 1 else 0)]
-    program = pair_program(term, order, dimension)
+    (low, high, more), (out, *back) = refs[:3], refs[3:]
+    a, begin = pl.program_id(0), first[0] + pl.program_id(1) * shape.run
+    mine = [pl.ds(a * shape.block + k * LANES, LANES) for k in range(shape.rows)]
+    others = range(more.shape[0] if more.shape[0] > 1 else 0)
+    values = lambda at: [rows[c, at] for c in range(rows.shape[0])]
+    here = [Row(values(at), low[at], high[at], [more[c, at] for c in others]) for at in mine]
+    zeros = [jnp.zeros((LANES,), rows.dtype) for _ in range(out.shape[1])]
+    lanes = jnp.arange(LANES, dtype=jnp.int32)
+    next_lane = (lambda x: jnp.roll(x, -1)) if shape.interpret else assembly.next_lane
 
-    def one(j: Any, sums: Any) -> Any:
-        there = [rows[k, j] for k in range(rows.shape[0])]
-        counts = (j < first) | (j >= last)
-        for x in others:
-            counts &= j != x
-        apart = [_nearest(term, x - y, k, dimension) for k, (x, y) in enumerate(zip(here, there, strict=True))]
-        apart = apart[:differing]
-        sites = [jnp.broadcast_to(x, (LANES,)) for x in there[differing:]]
-        code = PairCode(LANES, here[0].dtype, shape.interpret)
-        given = [filled((), [x]) for x in (*apart, *here[differing:], *sites)]
-        found = [x.item() for x in ScalarInterpreter(code).evaluate(program, given)]
-        finite = {id(x) for x in apart}  # factors that need no mask; the others may be infinite where i = j
-        masked = functools.cache(lambda k: jnp.where(counts, code.broadcast(by_id[k]), 0.0))
-        by_id: dict[int, Any] = {}
+    def group(k: Any, sums: Any) -> Any:
+        number = begin + k
+        offset = jax.lax.div(number, np.int32(shape.rows))
+        b = jax.lax.rem(a + offset, np.int32(shape.blocks))
+        at = b * shape.block + jax.lax.rem(number, np.int32(shape.rows)) * LANES
+        # Inside a block the particles j after i are taken.
+        block = [row._replace(low=jnp.where(offset == 0, np.int32(0), row.low)) for row in here]
 
-        def part(x: Any) -> Any:
-            by_id[id(x)] = x
-            return x if id(x) in finite else masked(id(x))
+        def rotations(masked: bool, k: Any, moving: Any) -> Any:
+            for turn in range(UNROLLED):
+                sums, there, theirs = moving
+                j = at + ((lanes + (k * UNROLLED + turn)) & (LANES - 1)) if masked else None
+                added = []
+                for row, total in zip(block, sums, strict=True):
+                    total, theirs = _pair(term, order, dimension, shape, row, there, j, total, theirs)
+                    added.append(total)
+                moving = added, [next_lane(x) for x in there], [next_lane(x) for x in theirs]
+            return moving
 
-        added = []
-        for x, total in zip(found, sums, strict=True):
-            product = isinstance(x, DeferredProduct)
-            added.append(code.emit_fused("xy+z", part(x.x), part(x.y), total) if product else total + part(x))
-        return added
-
-    def several(k: Any, sums: Any) -> Any:
-        for u in range(UNROLLED):
-            sums = one(begin + k * UNROLLED + u, sums)
+        # Of an even number of blocks the last offset leads to each pair of blocks twice.
+        counts = (number < shape.groups) & ((2 * offset != shape.blocks) | (a < offset))
+        whole = (jnp.abs(a - b) >= shape.far) & (jnp.maximum(a, b) < shape.full)  # all pairs count: no masks
+        moving = sums, values(pl.ds(at, LANES)), zeros if back else []
+        for masked, taken in ((True, counts & ~whole), (False, counts & whole)):
+            turns = jnp.where(taken, np.int32(LANES // UNROLLED), np.int32(0))
+            moving = jax.lax.fori_loop(np.int32(0), turns, functools.partial(rotations, masked), moving)
+        sums, _, theirs = moving
+        for c, x in enumerate(theirs):
+            back[0][offset - jax.lax.div(first[0], np.int32(shape.rows)), c, pl.ds(at, LANES)] = x
         return sums
 
-    begin = pl.program_id(1) * shape.part
-    end = jnp.minimum(begin + shape.part, shape.particles)
-    whole = (end - begin) // UNROLLED
-    sums = [jnp.zeros((LANES,), here[0].dtype) for _ in range(out.shape[1])]
-    sums = jax.lax.fori_loop(0, whole, several, sums)
-    sums = jax.lax.fori_loop(begin + whole * UNROLLED, end, one, sums)
-    for c, x in enumerate(sums):
-        out[pl.program_id(1), c, mine] = x
+    sums = jax.lax.fori_loop(np.int32(0), np.int32(shape.run), group, [zeros] * shape.rows)
+    for at, total in zip(mine, sums, strict=True):
+        for c, x in enumerate(total):
+            out[pl.program_id(1), c, at] = x
+
+
+def _pair(
+    term: Term, order: int, dimension: int, shape: Shape, row: Row, there: Any, j: Any, sums: Any, theirs: Any
+) -> tuple[Any, Any]:
+    """The sums of i and of j (none for the energy) with the pair of each lane added. j: the particle of each lane, from
+    which follows whether the pair counts; None where all pairs do."""
+    differing = max(order, 1) * dimension
+    apart = [_nearest(term, x - y, k, dimension) for k, (x, y) in enumerate(zip(row.values, there, strict=True))]
+    apart = apart[:differing]
+    code = PairCode(LANES, row.values[0].dtype, shape.interpret)
+    given = [filled((), [x]) for x in (*apart, *row.values[differing:], *there[differing:])]
+    found = [x.item() for x in ScalarInterpreter(code).evaluate(pair_program(term, order, dimension), given)]
+    # Factors of distances need no mask; the others may be infinite where i = j.
+    part = code.broadcast if j is None else _masked(code, row, j, shape.particles, {id(x) for x in apart})
+    added, taken = [], []
+    for k, (x, total) in enumerate(zip(found, sums, strict=True)):
+        if isinstance(x, DeferredProduct):
+            factors = part(x.x), part(x.y)
+            added.append(code.emit_fused("xy+z", *factors, total))
+            taken += [code.emit_fused("z-xy", *factors, theirs[k])] if theirs else []
+        else:
+            value = part(x)
+            added.append(total + value)
+            taken += [theirs[k] - value] if theirs else []
+    return added, taken
+
+
+def _masked(code: PairCode, row: Row, j: Any, particles: int, finite: set[int]) -> Any:
+    """A function of a number of the pairs: 0 where a pair does not count, except for those of `finite`."""
+    counts = ((j < row.low) | (j >= row.high)) & (j < particles)
+    for x in row.others:
+        counts &= j != x
+    found: dict[int, Any] = {}
+
+    def part(x: Any) -> Any:
+        if id(x) not in found:
+            found[id(x)] = x if id(x) in finite else jnp.where(counts, code.broadcast(x), 0.0), x
+        return found[id(x)][0]
+
+    return part
 
 
 def _nearest(term: Term, d: Any, k: int, dimension: int) -> Any:

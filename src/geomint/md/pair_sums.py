@@ -221,6 +221,7 @@ def _expansion(term: Term, order: int, avals: tuple[Any, ...]) -> Any:
 
 # See numerics/interpreter.py.
 pair_sum_p.expanded = _expanded  # pyright: ignore[reportAttributeAccessIssue]
+pair_sum_p.by_reciprocals = True  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _lowering(function: Any) -> Any:

@@ -87,7 +87,15 @@ class Term:
 
     def _phi(self, s: Array, here: Sequence[Array], there: Sequence[Array]) -> Array:
         sites = [dict(zip(self.names, x, strict=True)) for x in (here, there)] if self.names else []
-        energy = self.phi(s if self.squared else jnp.sqrt(s), *sites)
+        try:
+            energy = self.phi(s if self.squared else jnp.sqrt(s), *sites)
+        except KeyError as error:
+            if not sites or error.args[:1] in [(name,) for name in self.names]:
+                raise
+            raise InputError(
+                f"PairPotential: phi asks for the parameter {error} of a particle; sites has "
+                f"{', '.join(map(repr, self.names))}."
+            ) from error
         shape = jnp.broadcast_shapes(s.shape, *(jnp.shape(x) for x in (*here, *there)))
         if jnp.shape(energy) != shape and not isinstance(energy, int | float):
             raise InputError(

@@ -19,7 +19,9 @@ from .filtered import Filtered, Newmark, PushforwardNewmark, SimplifiedZhangSkee
 from .flight import KINDS
 from .gauss import Gauss, ImplicitMidpoint
 from .langevin import GeometricLangevin
+from .lie_verlet import CayleyVariationalEuler, LieVerlet
 from .lobatto import LobattoIIIAB
+from .moser_veselov import MoserVeselov
 from .multistep import SymmetricMultistep
 from .oscillatory import IMEX, RESPA
 from .rattle import Rattle
@@ -45,6 +47,7 @@ __all__ = [
     "TABLES",
     "Boris",
     "Carry",
+    "CayleyVariationalEuler",
     "Composition",
     "EnergyStepping",
     "Filtered",
@@ -54,10 +57,12 @@ __all__ = [
     "ImplicitMidpoint",
     "Impulse",
     "KickDrift",
+    "LieVerlet",
     "LobattoIIIAB",
     "MagneticSplitting",
     "Method",
     "MollifiedImpulse",
+    "MoserVeselov",
     "MultiStage",
     "Newmark",
     "PushforwardNewmark",

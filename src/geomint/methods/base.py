@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from ..errors import InputError
+from ..numerics.keywords import checked_keywords
 from ..system.checks import Check, as_python, shown
 from ..system.lagrangian import LagrangianSystem
 from ..system.mechanics import Mechanics
@@ -209,6 +211,7 @@ class Method(eqx.Module):
                 f"{self.name} integrates systems with a constant mass, gm.System; for a gm.LagrangianSystem use "
                 "Variational."
             )
+        self._check_space(system)
         for need in self.traits.needs:
             if need in NEEDS and getattr(system, NEEDS[need][0], None) is None:
                 raise InputError(
@@ -233,6 +236,23 @@ class Method(eqx.Module):
         self._check_driven(system)
         if system.constraint is None and not self.traits.free:
             raise InputError(f"{self.name} integrates constrained systems only, and this system has no constraint.")
+
+    def _check_space(self, system: Stated) -> None:
+        """Raise an InputError where q does not live where this method moves it."""
+        space, on_groups = getattr(system, "space", None), "lie group" in self.traits.needs
+        curved = space is not None and not space.flat
+        if space is not None and curved and not on_groups:
+            able = {type(m).__name__ for m in all() if "lie group" in m.traits.needs}
+            raise InputError(
+                f"{self.name} moves arrays by q + dq, and the positions of this system are on a group "
+                f"({space.name}); use {', '.join(sorted(able))}. For a rigid body "
+                "RigidBody(...).system(representation='matrix') fits the methods for constraints."
+            )
+        if on_groups and not curved:
+            raise InputError(
+                f"{self.name} integrates systems on Lie groups, such as gm.rigid.RigidBody(...).system(), and this "
+                "system is on flat space."
+            )
 
     def _check_driven(self, system: Stated) -> None:
         """Raise an InputError where the system has forces, damping or a time that this method does not take."""
@@ -265,8 +285,10 @@ def register(*variants: dict[str, Any]) -> Callable[[type[M]], type[M]]:
     """
 
     def join(cls: type[M]) -> type[M]:
+        cls.__init__ = checked_keywords(cls.__init__)  # misspelt settings
         _classes[cls.__name__] = cls
-        _variants[cls.__name__] = lambda: tuple(cls(**arguments) for arguments in variants or ({},))
+        # Made once: an error message asks all of them whether they could do what this method can't.
+        _variants[cls.__name__] = functools.cache(lambda: tuple(cls(**arguments) for arguments in variants or ({},)))
         return cls
 
     return join

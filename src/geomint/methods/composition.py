@@ -19,6 +19,7 @@ from ..system.checks import choice, shown
 from ..system.mechanics import Mechanics
 from . import protocols
 from .base import Carry, Method, State, Traits, as_method, register
+from .lie_verlet import LieVerlet
 from .order_conditions import composition_defect
 from .protocols import ReplacesMomentum
 from .rattle import Rattle
@@ -95,6 +96,7 @@ DEFAULT = {4: "suzuki", 6: "kahan-li", 8: "kahan-li"}
 @register(
     *({"base": Verlet(form="drift"), "order": order, "scheme": scheme} for scheme, order in SCHEMES),
     *({"base": Rattle(), "order": order} for order in DEFAULT),
+    {"base": LieVerlet(), "order": 4},
 )
 class Composition(Wrapping, ReplacesMomentum):
     """A symmetric method of order 2 composed to order 4, 6 or 8.

@@ -115,6 +115,8 @@ class Constrained(FindsStructure, CanFail, Rescuable, HasScalarForm):
         return f"{found.named} depend on each other ({found.described}): a singular position, passed by least squares."
 
     def explain(self, status: int, mech: Mechanics, q: Any, dt: float) -> str:
+        if mech.system.constraint is None:  # the stages of an implicit method
+            return f": its equations were not solved. The step is too long; try dt = {dt / 4:g}"
         degenerate = vanishing(mech.system, np.asarray(q))
         if degenerate:
             return f": {degenerate}"

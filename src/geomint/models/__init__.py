@@ -4,6 +4,7 @@
 kind of system; `base` defines `Model` and the decorator that registers one.
 """
 
+from .assemblies import bricard, gyroscope, rigid_chain, turning_cat
 from .base import Model, all, model, named
 from .charges import magnetic_mirror, paul_trap, penning_trap, tokamak
 from .clusters import argon_cluster, lennard_jones_cluster, morse_cluster
@@ -26,7 +27,7 @@ from .mechanisms import slider_crank
 from .multiscale import elastic_chain, fast_slow_oscillator, stiff_double_pendulum
 from .oscillators import coupled_oscillators, fpu, henon_heiles, pendulum
 from .pendula import chain, double_pendulum, double_pendulum_angles, triple_pendulum
-from .rigid import heavy_top
+from .rigid import free_top, heavy_top, magnetised_body, satellite, spherical_pendulum, two_magnets
 from .sphere import sphere_bodies
 from .water import water
 
@@ -34,6 +35,7 @@ __all__ = [
     "Model",
     "all",
     "argon_cluster",
+    "bricard",
     "chain",
     "colliding_balls",
     "coupled_oscillators",
@@ -48,6 +50,8 @@ __all__ = [
     "elastic_sheet",
     "fast_slow_oscillator",
     "fpu",
+    "free_top",
+    "gyroscope",
     "hard_spheres",
     "harmonic_bowl",
     "harmonic_oscillator",
@@ -59,6 +63,7 @@ __all__ = [
     "lennard_jones_cluster",
     "lennard_jones_fluid",
     "magnetic_mirror",
+    "magnetised_body",
     "model",
     "morse_cluster",
     "n_body",
@@ -68,10 +73,15 @@ __all__ = [
     "pendulum",
     "penning_trap",
     "relativistic_oscillator",
+    "rigid_chain",
+    "satellite",
     "slider_crank",
     "sphere_bodies",
+    "spherical_pendulum",
     "stiff_double_pendulum",
     "tokamak",
     "triple_pendulum",
+    "turning_cat",
+    "two_magnets",
     "water",
 ]

@@ -1,4 +1,4 @@
-"""What a model is: a system with initial data, and the expression that makes it again in another process."""
+"""Models by name: the checks of their settings, and the expression that makes one again in another process."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ import numpy as np
 from jax.core import Tracer
 
 from ..errors import GeomintError, InputError, nearest
-from ..methods import Method, Rattle, Variational, Verlet
 from ..methods.expressions import evaluate
+from ..methods.model import Model
 from ..numerics.cache import BoundedCache
 from ..system.checks import Check, bounded, number, one_of, positive, shown, whole
-from ..system.lagrangian import LagrangianSystem
 from ..system.system import Stated
 
 P = ParamSpec("P")
@@ -32,39 +31,6 @@ Dimension = Annotated[int, one_of(2, 3)]
 PAIRS = 10_000  # most bodies where all pairs are listed
 ROWS = 10**6  # most bodies where each interacts with its neighbours only
 _PLAIN: dict[Any, Check] = {int: whole, float: number}
-
-
-@dataclasses.dataclass(frozen=True)
-class Model:
-    """A system with initial data, and a method, a step `dt` and an end `t_end` that work: gm.simulate(model) runs it.
-
-    method:  by default Variational() for a Lagrangian, Rattle() where there is a constraint, and Verlet() otherwise.
-    inside:  functions c(q) that are positive where the motion may go, each a number or an array: the hard walls and
-             hard bodies of a model, which have no potential.
-    """
-
-    system: Stated
-    q0: np.ndarray
-    v0: np.ndarray
-    name: str
-    description: str
-    method: Method = None  # pyright: ignore[reportAssignmentType]  # chosen below
-    dt: float = 0.01
-    t_end: float = 10.0
-    inside: tuple[Callable[..., Any], ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.method is None:
-            object.__setattr__(self, "method", _usual_method(self.system))
-
-    def __repr__(self) -> str:
-        return f"<geomint model {self.name}: {self.description}>"
-
-
-def _usual_method(system: Stated) -> Method:
-    if isinstance(system, LagrangianSystem):
-        return Variational()
-    return Verlet() if system.constraint is None else Rattle()
 
 
 _models: dict[str, Callable[..., Model]] = {}

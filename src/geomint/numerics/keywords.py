@@ -37,7 +37,8 @@ def _checked(function: Callable[P, R], others: Sequence[str]) -> Callable[P, R]:
     def called(*arguments: P.args, **keywords: P.kwargs) -> R:
         for name in keywords:
             if name not in names:
-                raise TypeError(f"{callee}() has no argument {name!r}." + nearest(name, names))
+                known = nearest(name, names) if names else " It has none."
+                raise TypeError(f"{callee}() has no argument {name!r}.{known}")
         return function(*arguments, **keywords)
 
     return called

@@ -12,6 +12,7 @@ from ..io import archive
 from ..io.fingerprint import fingerprint
 from ..io.sinks import Disk
 from ..methods import Carry, Method, protocols
+from ..system.spaces import velocity_shape
 from ..system.system import Stated
 from .archived import trajectory
 from .defaults import method_of_model
@@ -20,6 +21,7 @@ from .failures import interrupted, run_stopped
 from .instability import warn_of_instability
 from .loop import Outcome, Position, Sink, run_to_end
 from .trajectory import Checkpoint, Trajectory
+from .until import unwrapped
 
 
 def archive_meta(
@@ -46,6 +48,7 @@ def archive_meta(
         "origin": system.origin,
         "fingerprint": of_system or fingerprint(system, q_shape, engine.spread),
         "q_shape": list(q_shape),
+        **({} if (of_p := velocity_shape(system, q_shape)) == q_shape else {"p_shape": list(of_p)}),
         "spread": engine.spread,
         **engine.archive_entries,
         **({"solver": solver} if solver else {}),
@@ -93,6 +96,7 @@ def _driven(
     carry = engine.archived_carry(end.carry)
     run = _collect(engine, times, sink, Position(carry, end.step), about)
     protocols.warn_after_run(engine.method, engine.method_carry(carry))
+    run, end = unwrapped(engine, end, run)
     if stopped_by_user:
         raise interrupted(times, run, end.step)
     if end.failure is not None:

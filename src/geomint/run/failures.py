@@ -47,7 +47,7 @@ def run_stopped(engine: Engine, times: Grid, run: Trajectory, failure: Failure) 
         message = f"{name} stopped {when}: {what}{more} (dt = {times.dt:g})."
         message += said.before + said.there
     else:
-        why = said.there.strip() or _why_not_finite(engine, times, good, bad)
+        why = said.there.strip() or _why_not_finite(engine, times, failure.step, good, bad)
         message = f"{name} turned non-finite {when}. {why}{said.before}"
     return RunStopped(
         message,
@@ -94,11 +94,11 @@ def kept_in(run: Trajectory) -> str:
     return kept + (f" and in {run.path}." if run.path else ".")
 
 
-def _why_not_finite(engine: Engine, times: Grid, good: dict[str, Any], bad: dict[str, Any]) -> str:
+def _why_not_finite(engine: Engine, times: Grid, step: int, good: dict[str, Any], bad: dict[str, Any]) -> str:
     """The cause, from the last good state and the first bad one: a singular force, an energy without a value, or a step
     beyond the stability limit."""
     if engine.spread == "one" and all(np.all(np.abs(bad[name]) < LARGE) for name in ("q", "p")):
-        mech = derive(engine.system, bad["q"].shape)
+        mech = derive(engine.system, bad["q"].shape, times.t0 + step * times.dt)
         if isinstance(mech, LagrangianMechanics) and not np.all(np.isfinite(mech.velocity_at(bad["q"], bad["p"]))):
             return (
                 "No velocity v with ∂L/∂v(q, v) = p was found there, although q and p are finite: "
@@ -108,7 +108,8 @@ def _why_not_finite(engine: Engine, times: Grid, good: dict[str, Any], bad: dict
             "The energy there is not finite, although q and p are: the motion has left the region where potential has "
             "a value (log of a negative number)."
         )
-    mech = derive(engine.system, good["q"].shape) if engine.spread == "one" else None
+    before = times.t0 + (step - 1) * times.dt
+    mech = derive(engine.system, good["q"].shape, before) if engine.spread == "one" else None
     if isinstance(mech, Mechanics) and mech.system.auxiliary is not None:
         reason = mech.system.auxiliary.explain(good["q"], times.dt * mech.velocity(jnp.asarray(good["p"])))
         if reason:
@@ -118,7 +119,21 @@ def _why_not_finite(engine: Engine, times: Grid, good: dict[str, Any], bad: dict
             "The force at the last good state is not finite: the gradient of potential has a singularity there (sqrt "
             "or a norm at zero, a collision)."
         )
+    name = None if mech is None else _without_value(mech, jnp.asarray(good["q"]), jnp.asarray(good["p"]), times.dt)
+    if name is not None:
+        return f"{name} is not finite at the last good state, at the time of that state or within this step from it."
     return (
         f"The state grew beyond all bounds: the step dt = {times.dt:g} is probably too large for the fastest motion "
         f"(try dt = {times.dt / 4:g}, or an implicit method), or the potential has no lower bound."
     )
+
+
+def _without_value(mech: Any, q: Any, p: Any, dt: float) -> str | None:
+    """The force or field that is not finite at a state, at the time of the state or in the step from it."""
+    stated = {"force": lambda m: m.outer_force(q, m.velocity_at(q, p)), "magnetic_field": lambda m: m.magnetic_field(q)}
+    for name, function in stated.items():
+        if getattr(mech.system, name, None) is not None:
+            for share in (0.0, 0.5, 1.0):
+                if not np.all(np.isfinite(function(mech.after(share * dt)))):
+                    return name
+    return None

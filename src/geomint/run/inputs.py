@@ -27,6 +27,7 @@ from ..system.lagrangian import LagrangianSystem, derive
 from ..system.magnetic import check_magnetic
 from ..system.mass import check_mass, mass_is_matrix
 from ..system.mechanics import Mechanics, real_array
+from ..system.spaces import velocity_shape
 from ..system.system import Stated, System
 
 ANOTHER_TIME = 0.7310585786  # after t0, where overrides are compared a second time: no likely period of a drive
@@ -55,26 +56,36 @@ def phase(
         raise InputError("q0s needs a leading axis that counts the members.")
     if not q.size:
         raise InputError(f"q0{s} has shape {q.shape}: there is no coordinate in it.")
+    moving = velocity_shape(system, shape)
     if isinstance(system, System):
-        check_mass(system, shape)
+        check_mass(system, moving)
         check_damping(system, shape)
         check_magnetic(system, shape)
         if system.atoms is not None:
             system.atoms.check(shape)
+        if not system.space.flat and not is_traced(q):
+            system.space.check(q, "q0" + s)
     if v0 is not None and p0 is not None:
         raise InputError(f"give v0{s} or p0{s}, not both.")
     name = ("v0" if p0 is None else "p0") + s
-    x = to_array(v0 if p0 is None else p0, name) if v0 is not None or p0 is not None else 0 * q  # at rest
-    if x.shape != q.shape:
-        raise InputError(f"{name} has shape {x.shape}, but q0{s} has shape {q.shape}; they must be the same.")
+    wanted = (*q.shape[: len(q.shape) - len(shape)], *moving)
+    given = p0 if v0 is None else v0
+    x = _at_rest(q, wanted) if given is None else to_array(given, name)
+    if x.shape != wanted:
+        must = "they must be the same" if moving == shape else f"{name} must have shape {wanted}, that of velocities"
+        raise InputError(f"{name} has shape {x.shape}, but q0{s} has shape {q.shape}; {must}.")
     if p0 is not None:
         return q, x
-    if isinstance(system, System) and not mass_is_matrix(system.mass, shape) and not is_traced(system.mass, q, x):
+    if isinstance(system, System) and not mass_is_matrix(system.mass, moving) and not is_traced(system.mass, q, x):
         # A program of XLA for this product takes 45 MB in a process that needs no other one (executor=).
         mass = np.asarray(system.mass)
         with np.errstate(over="ignore"):
             return q, x if mass.ndim == 0 and mass == 1 else x * mass  # of unit masses no second array of all members
     return q, _momenta(members, own_params, system, q, x)
+
+
+def _at_rest(q: Any, shape: tuple[int, ...]) -> Any:
+    return 0 * q if q.shape == shape else (jnp if isinstance(q, jax.Array) else np).zeros(shape, q.dtype)
 
 
 @functools.partial(jit, static_argnums=(0, 1))

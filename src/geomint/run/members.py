@@ -21,6 +21,7 @@ from jaxtyping import PyTree
 
 from ..errors import InputError, outside
 from ..system.lagrangian import derive
+from ..system.spaces import space_of
 from ..system.system import Stated, checked_params
 from .defaults import Call
 
@@ -46,23 +47,39 @@ def with_member_axis(call: Call, params: PyTree, to_array: ToArray) -> Members:
     x = None if given is None else to_array(given, name)
     x_shape = None if x is None else x.shape
     params = None if params is None else checked_params(params)
-    shared_q = call.one_start or (x is not None and x.ndim == q.ndim + 1)
+    shared_q = call.one_start or (x is not None and x.ndim == len(_of_velocities(system, q.shape)) + 1)
     if not shared_q and (q.ndim == 0 or len(q) == 0):
         raise InputError("q0s needs a leading axis that counts the members, and at least one of them.")
-    shared_q = shared_q or (params is not None and (x is None or x.shape == q.shape) and _one_state(system, q, params))
+    fits = x is None or x.shape == _of_velocities(system, q.shape)
+    shared_q = shared_q or (params is not None and fits and _one_state(system, q, params))
     shape = q.shape if shared_q else q.shape[1:]
-    counts = [len(y) for y in (q, x) if y is not None and y.ndim == len(shape) + 1]
-    if len(set(counts)) > 1 or (x is not None and shape not in (x.shape, x.shape[1:])):
+    moving = _of_velocities(system, shape)
+    of_one = ((q, shape), *(() if x is None else ((x, moving),)))
+    counts = [len(y) for y, one in of_one if y.ndim == len(one) + 1]
+    if len(set(counts)) > 1 or (x is not None and moving not in (x.shape, x.shape[1:])):
         raise InputError(
-            f"{name} has shape {x_shape}, but q0s has shape {q.shape}; they must be the same, or one of them "
-            "without the leading axis of members, which all members share then."
+            f"{name} has shape {x_shape}, but q0s has shape {q.shape}; "
+            + ("they must be the same" if moving == shape else f"those of a member are {shape} and {moving}")
+            + ", or one of them without the leading axis of members, which all members share then."
         )
     members = counts[0] if counts else _counted_by_params(params)
     if not members:
         raise InputError(f"{name} has shape {x_shape}: there is no member in it.")
-    q, x = (None if y is None else _repeated(y, members, y.ndim == len(shape)) for y in (q, x))
+    q = _repeated(q, members, q.ndim == len(shape))
+    x = None if x is None else _repeated(x, members, x.ndim == len(moving))
     system, spread = _spread(system, params, q, members)
     return Members(system, spread, q, x if call.p0 is None else None, x if call.p0 is not None else None)
+
+
+def _of_velocities(system: Stated, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of velocities, for q of that shape with or without a member axis."""
+    space = space_of(system)
+    if space.flat or not shape:
+        return shape
+    try:
+        return space.velocity_shape(shape)
+    except InputError:
+        return (shape[0], *space.velocity_shape(shape[1:]))
 
 
 def _repeated(x: Any, members: int, shared: bool) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,14 +48,19 @@ def save(run: Trajectory, path: str | Path) -> Path:
         )
     if run.system is None or run.checkpoint is None:
         raise InputError("this run can't be saved: it came from an archive without its system; copy the file instead.")
+    rows_kept = len(run.t)
+    if run.stopped_at is not None:  # its last point is between two steps
+        rows_kept -= 1
+        told = f"{path} has the points up to t = {run.t[-2]:g}: the last one, of until=, is between two steps"
+        warnings.warn(told, stacklevel=3)
     meta, carry, fixed = _archive_data(run, run.system, run.checkpoint)
     one_row = jax.tree.map(lambda x: x[0], _rows(run, slice(0, 1)))
     rows = max(1, COPIED_BYTES // max(1, sum(x.nbytes for x in jax.tree.leaves(one_row))))
     # With room for the whole grid of the run: one that was interrupted goes on to its own end.
     writer = archive.create(path, meta, one_row, carry, max(len(run.t), run.grid.saves), fixed=fixed)
     try:
-        for a in range(0, len(run.t), rows):  # a few rows at a time: a run in shards may not fit into memory
-            piece = slice(a, a + rows)
+        for a in range(0, rows_kept, rows):  # a few rows at a time: a run in shards may not fit into memory
+            piece = slice(a, min(a + rows, rows_kept))
             writer.append_columns(_rows(run, piece), np.asarray(run.t[piece]))
         if run.records is not None:
             writer.append_events(np.asarray(run.records))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from .inputs import (
 )
 from .prepare import checked_method, checked_settings, prepared
 from .trajectory import Checkpoint, Trajectory
+from .until import check_until, watched
 
 
 @checked_keywords
@@ -59,6 +61,7 @@ def simulate(
     compensated: bool = False,
     seed: int = 0,
     gradient: str = "auto",
+    until: Callable[..., Any] | None = None,
 ) -> Trajectory:
     """Integrate a system from (q0, v0) at t0 to t_end with a method in steps of dt; keep every `save_every`-th state.
 
@@ -78,6 +81,9 @@ def simulate(
     gradient:     how jax.grad goes back through the run. "backwards": by steps of −dt, for symmetric methods; nothing
                   is stored, and rounding limits how well the reversed run follows the run. "stored": from the state
                   at every save, for all methods. "auto": backwards for symmetric methods where no force does work.
+    until:        f(q, p, t): the run ends where the sign of f changes for the first time, at the latest at t_end. The
+                  last point is the state there, by a shorter step of the method, and run.stopped_at its time. It stays
+                  in memory.
 
     Inside jax.grad, jax.jit or jax.vmap the result has traced arrays, and q0, v0, p0, mass and params may be
     differentiated. No error can be raised there: saved values after a failure are not finite, and gradients are NaN.
@@ -96,6 +102,9 @@ def simulate(
         check_on_manifold(stated, q, p, "one", times.t0)
     check_indices(stated, q, p)
     method = prepared(method, at_start, q, "one")
+    if until is not None:
+        check_until(until, traced, path)
+        method = watched(method, until)
     state = initial_state(q, p, times.t0, seed, compensated, velocity_guess=velocity)
     if traced:
         return _traced(stated, method, times, state, seed, compensated, path, gradient)

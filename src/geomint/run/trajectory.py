@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-from jax.core import Tracer
 
 from ..engines import is_good
 from ..engines.device_rows import DeviceColumns, bytes_on_device, hold
@@ -21,7 +21,6 @@ from ..system.system import Stated
 from .events import Events
 from .summary import Reduced, Summary
 
-READABLE = 2**26  # energies that repr reads, half a gigabyte
 Values = np.ndarray  # inside jax.grad, jax.jit and jax.vmap a JAX array, which has the same operations
 
 
@@ -52,6 +51,7 @@ class Trajectory:
     momentum_maps     by the name of the symmetry
     constraint_residual, velocity_residual     g(q) and G M⁻¹p
     events            of event-driven methods
+    stopped_at        of simulate(until=...), the time at which the sign has changed, that of the last point; else None
     failed_at         for each member of an ensemble the first saved index that is not good, or −1
     reduced           of an ensemble with reduce=: the results by name, such as `reduced["energy"].mean`. Only the rows
                       of the members in `kept` are here then; `members_left` counts those that had not failed at each
@@ -73,6 +73,7 @@ class Trajectory:
     records: np.ndarray | None  # single events (n, 3): time, level, kind
     path: Path | None
     summary: Summary | None  # of a reduced ensemble
+    stopped_at: float | None = None  # of simulate(until=...): the time of the sign change, that of the last point
 
     def __init__(
         self,
@@ -312,41 +313,28 @@ class Trajectory:
 
         return part(self, key)
 
+    def __call__(self, t: Any) -> Any:
+        """The state between saved points: run(3.7) is a point as run[-1] is, with t, q, p, v, energy and kinetic; for
+        several times, with arrays of them. The method's own steps are repeated from the saved point before t, and the
+        last one is shorter: the state has the order of the method, and lies on the manifold of the constraints."""
+        from .between import state_at
+
+        return state_at(self, t)
+
     def __len__(self) -> int:
         """What run[...] counts: saved points, of an ensemble the members."""
         return self._count() if self.members else len(self.t)
 
     def __repr__(self) -> str:
-        count = self._count() if self.members else 1
-        kind = f"{count} trajectories" + ", reduced" * (self.summary is not None) if self.members else "trajectory"
-        span = f"t = {float(self.t[0]):g} … {float(self.t[-1]):g}" if len(self.t) else "no points"
-        where = f", on disk in {self.path}" if self.path else ""
-        about = f"{self.method.name}, dt = {self.grid.dt:g}, {span}, {len(self.t)} saved points"
-        return f"<geomint {kind}: {about}{self._largest_energy_error()}{where}>"
+        from .described import described
+
+        return described(self)
 
     def _count(self) -> int:
         """The number of members."""
         if self.summary is not None:
             return len(self.failed_at)
         return self.saved.members if isinstance(self.saved, DeviceColumns) else len(self.q)
-
-    def _largest_energy_error(self) -> str:
-        """The largest energy error, for repr. A few rows are read at a time: the run may not fit into memory."""
-        energy = self._column("energy") if "energy" in self.saved else None
-        if energy is None or isinstance(energy, Tracer) or not 0 < np.size(energy) <= READABLE:
-            return ""
-        exchanged = [name for name in ("work", "heat") if name in self.saved]
-        forced = self.system is not None and self.system.driven
-        start, worst = None, 0.0
-        for begin in range(0, len(self.t), 4096):
-            piece = (slice(None), slice(begin, begin + 4096)) if self.members else slice(begin, begin + 4096)
-            rows = np.asarray(energy[piece]) - sum(np.asarray(self._column(name)[piece]) for name in exchanged)
-            start = rows[..., :1] if start is None else start
-            with np.errstate(invalid="ignore"):
-                worst = np.fmax(worst, np.fmax.reduce(np.abs(rows - start), axis=None))
-        balance = " − ".join(("error of energy", *exchanged))
-        name = balance if exchanged else "energy change" if forced else "energy error"
-        return f", {name} {worst:.2g}"
 
     def save(self, path: str | Path) -> Path:
         """Write an archive that gm.load opens and gm.resume continues; or, to a name that ends in .xyz, .pdb, .h5md or
@@ -355,11 +343,46 @@ class Trajectory:
 
         return save(self, path)
 
-    def plot(self, path: str | Path | None = None) -> Any:
-        """Trajectory, energy error and momentum maps as a matplotlib figure; written to `path` where one is given."""
-        from ..plots.figures import overview
+    def plot(
+        self, path: str | Path | None = None, *, space: bool | None = None, labels: Sequence[str] | None = None
+    ) -> Any:
+        """The motion, energy error, momentum maps and watched quantities as a matplotlib figure, which a notebook
+        shows; written to `path` where one is given.
 
-        return overview(self, path)
+        space:  whether the last axis of q is a position, in the plane or in space; guessed without
+        labels: names of the particles where paths are drawn, otherwise of the coordinates
+        """
+        from ..plots.overview import overview
+
+        return overview(self, path, space=space, labels=labels)
+
+    def view(self, path: str | Path | None = None, **settings: Any) -> Any:
+        """An animation as one HTML page, which a notebook shows; written to `path` where one is given. It plays, turns
+        and zooms in any browser, with the energy beside it. Bonds and rods come from the constraint; of a long run the
+        first part is shown, so that the motion can be followed: run[::10].view() shows another.
+
+        settings: positions=f(q) -> points (n, 2) or (n, 3), where q has none; bonds=[(0, 1), …] between points;
+                  labels=[…], names of the points; frames=600 at most; up="y" for the axis that points upwards
+        """
+        from ..view.of_run import shown
+
+        return shown(self, path, **settings)
+
+    def movie(self, path: str | Path, *, seconds: float = 12.0, fps: int = 25, **settings: Any) -> Path:
+        """The animation of `view` as a film, run.movie("x.gif") or run.movie("x.mp4"), which needs ffmpeg.
+
+        seconds:  its length
+        fps:      frames a second
+        settings: as for `view`
+        """
+        from ..view.movie import film
+
+        return film(self, path, seconds, fps, **settings)
+
+    def _repr_html_(self) -> str:
+        from ..plots.tables import summary_table
+
+        return summary_table(self)
 
     def to_ase(self) -> list[Any]:
         """An ASE `Atoms` for each saved point: run[-1:].to_ase()[0] is the last one. The system needs atoms."""

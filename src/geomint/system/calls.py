@@ -41,6 +41,8 @@ KINDS = {
     "lagrangian": Given(("q", "v"), ("t",)),
     "force": Given(("q",), ("v", "t"), ("v", "t")),
     "watch": Given(("q",), ("p", "v", "t"), ("p",)),
+    "until": Given(("q",), ("p", "v", "t"), ("p",)),
+    "section": Given(("q",), ("p", "v", "t"), ("p",)),
     "reduce": Given(("q",), ("p",), ("p",)),
 }
 _ANY = Given(("q",), ())

@@ -20,6 +20,7 @@ from ..numerics.keywords import checked_keywords
 from ..numerics.linalg.newton import dense_solve, inverse
 from ..numerics.polynomials import degree
 from .checks import function
+from .group_mechanics import GroupMechanics
 from .mechanics import Derived, Mechanics, Position, scalar
 from .symmetries import Symmetry
 from .system import Stated, System, as_function, checked_origin, checked_params, checked_symmetries, checked_watch
@@ -151,7 +152,7 @@ def derive(system: Any, shape: tuple[int, ...] | None = None, time: Any = 0.0) -
     """The derived quantities of a system of either kind, at a time that counts where its functions depend on it."""
     if isinstance(system, LagrangianSystem):
         return LagrangianMechanics(system, shape, time)
-    return Mechanics(system, shape, time)
+    return (Mechanics if system.space.flat else GroupMechanics)(system, shape, time)
 
 
 __all__ = ["LagrangianMechanics", "LagrangianSystem", "System", "derive"]

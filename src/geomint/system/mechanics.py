@@ -169,13 +169,15 @@ class Derived(eqx.Module):
         """What the system asks to be watched, by name, at time t; Mechanics has no time where only watched functions
         depend on it."""
         watch = self.system.watch.items()
-        seen = {name: self._watched(f"watch[{name!r}]", f, value(q), value(p), t) for name, f in watch}
+        seen = {name: self.called(f"watch[{name!r}]", f, value(q), value(p), t) for name, f in watch}
         return {name: real_array(f"watch[{name!r}](q, p)", x).astype(value(q).dtype) for name, x in seen.items()}
 
-    def _watched(self, name: str, function: Any, q: Array, p: Array, t: Any) -> Any:
+    def called(self, name: str, function: Any, q: Array, p: Array, t: Any) -> Any:
+        """A function of the user's of (q, p) and, by name, of v, t and params, which is no part of the energy; `name`
+        is what it is called in errors (calls.py lists the kinds)."""
         has_v = takes(name, function, "v", self.system.params is not None)
         v = self.velocity_at(q, p) if has_v else None
-        return self.system.call(function, q, p, v=v, t=t)
+        return self.system.call(function, q, p, v=v, t=t, name=name)
 
     @abc.abstractmethod
     def velocity_at(self, q: Position, p: Position, guess: Array | None = None) -> Array:

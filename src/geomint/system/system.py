@@ -22,6 +22,7 @@ from .damping import checked_damping, first_entry, is_uniform
 from .labels import Labels, checked_labels
 from .magnetic import UniformField, checked_charge
 from .mass import checked_mass
+from .spaces import Space, checked_space
 from .symmetries import Symmetry
 
 OVERRIDES = ("gradient", "fast_gradient")
@@ -170,6 +171,10 @@ class System(Stated):
                  functions potential, fast and overrides receive them as the argument `auxiliary`; outside a run it is
                  None.
     atoms:       gm.md.Atoms, which names the coordinates for files and for the analysis; it changes no number.
+    space:       where q lives: gm.rigid.SO3(), gm.rigid.Poses() or another configuration space; None is flat. On a
+                 group v and p are trivialised (of rotations, the angular ones in the body), and mass belongs to them.
+                 Such a system has a potential V(q) or V(q, params), symmetries and watched quantities, and is moved by
+                 the methods on groups.
     overrides:   derivatives by hand, {"gradient": ∇V, "fast_gradient": ∇W}; compared with automatic differentiation
                  at q0 when a run starts (of an ensemble, at that of its first member). Inside jax.jit, jax.grad or
                  jax.vmap there are no numbers to compare, and they are taken as they are.
@@ -185,6 +190,7 @@ class System(Stated):
     charge: Array | None
     auxiliary: Auxiliary | None
     atoms: Labels | None = eqx.field(static=True)
+    space: Space = eqx.field(static=True)
     uniform_damping: bool = eqx.field(static=True, init=False)  # whether D = γM is known
 
     @checked_keywords
@@ -205,6 +211,7 @@ class System(Stated):
         charge: Any = 1.0,
         auxiliary: Auxiliary | None = None,
         atoms: Labels | None = None,
+        space: Space | None = None,
     ):
         self.potential = as_function("potential", potential)
         self.constraint = as_function("constraint", constraint)
@@ -233,7 +240,18 @@ class System(Stated):
             )
         labels = checked_labels(atoms)
         self.atoms = labels if labels is None or self.box is None else labels.in_box(self.box)
+        self.space = checked_space(space)
+        self._check_space()
         self.origin = checked_origin(origin)
+
+    def _check_space(self) -> None:
+        """That a system on a group has no part which is defined for flat spaces only."""
+        names = ("constraint", "fast", "force", "damping", "magnetic_field", "auxiliary", "atoms")
+        given = [name for name in names if getattr(self, name) is not None] + ["overrides"] * bool(self.overrides)
+        if self.takes("potential", "t"):
+            given.append("a potential of t")
+        if given and not self.space.flat:
+            raise InputError(f"System(space={self.space.name}()): a system on a group takes no {', '.join(given)} yet.")
 
     def takes_auxiliary(self, name: str, function: Any) -> bool:
         return takes(name, function, "auxiliary", self.params is not None)

@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import Primitive
 
+from ..scalar.random_numbers import ROTATIONS
+
 _RECIPROCAL = """{
 .reg .f64 guess, minus, error, better; .reg .b32 low, high; .reg .pred usual;
 rcp.approx.ftz.f64 guess, $1;
@@ -94,21 +96,21 @@ def fused(form: str, x: Any, y: Any, z: Any) -> Any:
 
 
 def _inline_asm(text: str, *x: Any) -> Any:
+    """One result, since Pallas takes no more; of the type and shape of the first operand, as all are."""
     from jax.experimental.pallas import triton
 
-    letter = "d" if x[0].dtype == jnp.float64 else "f"
-    constraints = ",".join([f"={letter}", *letter * len(x)])
+    letter = {"float64": "d", "float32": "f", "int64": "l"}[x[0].dtype.name]
     return triton.elementwise_inline_asm(
         text,
         args=list(x),
-        constraints=constraints,
+        constraints=",".join([f"={letter}", *letter * len(x)]),
         pack=1,
         result_shape_dtypes=[jax.ShapeDtypeStruct(x[0].shape, x[0].dtype)],
     )[0]
 
 
 _INVERSE_ROOT = """{
-.reg .f64 guess, minus, error, series, better; .reg .pred usual;
+.reg .f64 guess, minus, error, series, better; .reg .b32 low, high; .reg .pred usual;
 rsqrt.approx.ftz.f64 guess, $1;
 mul.rn.f64 minus, $1, guess;
 neg.f64 minus, minus;
@@ -116,12 +118,62 @@ fma.rn.f64 error, minus, guess, 0d3FF0000000000000;
 fma.rn.f64 series, error, 0d3FD8000000000000, 0d3FE0000000000000;
 mul.rn.f64 minus, guess, error;
 fma.rn.f64 better, minus, series, guess;
-setp.num.f64 usual, error, error;
+mov.b64 {low, high}, guess;
+sub.u32 high, high, 1;
+setp.lt.u32 usual, high, 0x7fefffff;
 selp.f64 $0, better, guess, usual;
 }"""
 
 
 def inverse_root(x: Any) -> Any:
-    """1/√x for doubles, in 6 operations from the hardware approximation of 20 bits: its error e = 1 − x y² is removed
-    up to its third power. Where e is not a number, at 0 and infinity, the approximation is exact."""
+    """1/√x for doubles, in 5 operations from the hardware approximation of 20 bits: its error e = 1 − x y² is removed
+    up to its third power. Where the approximation is 0 or infinity, it is exact; that is decided by its bits, since a
+    comparison of doubles takes the time of an operation."""
     return _inline_asm(_INVERSE_ROOT, x) if x.dtype == jnp.float64 else jax.lax.rsqrt(x)
+
+
+_NEXT_LANE = {
+    "f64": """{
+.reg .b32 low, high, lane;
+mov.u32 lane, %laneid;
+add.u32 lane, lane, 1;
+mov.b64 {low, high}, $1;
+shfl.sync.idx.b32 low, low, lane, 31, 0xffffffff;
+shfl.sync.idx.b32 high, high, lane, 31, 0xffffffff;
+mov.b64 $0, {low, high};
+}""",
+    "f32": """{
+.reg .b32 value, lane;
+mov.u32 lane, %laneid;
+add.u32 lane, lane, 1;
+mov.b32 value, $1;
+shfl.sync.idx.b32 value, value, lane, 31, 0xffffffff;
+mov.b32 $0, value;
+}""",
+}
+
+
+def next_lane(x: Any) -> Any:
+    """x of the next lane of the warp, and of the first lane in the last one: a rotation of 32 values, in a kernel of
+    one warp. All lanes have to take part."""
+    return _inline_asm(_NEXT_LANE["f64" if x.dtype == jnp.float64 else "f32"], x)
+
+
+@functools.cache
+def threefry_code() -> str:
+    """Twenty rounds of threefry in native 32-bit words (the operations of scalar/random_numbers.py on 64-bit integers
+    are three times as many): from a key and a counter of two words, each in 64 bits, to two words in one number."""
+    words, lines = ("key0", "key1", "x", "y"), [".reg .b32 x, y, key0, key1, key2;"]
+    lines += [f"cvt.u32.u64 {name}, ${1 + k};" for k, name in enumerate(words)]
+    lines += ["xor.b32 key2, key0, key1;", f"xor.b32 key2, key2, {0x1BD11BDA};"]
+    lines += ["add.u32 x, x, key0;", "add.u32 y, y, key1;"]
+    for i in range(5):
+        for r in ROTATIONS[i % 2]:
+            lines += ["add.u32 x, x, y;", f"shf.l.wrap.b32 y, y, y, {r};", "xor.b32 y, y, x;"]
+        lines += [f"add.u32 x, x, key{(i + 1) % 3};", f"add.u32 y, y, key{(i + 2) % 3};", f"add.u32 y, y, {i + 1};"]
+    return "\n".join(["{", *lines, "mov.b64 $0, {x, y};", "}"])
+
+
+def threefry(key0: Any, key1: Any, x: Any, y: Any) -> Any:
+    """Two random words from a key and a counter, 32-bit words in int64; the second is the upper half of the result."""
+    return _inline_asm(threefry_code(), key0, key1, x, y)

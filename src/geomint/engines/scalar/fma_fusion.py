@@ -68,10 +68,12 @@ class OptimizingCode(abc.ABC):
 
     longest:   the most operations that are emitted; beyond, `NotCovered` is raised
     can_fuse:  whether there is a fused multiply-add
+    has_threefry:  whether `emit` knows "threefry"; see values.Code
     """
 
     longest: int
     can_fuse: bool = True
+    has_threefry: bool = False
 
     def __init__(self) -> None:
         self.scopes: list[dict[Any, Any]] = [{}]
@@ -207,6 +209,10 @@ class OptimizingCode(abc.ABC):
             yield
         finally:
             self.scopes.pop()
+
+    def reciprocals(self) -> contextlib.AbstractContextManager[None]:
+        """Code in which roots and quotients may be products with reciprocals; see reciprocals.py."""
+        return contextlib.nullcontext()
 
     # --- products and factors ---------------------------------------------------------------------------------------
     def _is_from_outside(self, x: Any) -> bool:

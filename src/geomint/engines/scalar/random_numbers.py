@@ -61,6 +61,9 @@ class RandomNumbers:
 
     def _rounds(self, key1: Any, key2: Any, x: Any, y: Any) -> tuple[Any, Any]:
         value = self.code.value
+        if self.code.has_threefry:
+            both = value("threefry", key1, key2, x, y)
+            return value("and", both, WORD), value("shift_right_logical", both, 32)
         plus = lambda a, b: value("and", value("add", a, b), WORD)
         keys = (key1, key2, value("xor", value("xor", key1, key2), 0x1BD11BDA))
         x, y = plus(x, keys[0]), plus(y, keys[1])

@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -48,6 +49,10 @@ class ScalarInterpreter(Indexing, SmallMatrices, RandomNumbers, Interpreter):
 
     def stack(self, rows: Sequence[Values], aval: Any) -> Values:
         return np.stack(rows) if rows else np.empty(aval.shape, object)
+
+    def equation(self, equation: Any, operands: list[Values]) -> list[Values]:
+        with self.code.reciprocals() if getattr(equation.primitive, "by_reciprocals", False) else nullcontext():
+            return super().equation(equation, operands)
 
     # --- all operations ---------------------------------------------------------------------------------------------
     def operation(self, equation: Any, operands: list[Values]) -> list[Values]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -19,14 +20,22 @@ Values = np.ndarray  # of dtype object: constants (bool, int, float) and values 
 class Code(Protocol):
     """Emits operations on single values: as LLVM instructions, or as operations on the lanes of a kernel.
 
-    longest:  the most operations it emits; beyond, it raises NotCovered
+    longest:       the most operations it emits; beyond, it raises NotCovered
+    has_threefry:  whether it has the operation "threefry", from two words of a key and two of a counter to the lower
+                   and the upper half of its result
     """
 
     longest: int
+    has_threefry: bool
 
     def value(self, operation: str, *arguments: Any) -> Any:
         """The result of an operation. Its name is that of JAX's primitive, "select" (which, yes, no), "rough" (an
         approximate reciprocal), "bits to real" (a bit cast), or one of the conversions "to f", "to i", "to b"."""
+        ...
+
+    def reciprocals(self) -> contextlib.AbstractContextManager[None]:
+        """A part of the program whose roots and quotients may be products with reciprocals, right to some units in the
+        last place."""
         ...
 
     def materialized(self, x: Any) -> Any:

@@ -151,3 +151,33 @@ class Tridiagonal(Factored):
         return jax.lax.custom_linear_solve(
             product, right, lambda _, r: cpu_kernels.substitute(self.factors, r), transposed
         )
+
+
+class Band(Factored):
+    """K x = r for K_ij = band[i, w + j − i], by `cpu_kernels`; differentiated as a linear solve. Right sides and
+    solutions have the shape of `like`, padded with zeros."""
+
+    band: Array  # (n, 2w + 1)
+    factors: Array
+    like: tuple[int, ...] = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, band: Array, like: tuple[int, ...]) -> Band:
+        return cls(band, cpu_kernels.factor_band(jax.lax.stop_gradient(band)), like)
+
+    def solve(self, right: Array) -> Array:
+        n, width = self.band.shape
+        w = width // 2
+
+        def product(x: Array) -> Array:
+            padded = jnp.pad(x, w)
+            return sum((self.band[:, d] * padded[d : d + n] for d in range(width)), start=jnp.zeros_like(x))
+
+        def transposed(_: Any, r: Array) -> Array:
+            padded = jnp.pad(jax.lax.stop_gradient(self.band), ((w, w), (0, 0)))
+            turned = jnp.stack([padded[d : d + n, width - 1 - d] for d in range(width)], axis=-1)
+            return cpu_kernels.solve_band(cpu_kernels.factor_band(turned), r)
+
+        solve = lambda _, r: cpu_kernels.solve_band(self.factors, r)
+        x = jax.lax.custom_linear_solve(product, right.ravel()[:n], solve, transposed)
+        return jnp.pad(x, (0, right.size - n)).reshape(self.like)

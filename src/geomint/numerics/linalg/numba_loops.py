@@ -1,4 +1,5 @@
-"""The loops of `cpu_kernels`: elimination in tridiagonal matrices from both ends at once, and inner products.
+"""The loops of `cpu_kernels`: elimination in tridiagonal matrices from both ends at once, in wider bands, and inner
+products.
 
 Each is a function of the call frame of XLA's foreign function interface (see `xla_ffi`), with a handler that XLA calls.
 """
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 import numba
 
-from .xla_ffi import ARGUMENTS, RESULTS, asks_for_version, data, sizes
+from .xla_ffi import ARGUMENTS, RESULTS, asks_for_version, data, sizes, words
 
 _loop = numba.njit(error_model="numpy", fastmath={"contract"})
 
@@ -75,6 +76,49 @@ def substitute_loop(frame):
                 x[a + j] = bottom
 
 
+@_loop
+def factor_band_loop(frame):
+    """band (n, 2w + 1), the entry K_ij at [i, w + j − i] -> L below the diagonal, 1/U on it, U above; no pivoting."""
+    rows, width = sizes(frame, ARGUMENTS, 0)
+    n = words(words(words(frame[ARGUMENTS])[0])[5])[words(words(frame[ARGUMENTS])[0])[4] - 2]
+    band, out = data(frame, ARGUMENTS, 0), data(frame, RESULTS, 0)
+    w = width // 2
+    for i in range(rows * width):
+        out[i] = band[i]
+    for begin in range(0, rows, n):
+        for k in range(begin, begin + n):
+            pivot = k * width + w
+            out[pivot] = 1.0 / out[pivot]
+            for i in range(k + 1, min(k + w + 1, begin + n)):
+                place = i * width + w + k - i
+                factor = out[place] * out[pivot]
+                out[place] = factor
+                if factor != 0.0:
+                    for j in range(1, w + 1):
+                        out[place + j] -= factor * out[pivot + j]
+
+
+@_loop
+def solve_band_loop(frame):
+    """(factors, right) -> the solution x."""
+    many, n = sizes(frame, ARGUMENTS, 1)
+    width = sizes(frame, ARGUMENTS, 0)[1]
+    factors, right, x = data(frame, ARGUMENTS, 0), data(frame, ARGUMENTS, 1), data(frame, RESULTS, 0)
+    w = width // 2
+    for begin in range(0, many * n, n):
+        for i in range(n):
+            total, row = right[begin + i], (begin + i) * width + w - i
+            for j in range(max(0, i - w), i):
+                total -= factors[row + j] * x[begin + j]
+            x[begin + i] = total
+        for s in range(n):
+            i = n - 1 - s
+            total, row = x[begin + i], (begin + i) * width + w - i
+            for j in range(i + 1, min(n, i + w + 1)):
+                total -= factors[row + j] * x[begin + j]
+            x[begin + i] = total * factors[row + i]
+
+
 @numba.njit(error_model="numpy", fastmath={"contract", "reassoc"})
 def inner_loop(frame):
     """(x, y) -> x·y over the last axis; the compiler may reorder the sum."""
@@ -102,4 +146,16 @@ def substitute(frame):
 def inner(frame):
     if not asks_for_version(frame):
         inner_loop(frame)
+    return 0
+
+
+def factor_band(frame):
+    if not asks_for_version(frame):
+        factor_band_loop(frame)
+    return 0
+
+
+def solve_band(frame):
+    if not asks_for_version(frame):
+        solve_band_loop(frame)
     return 0

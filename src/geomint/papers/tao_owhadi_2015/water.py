@@ -141,8 +141,9 @@ def draw_distances(samples: dict[str, Sample], title: str) -> Figure:
     width = np.diff(EDGES[:-1])
     for style, (label, found) in zip(("C0-", "C3--"), samples.items(), strict=True):
         density = found.histogram[:-1] / width
-        axes.stairs(density, EDGES[:-1], color=style[:2], ls=style[2:], lw=1.4, label=f"{label} + GLA")
-    axes.set(xlabel=EV.axis("distance between oxygens", "length"), ylabel="density", title=title)
+        axes.stairs(density, EDGES[:-1], baseline=None, color=style[:2], ls=style[2:], lw=1.4, label=f"{label} + GLA")
+    axes.set(xlabel=EV.axis("distance between oxygens", "length"), ylabel="density (1/Å)", title=title)
+    axes.set_ylim(bottom=0)
     axes.legend(frameon=False)
     axes.grid(alpha=0.25)
     return figure
@@ -300,7 +301,7 @@ def draw_multipliers(exact: np.ndarray, coarse: Trajectory, raw: np.ndarray, ave
         axes.plot(t, raw[:, k], lw=0.3, alpha=0.35, color=f"C{k}", label="ω²g, ω = 100, Verlet" if k == 0 else None)
         axes.plot(t, averaged[:, k], lw=1.6, color=f"C{k}", label=f"{name}, ω = 500, averaged")
         axes.plot(coarse.t, coarse.multipliers[:, k], "k.", ms=2, label="RATTLE, h = 0.05" if k == 0 else None)
-    axes.set(xlabel=EV.axis("time", "time"), ylabel="multiplier", title="The first molecule of seven")
+    axes.set(xlabel=EV.axis("time", "time"), ylabel="multiplier (eV/Å²)", title="The first molecule of seven")
     axes.legend(frameon=False, fontsize=8, ncols=3)
     axes.margins(x=0)
     return figure
@@ -365,16 +366,19 @@ def water_conservation(quick: bool) -> Outcome:
 def draw_conservation(kept: dict[str, Kept]) -> Figure:
     from ...plots.figures import new_figure
 
-    figure = new_figure(12.0, 3.6)
-    panels = (("energy", "H(t) − H(0)"), ("momentum", "change of the momentum"), ("angular", "of the angular momentum"))
+    figure = new_figure(12.0, 3.8)
+    panels = (
+        ("energy", "|H(t) − H(0)| (eV)"),
+        ("momentum", "change of the momentum"),
+        ("angular", "change of the angular momentum"),
+    )
     for column, (name, label) in enumerate(panels):
         axes = figure.add_subplot(1, 3, column + 1)
         for k, (method, found) in enumerate(kept.items()):
-            y = getattr(found, name)
-            draw = axes.plot if name == "energy" else axes.semilogy
-            draw(found.run.t, y if name == "energy" else np.maximum(y, 1e-17), lw=0.9, color=f"C{k}", label=method)
-        axes.set(xlabel=EV.axis("time", "time"), ylabel=EV.axis(label, "energy") if name == "energy" else label)
+            y = np.abs(getattr(found, name))
+            axes.semilogy(found.run.t[y > 0], y[y > 0], lw=0.9, color=f"C{k}", label=method)
+        axes.set(xlabel=EV.axis("time", "time"), ylabel=label)
         axes.grid(alpha=0.25)
         axes.margins(x=0)
-    figure.axes[0].legend(frameon=False, fontsize=8)
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False)
     return figure
