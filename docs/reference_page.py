@@ -45,8 +45,8 @@ SECTIONS = {
     "Elastic solids": (
         *("fem.solid", "fem.Mesh", "fem.cube", "fem.box", "fem.ball", "fem.NeoHookean", "fem.StVenantKirchhoff"),
         *("fem.LinearElastic", "fem.Material", "fem.lame_constants", "fem.determinant", "fem.consistent_mass"),
-        *("fem.Elastic", "fem.ExactContact", "fem.PenaltyContact", "fem.with_contact", "fem.watch_bodies"),
-        *("fem.collision", "fem.Collision"),
+        *("fem.Elastic", "fem.ExactContact", "fem.PenaltyContact", "fem.BarrierContact", "fem.with_contact"),
+        *("fem.watch_bodies", "fem.collision", "fem.Collision"),
     ),
     "Units": ("units.UnitSystem", "units.all", "units.named"),
     "Fast and slow parts": ("split_quadratic", "watch_oscillations", "adaptive_splitting"),
