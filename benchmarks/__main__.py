@@ -12,6 +12,7 @@ NAMES = (
     "native",
     "compiling",
     "driven",
+    "rigid_chain",
     "gpu",
 )
 

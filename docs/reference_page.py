@@ -45,8 +45,8 @@ SECTIONS = {
     "Elastic solids": (
         *("fem.solid", "fem.Mesh", "fem.cube", "fem.box", "fem.ball", "fem.NeoHookean", "fem.StVenantKirchhoff"),
         *("fem.LinearElastic", "fem.Material", "fem.lame_constants", "fem.determinant", "fem.consistent_mass"),
-        *("fem.Elastic", "fem.ExactContact", "fem.PenaltyContact", "fem.with_contact", "fem.watch_bodies"),
-        *("fem.collision", "fem.Collision"),
+        *("fem.Elastic", "fem.ExactContact", "fem.PenaltyContact", "fem.BarrierContact", "fem.with_contact"),
+        *("fem.watch_bodies", "fem.collision", "fem.Collision"),
     ),
     "Units": ("units.UnitSystem", "units.all", "units.named"),
     "Fast and slow parts": ("split_quadratic", "watch_oscillations", "adaptive_splitting"),
@@ -57,6 +57,9 @@ SECTIONS = {
         *("temperature_distribution", "TemperatureDistribution", "radial_distribution"),
     ),
     "Certificates": ("certify", "Certificate", "stability_diagram", "StabilityDiagram"),
+    "Comparisons of methods": ("compare", "Comparison", "recommend", "Recommendation"),
+    "Kinds of motion": ("section", "Section", "lyapunov", "Lyapunov"),
+    "Animations": ("view.Scene", "view.Page"),
     "Methods": (),
     "Methods by name": ("methods.all", "methods.classes", "methods.named", "methods.as_method"),
     "Models by name": ("models.Model", "models.all", "models.named", "models.model"),
@@ -72,6 +75,7 @@ SECTIONS = {
 MADE_BY_GEOMINT = {
     *("Trajectory", "Average", "EnergyDrift", "TemperatureDistribution", "Certificate", "StabilityDiagram"),
     *("md.NeighbourList", "md.PairSum", "fem.Elastic", "fem.Collision", "methods.Carry", "Mechanics"),
+    *("Comparison", "Recommendation", "Section", "Lyapunov", "view.Page"),
 }
 # Of these classes only some members are for users; of all others, those that the class itself defines.
 MEMBERS = {
@@ -107,7 +111,7 @@ ENTRY = re.compile(r"^([A-Za-z_]\w*(?:(?:, | or )[A-Za-z_]\w*)*):( +)(\S.*)$")
 def public_names():
     """Every public name without `gm.`, and what it is; a method of gm.methods is listed as that of gm."""
     names = {name: getattr(gm, name) for name in gm.__all__ if not inspect.ismodule(getattr(gm, name))}
-    for module in ("fem", "md", "methods", "models", "rigid", "units"):
+    for module in ("fem", "md", "methods", "models", "rigid", "units", "view"):
         inside = getattr(gm, module)
         listed = [name for name in inside.__all__ if not inspect.ismodule(getattr(inside, name))]
         named = {f"{module}.{name}": getattr(inside, name) for name in listed}

@@ -13,31 +13,13 @@ def starts(energy, n):
     return np.stack([zero, y], axis=1), np.stack([px, zero], axis=1)
 
 
-def crossings(t, q, v):
-    """(time, y, v_y) where x passes 0 upwards, with the time by cubic interpolation of x and v_x in the interval."""
-    dt = t[1] - t[0]
-    k = np.flatnonzero((q[:-1, 0] < 0) & (q[1:, 0] >= 0))
-    hermite = lambda s, a, va, b, vb: (
-        (1 + 2 * s) * (1 - s) ** 2 * a + s * (1 - s) ** 2 * dt * va + s**2 * (3 - 2 * s) * b + s**2 * (s - 1) * dt * vb
-    )
-    force = -np.stack([q[:, 0] + 2 * q[:, 0] * q[:, 1], q[:, 1] + q[:, 0] ** 2 - q[:, 1] ** 2], axis=1)
-    low, high = np.zeros(len(k)), np.ones(len(k))
-    for _ in range(50):
-        middle = (low + high) / 2
-        below = hermite(middle, q[k, 0], v[k, 0], q[k + 1, 0], v[k + 1, 0]) < 0
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    y = hermite(low, q[k, 1], v[k, 1], q[k + 1, 1], v[k + 1, 1])
-    vy = hermite(low, v[k, 1], force[k, 1], v[k + 1, 1], force[k + 1, 1])
-    return np.stack([t[k] + low * dt, y, vy], axis=1)
-
-
-def main(energy=0.12, members=24, t_end=1500.0):
+def main(energy=0.12, members=24, crossings=240):
     """One array of section points (time, y, p_y) for each start."""
     q0s, v0s = starts(energy, members)
-    run = gm.ensemble(
-        gm.models.henon_heiles().system, q0s, v0s, method=gm.Composition(gm.Verlet(), order=6), dt=0.05, t_end=t_end
-    )
-    return [crossings(run.t, q, v) for q, v in zip(run.q, run.v, strict=True)]
+    method = gm.Composition(gm.Verlet(), order=6)
+    model = gm.models.henon_heiles()
+    found = gm.section(model, q0s, v0s, lambda q: q[0], method=method, dt=0.05, crossings=crossings, members=True)
+    return list(np.stack([found.t, found.coordinate("q[1]"), found.coordinate("p[1]")], axis=2))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import jax as _jax
 if "JAX_ENABLE_X64" not in _os.environ:
     _jax.config.update("jax_enable_x64", True)
 
-from . import fem, md, methods, models, rigid
+from . import fem, md, methods, models, rigid, view
 from .analysis.averages import Average, EnergyDrift, autocorrelation_time, average, energy_drift
 from .analysis.certify import Certificate, certify
 from .analysis.compare import Comparison, compare
@@ -174,6 +174,7 @@ __all__ = [
     "sweep",
     "temperature_distribution",
     "units",
+    "view",
     "watch_oscillations",
 ]
 

@@ -14,6 +14,7 @@ import geomint as gm
 DOCS = Path(__file__).parents[2] / "docs"
 NOT_CALLED = {"Trajectory", "Average", "EnergyDrift", "TemperatureDistribution", "Certificate", "StabilityDiagram"}
 NOT_CALLED |= {"Mechanics", "Constraint", "md.NeighbourList", "md.PairSum", "methods.Carry", "methods.Method"}
+NOT_CALLED |= {"fem.Elastic", "fem.Collision", "fem.Material"}
 
 
 def entries():
@@ -28,6 +29,7 @@ def names():
     """Public names, and what they are."""
     for prefix, module in (
         ("", gm),
+        ("fem.", gm.fem),
         ("md.", gm.md),
         ("methods.", gm.methods),
         ("models.", gm.models),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import geomint as gm
-from geomint.io import frame_files, h5md, sinks, text, writer
+from geomint.io import frame_files, hdf5_frames, sinks, text, writer
 from geomint.run import loop
 
 EDGES = (7.0, 8.0, 9.0)
@@ -124,7 +124,7 @@ def test_an_h5md_file_left_open_is_made_again(tmp_path, whole):
     path = tmp_path / "x.h5md"
     run(50, output=path)
     with h5py.File(path, "r+") as file:
-        file["h5md"].attrs[h5md.OPEN] = 1
+        file["h5md"].attrs[hdf5_frames.OPEN] = 1
         file["particles/trajectory/position/value"][3] = 0.0
     gm.resume(path, system=SYSTEM, t_end=1.0)
     assert contents(path) == contents(whole / "x.h5md")
@@ -208,7 +208,7 @@ def test_planes_and_matrix_masses(tmp_path):
         assert particles["box"].attrs["boundary"].tolist() == [b"periodic", b"periodic", b"none"]
         assert particles["species"][()].tolist() == [18, 10]
         assert "mass" not in particles
-        assert file["h5md"].attrs[h5md.OPEN] == 0
+        assert file["h5md"].attrs[hdf5_frames.OPEN] == 0
 
 
 def test_what_is_refused(tmp_path, monkeypatch):

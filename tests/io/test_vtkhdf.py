@@ -21,13 +21,15 @@ def frame(path, step):
     found = reader.GetOutputDataObject(0)
     if found.IsA("vtkPartitionedDataSet"):
         found = found.GetPartition(0)
-    at, cells = found.GetPointData(), [found.GetCell(k) for k in range(found.GetNumberOfCells())]
+    # GetCell returns the same object for every cell.
+    corners = lambda cell: [cell.GetPointId(i) for i in range(cell.GetNumberOfPoints())]
+    at, cells = found.GetPointData(), [corners(found.GetCell(k)) for k in range(found.GetNumberOfCells())]
     return (
         reader.GetTimeValue(),
         vtk_to_numpy(found.GetPoints().GetData()),
         vtk_to_numpy(at.GetArray("velocity")),
         vtk_to_numpy(at.GetArray("body")),
-        [[cell.GetPointId(i) for i in range(cell.GetNumberOfPoints())] for cell in cells],
+        cells,
         vtk_to_numpy(found.GetFieldData().GetArray("energy")),
     )
 

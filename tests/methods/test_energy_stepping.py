@@ -59,7 +59,8 @@ def scan(model, height, events, chunk=16_000):
     """(events, worst): the most negative gauge between events."""
     method = gm.EnergyStepping(height)
     p = jnp.asarray(model.system.mass * model.v0 if np.ndim(model.system.mass) < 2 else model.v0)
-    flight = method.init(Mechanics(model.system, model.q0.shape), State(jnp.asarray(model.q0), p, jnp.zeros(())), 0.0)
+    begun = jax.jit(lambda state: method.init(Mechanics(model.system, model.q0.shape), state, 0.0))
+    flight = begun(State(jnp.asarray(model.q0), p, jnp.zeros(())))
     worst, seen = 0.0, 0
     while seen < events:
         flight, (q, v, level, a, ended) = flown(method, model.system, flight, chunk)

@@ -187,3 +187,39 @@ def test_without_xarray_it_says_what_to_install(kepler, monkeypatch):
     monkeypatch.setitem(sys.modules, "xarray", None)
     with pytest.raises(gm.GeomintError, match=r"pip install geomint\[analysis\]"):
         kepler.to_xarray()
+
+
+# --- what a notebook and the prompt show -----------------------------------------------------------------------------
+def test_a_notebook_shows_the_figure_and_a_table(kepler):
+    assert kepler.plot()._repr_png_().startswith(b"\x89PNG")
+    table = kepler._repr_html_()
+    assert "<td>kepler()</td>" in table
+    assert f"{np.max(np.abs(kepler.energy_error)):.2e}" in table
+
+
+def test_at_the_prompt_the_picture_is_named(kepler, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delitem(sys.modules, "IPython", raising=False)
+    figure = kepler.plot()
+    assert figure.axes
+    named = capsys.readouterr().err.split("the picture is in ")[1].strip()
+    assert matplotlib.image.imread(named).shape[2] == 4
+
+
+def test_names_of_the_user(bodies, kepler):
+    axes = panels(bodies.plot(labels=["Sun", "Earth", "Moon"]))["Paths in space (dots: start)"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["Sun", "Earth", "Moon"]
+    strips = kepler.plot(space=False, labels=["across", "up"])
+    assert [axes.get_ylabel() for axes in strips.axes[:2]] == ["across", "up"]
+    with pytest.raises(gm.InputError, match="3 names, those of the particles"):
+        bodies.plot(labels=["Sun"])
+
+
+def test_watched_quantities_with_several_entries():
+    m = gm.models.kepler()
+    system = gm.System(m.system.potential.function, watch={"velocity": lambda q, p: p})
+    run = gm.simulate(system, m.q0, m.v0, method=gm.Verlet(), dt=0.05, t_end=1.0)
+    lines = panels(run.plot())["Velocity"].lines
+    assert [line.get_label() for line in lines] == ["entry 0", "entry 1"]
+    np.testing.assert_array_equal(lines[1].get_ydata(), run.p[:, 1])

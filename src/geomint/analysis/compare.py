@@ -22,7 +22,7 @@ from ..system.checks import positive, shown, whole
 from ..system.constraints import measured_at
 from ..system.system import Stated, checked_system
 from .reference import Point
-from .work_precision import Measured, Motion, known_motion
+from .work_precision import SAMPLES, Measured, Motion, known_motion
 
 COARSEST = 4  # times the step of the model, for one force a step: the largest step of the diagram
 HEADINGS = ("method", "dt", "error", "energy error", "energy drift", "momentum", "CPU s per unit of time")
@@ -164,6 +164,7 @@ def compare(
     dt:       a step that works for a method with one force evaluation a step. Each method is measured with `points`
               steps, each half of the one before, from four times dt times its force evaluations a step: all methods
               cost about the same at their largest step.
+    points:   steps of each method
     t_end:    errors are measured up to this time. Without it, up to that of the model, at most 2000 steps of dt, or as
               far as two independent references agree: the error of a chaotic motion grows without bound.
 
@@ -185,7 +186,8 @@ def compare(
 def measured_line(motion: Motion, method: Method, dt: float, points: int) -> list[Measured]:
     """The points of a method, from the largest step on."""
     largest = COARSEST * dt * (method.traits.forces or method.traits.order)
-    counts = [max(1, round(2**k * motion.t_end / largest)) for k in range(points)]
+    fewest = max(SAMPLES, round(motion.t_end / largest))
+    counts = [2**k * fewest for k in range(points)]
     return list(dict.fromkeys(motion.measured(method, steps) for steps in counts))
 
 

@@ -82,6 +82,7 @@ def lyapunov(
     count:    so many of the largest exponents; all of them by default: as many as q and p have numbers, on a constraint
               manifold twice its dimension
     members:  the leading axis of q0 and v0 counts trajectories, as in gm.ensemble
+    engine:   as for gm.simulate and gm.ensemble
 
     Tangent vectors are carried along by the derivative of the method's own steps, and made orthonormal after each of
     them, more than twelve vectors after at most ten (Benettin, Galgani, Giorgilli, Strelcyn, Meccanica 15 (1980) 9).

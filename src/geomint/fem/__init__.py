@@ -8,7 +8,7 @@ May import: engines, methods, system, numerics, errors. Models use it.
 """
 
 from .bodies import Collision, collision, watch_bodies
-from .contact import ExactContact, PenaltyContact, with_contact
+from .contact import BarrierContact, ExactContact, PenaltyContact, with_contact
 from .elastic import Elastic
 from .materials import LinearElastic, Material, NeoHookean, StVenantKirchhoff, determinant, lame_constants
 from .mesh import Mesh
@@ -16,6 +16,7 @@ from .shapes import ball, box, cube
 from .solid import consistent_mass, solid
 
 __all__ = [
+    "BarrierContact",
     "Collision",
     "Elastic",
     "ExactContact",

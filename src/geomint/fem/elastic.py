@@ -47,6 +47,9 @@ class Elastic(eqx.Module):
     def __call__(self, q: Array) -> Array:
         return self.energy(q)
 
+    def __hash__(self) -> int:
+        return hash((self.mesh, self.elements, jax.tree.structure(self.material)))  # so that jax.jit takes it
+
     def positions(self, q: Any, t: Any = 0.0) -> Array:
         """The positions of all nodes (n, d), in the order of the mesh.
 
@@ -57,6 +60,18 @@ class Elastic(eqx.Module):
             return jnp.asarray(q)
         every = jnp.zeros(self.mesh.nodes.shape, jnp.result_type(q, float))
         return every.at[self.held.free].set(q).at[self.held.nodes].set(self.held_at(t))
+
+    @property
+    def surface(self) -> np.ndarray | None:
+        """The triangles of the surface (k, 3) as rows of q, for pictures; those with a held node are left out. None in
+        the plane."""
+        if self.mesh.dim != 3:
+            return None
+        place = np.full(len(self.mesh.nodes), -1)
+        free = np.arange(len(place)) if self.held is None else np.asarray(self.held.free)
+        place[free] = np.arange(len(free))
+        faces = place[self.mesh.boundary_faces]
+        return faces[np.all(faces >= 0, axis=1)]
 
     def held_at(self, t: Any) -> Array:
         """The positions of the held nodes (k, d).

@@ -105,13 +105,15 @@ class KernelBuilder(HandlerBuilder):
             inputs += [self.load(x, self._row(first, k)) for k in range(count)]
         inputs += [self._number(x, stride, first) for x, (_, stride) in zip(self.own, self.strides, strict=True)]
         found = b.call(self.element, inputs)
-        pairs = [[b.extract_value(found, 2 * k + part) for part in range(2)] for k in range(kernel.outputs)]
+        pairs: list[list[Any]] = [
+            [b.extract_value(found, 2 * k + part) for part in range(2)] for k in range(kernel.outputs)
+        ]
         if kernel.forces:
             self._store_forces(first, [b.fmul(*pair) for pair in pairs])
         for k in range(kernel.stored):
             self._store(b.fmul(*pairs[k]), self.memory, self._row(first, k))
         for pair, total in zip(pairs[kernel.stored :], self.sums, strict=False):
-            b.store(self.fused(*pair, b.load(total)), total)
+            b.store(self.fused(pair[0], pair[1], b.load(total)), total)
 
     def _row(self, first: Any, k: int) -> Any:
         """The place of these elements in row k."""
@@ -212,4 +214,5 @@ def call(
     memory = ((d + 1) * d, elements) if kernel.forces else (max(kernel.stored, 1), elements if kernel.stored else 1)
     results = tuple(jax.ShapeDtypeStruct(x, np.float64) for x in (shape, memory))
     made = jax.ffi.ffi_call(name, results, vmap_method="sequential")
-    return made(*vectors, *numbers, *rows, *lists, settings)
+    out, stored = made(*vectors, *numbers, *rows, *lists, settings)
+    return out, stored

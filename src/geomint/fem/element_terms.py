@@ -48,7 +48,7 @@ class ElementTerm:
         """How many numbers the material has."""
         return self.kind.num_leaves
 
-    def material(self, numbers: Sequence[Any]) -> Material:
+    def material(self, numbers: Sequence[Any]) -> Any:
         """The material with these numbers."""
         return jax.tree.unflatten(self.kind, numbers)
 

@@ -50,7 +50,7 @@ SETTINGS = {
     "RadialDistribution": ("edges", "box", "first", "second", "molecules"),
 }
 FIXED_DATASETS = ("seeds", "kept", "start/q", "start/p")  # written once, as are the settings of reductions
-FRAMES = (".xyz", ".extxyz", ".pdb", ".h5md")  # endings of files of frames
+FRAMES = (".xyz", ".extxyz", ".pdb", ".h5md", ".vtkhdf")  # endings of files of frames
 SPREADS = ("one", "states", "states and params")
 
 # A string, which is skipped, or a character of the structure. Possessive quantifiers: others need 60 bytes of

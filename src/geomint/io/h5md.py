@@ -1,77 +1,43 @@
 """Frames as H5MD 1.1 (de Buyl, Colberg and Höfling 2014), which MDAnalysis and others open.
 
-    /h5md                                     version, author, creator
-    /particles/trajectory/box                 dimension, boundary; edges where there is a box
-    /particles/trajectory/position, velocity  step, time, value
-    /particles/trajectory/species, mass       atomic numbers; masses
-    /observables/energy                       step, time, value
-
-HDF5 updates its tables in place, so that a file whose writer was killed may be damaged. The attribute `geomint_open` is
-1 while a run writes: such a file is not continued but made again, from the archive of the run.
+/h5md                                     version, author, creator
+/particles/trajectory/box                 dimension, boundary; edges where there is a box
+/particles/trajectory/position, velocity  step, time, value
+/particles/trajectory/species, mass       atomic numbers; masses
+/observables/energy                       step, time, value
 """
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import h5py
 import numpy as np
 
 from ..md.atoms import ELEMENTS
-from .frames import FrameFile, Frames, Topology
+from .frames import Frames, Topology
+from .hdf5_frames import Hdf5Frames, growing
 
-CHUNK_BYTES = 2**16
-OPEN = "geomint_open"
 PARTICLES = "particles/trajectory"
 STEP, TIME = f"{PARTICLES}/position/step", f"{PARTICLES}/position/time"  # which all other elements link to
 EDGES = f"{PARTICLES}/box/edges/value"
 
 
-class H5MD(FrameFile):
+class H5MD(Hdf5Frames):
     """An H5MD file."""
 
-    def __init__(self, path: Path, topology: Topology, file: h5py.File, count: int):
-        self.path, self.topology, self.file, self.count = path, topology, file, count
+    root = "h5md"
 
-    @classmethod
-    def create(cls, path: Path, topology: Topology) -> Self:
-        made = cls(path, topology, h5py.File(path, "x", libver="earliest"), 0)
-        try:
-            _describe(made.file, topology)
-            made._mark(True)
-        except BaseException:
-            made.file.close()
-            path.unlink(missing_ok=True)
-            raise
-        return made
+    def describe(self) -> None:
+        _describe(self.file, self.topology)
 
-    @classmethod
-    def reopen(cls, path: Path, topology: Topology, count: int) -> Self | None:
-        try:
-            file = h5py.File(path, "r+")
-        except (FileNotFoundError, OSError):
-            return None
-        opened = cls(path, topology, file, count)
-        try:
-            if file["h5md"].attrs[OPEN] != 0 or min(len(x) for x in opened._series()) < count:
-                raise ValueError("unfinished")
-            opened._mark(True)
-            opened.cut(count)
-        except Exception:  # of a file in any state
-            opened.file.close()
-            return None
-        return opened
+    def complete(self) -> int:
+        return min(len(x) for x in self._series())
 
     def _series(self) -> list[Any]:
         """All datasets with a row for each frame."""
         names = [STEP, TIME, EDGES, *(f"{PARTICLES}/{name}/value" for name in ("position", "velocity"))]
         return [self.file[name] for name in (*names, "observables/energy/value") if name in self.file]
-
-    def _mark(self, is_open: bool) -> None:
-        self.file["h5md"].attrs[OPEN] = int(is_open)
-        self.file.flush()
 
     def append(self, frames: Frames) -> None:
         begin, end = self.count, self.count + len(frames.t)
@@ -93,28 +59,10 @@ class H5MD(FrameFile):
             series[begin:end] = x
         self.count = end
 
-    def synchronise(self) -> None:
-        flushed(self.file, self.path)
-
     def cut(self, count: int) -> None:
         for x in self._series():
             x.resize(count, axis=0)
         self.count = count
-
-    def close(self) -> None:
-        if self.file:
-            self._mark(False)
-            self.file.close()
-
-
-def flushed(opened: h5py.File, path: Path) -> None:
-    """Wait until an HDF5 file is on the disk."""
-    opened.flush()
-    file = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
 
 
 def _describe(file: h5py.File, topology: Topology) -> None:
@@ -152,9 +100,6 @@ def _describe(file: h5py.File, topology: Topology) -> None:
 
 
 def _series(file: h5py.File, name: str, shape: tuple[int, ...], dtype: Any, unit: str | None = None) -> None:
-    """A dataset that grows along its first axis."""
-    row = np.dtype(dtype).itemsize * int(np.prod(shape))
-    chunk = (max(1, CHUNK_BYTES // row), *shape)
-    made = file.create_dataset(name, (0, *shape), dtype, maxshape=(None, *shape), chunks=chunk)
+    made = growing(file, name, shape, dtype)
     if unit is not None:
         made.attrs["unit"] = unit

@@ -8,14 +8,11 @@
 
 Cells do not change: all frames share them. An elastic body (gm.fem.solid) has its tetrahedra or triangles, with held
 nodes; any other system whose q are positions has a vertex for each particle.
-
-The attribute `geomint_open` is 1 while a run writes: as an H5MD file, such a file is not continued but made again.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import h5py
 import jax
@@ -25,8 +22,8 @@ import numpy as np
 from ..errors import InputError
 from ..system.inertia import inertia
 from ..system.system import Stated
-from .frames import FrameFile, Frames, FrameTopology
-from .h5md import CHUNK_BYTES, OPEN, flushed
+from .frames import Frames, FrameTopology
+from .hdf5_frames import Hdf5Frames, growing
 
 VTK_TYPES = {1: 1, 3: 5, 4: 10}  # by the number of corners: vertex, triangle, tetrahedron
 POINTS, VELOCITY, ENERGY = "Points", "PointData/velocity", "FieldData/energy"
@@ -85,43 +82,17 @@ def _in_space(x: np.ndarray) -> np.ndarray:
     return np.pad(x, ((0, 0), (0, 0), (0, 3 - x.shape[-1])))
 
 
-class VTKHDF(FrameFile):
+class VTKHDF(Hdf5Frames):
     """A VTKHDF file."""
 
-    topology_class = MeshTopology
+    root, topology_class = "VTKHDF", MeshTopology
 
-    def __init__(self, path: Path, topology: MeshTopology, file: h5py.File, count: int):
-        self.path, self.topology, self.file, self.count = path, topology, file, count
+    def describe(self) -> None:
+        _describe(self.file, self.topology)
 
-    @classmethod
-    def create(cls, path: Path, topology: Any) -> Self:
-        made = cls(path, topology, h5py.File(path, "x", libver="earliest"), 0)
-        try:
-            _describe(made.file, topology)
-            made._mark(True)
-        except BaseException:
-            made.file.close()
-            path.unlink(missing_ok=True)
-            raise
-        return made
-
-    @classmethod
-    def reopen(cls, path: Path, topology: Any, count: int) -> Self | None:
-        try:
-            file = h5py.File(path, "r+")
-        except (FileNotFoundError, OSError):
-            return None
-        opened = cls(path, topology, file, count)
-        try:
-            root: Any = file["VTKHDF"]
-            if root.attrs[OPEN] != 0 or len(root["Steps/Values"]) < count or len(root[POINTS]) < count * topology.count:
-                raise ValueError("unfinished")
-            opened._mark(True)
-            opened.cut(count)
-        except Exception:  # of a file in any state
-            opened.file.close()
-            return None
-        return opened
+    def complete(self) -> int:
+        root: Any = self.file[self.root]
+        return min(len(root["Steps/Values"]), len(root[POINTS]) // self.topology.count)
 
     def _resize(self, count: int) -> None:
         root: Any = self.file["VTKHDF"]
@@ -146,20 +117,8 @@ class VTKHDF(FrameFile):
             first = np.arange(begin, end) * (n if unit == "points" else 1)
             steps[name][begin:end] = first.reshape(-1, *[1] * (steps[name].ndim - 1))
 
-    def _mark(self, is_open: bool) -> None:
-        self.file["VTKHDF"].attrs[OPEN] = int(is_open)
-        self.file.flush()
-
-    def synchronise(self) -> None:
-        flushed(self.file, self.path)
-
     def cut(self, count: int) -> None:
         self._resize(count)
-
-    def close(self) -> None:
-        if self.file:
-            self._mark(False)
-            self.file.close()
 
 
 def _describe(file: h5py.File, topology: MeshTopology) -> None:
@@ -175,17 +134,12 @@ def _describe(file: h5py.File, topology: MeshTopology) -> None:
     root["Types"] = np.full(len(cells), VTK_TYPES[corners], np.uint8)
     root["PointData/body"] = topology.bodies.astype(np.int64)
     for name in (POINTS, VELOCITY):
-        _growing(root, name, (3,), float)
-    _growing(root, ENERGY, (), float)
+        growing(root, name, (3,), float)
+    growing(root, ENERGY, (), float)
     steps = root.create_group("Steps")
     steps.attrs["NSteps"] = 0
-    _growing(steps, "Values", (), float)
-    _growing(steps, "NumberOfParts", (), np.int64)
+    growing(steps, "Values", (), float)
+    growing(steps, "NumberOfParts", (), np.int64)
     for name in (*STARTS, *ZEROS):
         # Those of cells have a column for each kind of cells, of which there is one.
-        _growing(steps, name, (1,) if name in ("CellOffsets", "ConnectivityIdOffsets") else (), np.int64)
-
-
-def _growing(group: Any, name: str, shape: tuple[int, ...], dtype: Any) -> None:
-    chunk = (max(1, CHUNK_BYTES // (np.dtype(dtype).itemsize * int(np.prod(shape)))), *shape)
-    group.create_dataset(name, (0, *shape), dtype, maxshape=(None, *shape), chunks=chunk, fillvalue=0)
+        growing(steps, name, (1,) if name in ("CellOffsets", "ConnectivityIdOffsets") else (), np.int64)

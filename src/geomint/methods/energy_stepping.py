@@ -145,10 +145,11 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
         return jax.lax.stop_gradient([jnp.concatenate(x) for x in zip(ends, walls, strict=True)])
 
     def _longest_by_speed(self, mech: Mechanics, q: Array, p: Array) -> Array:
-        """The longest trial that `reach`, or else the size of q, allows at this speed."""
-        farthest = FARTHEST * (1 + jnp.max(jnp.abs(q))) if self.reach is None else self.reach
-        if self._inside.collisions is not None:
-            farthest = jnp.minimum(farthest, self._inside.collisions.reach)
+        """The longest trial that `reach`, that of the potential, or the size of q allow at this speed."""
+        whose = self, mech.system.potential, self._inside.collisions
+        farthest = FARTHEST * (1 + jnp.max(jnp.abs(q)))
+        for reach in (getattr(x, "reach", None) for x in whose):
+            farthest = farthest if reach is None else jnp.minimum(farthest, reach)
         return jnp.minimum(farthest / jnp.max(jnp.abs(mech.velocity(p))), 1e300)
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> Flight:
@@ -163,9 +164,9 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
         flight = Flight.at_start(state.t, state.q, state.p, level, base, gauges, longest, what)
         flight = flight.with_line(mech)
         here, higher = self._jet_and_higher(mech, flight, zero)
-        # On an edge, the terrace is the one that the motion turns to.
-        on_edge = jnp.abs(above - level) <= ON_AN_EDGE
-        falls = on_edge & ((here.first[0] < 0) | ((here.first[0] == 0) & (here.second[0] < 0)))
+        on_edge = jnp.abs(above - level) <= ON_AN_EDGE  # then the terrace is the one that the motion turns to
+        rate = jnp.max(jnp.abs(mech.velocity(p))) / (1 + jnp.max(jnp.abs(q)))  # a smaller V'' is rounding
+        falls = on_edge & ((here.first[0] < 0) | ((here.first[0] == 0) & (here.second[0] < -ON_AN_EDGE * rate**2)))
         lower = jnp.where(falls, 1.0, jnp.where(on_edge, 0.0, here.value[0]))
         return self._begin_flight(dataclasses.replace(flight, level=level - falls), here, higher, lower)
 
@@ -235,8 +236,8 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
         """The flight, which is free of exits from `start` to its a, up to its first impact there, if there is one."""
         if self._inside.collisions is None:
             return flight
-        q, v = jax.lax.stop_gradient((value(flight.q), mech.velocity(value(flight.p))))
-        impact = self._impact(q, v, start, flight.a)
+        along = value(flight.q), mech.velocity(value(flight.p)), start, flight.a
+        impact = self._impact(*jax.lax.stop_gradient(along))
         hit = impact.time <= flight.a
         return dataclasses.replace(
             flight,
@@ -388,8 +389,7 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
         self._inside.check_start(q, whose)
         if self.search != "hermite":
             mech = Mechanics(system, q.shape[1:])
-            lack = self._inside.without_ranges(mech, q[0], p[0], self.search == "interval")
-            if lack:
+            if lack := self._inside.without_ranges(mech, q[0], p[0], self.search == "interval"):
                 raise InputError(f"EnergyStepping(search={self.search!r}): {lack} Use search='hermite'.")
 
     def warn_after_run(self, carry: Flight) -> None:

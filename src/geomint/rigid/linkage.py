@@ -117,7 +117,7 @@ class Linkage(eqx.Module):
 
     def pieces(self, bodies: Array, moving: tuple[Array, ...] = ()) -> list[Array]:
         """The equations by their kinds, one row for each of a kind."""
-        found = [self._rigid(bodies[..., 1:])]
+        found = []
         if self.points is not None:
             found.append(self.points.gap(bodies))
         if self.projections is not None:
@@ -132,7 +132,7 @@ class Linkage(eqx.Module):
             ends, squares = self.distances
             gap = ends.gap(bodies)
             found.append((_dot(gap, gap) - squares)[None])
-        return found
+        return [*found, self._rigid(bodies[..., 1:])]
 
     def __call__(self, q: Array) -> Array:
         return self.order.ordered(self.pieces(self.directors.columns(q)))
@@ -155,22 +155,20 @@ class _Order(eqx.Module):
     """The order of equations that makes G M⁻¹Gᵀ of a chain a band."""
 
     places: tuple[int, ...] | None = eqx.field(static=True)  # of the pieces one after another; None: as they are
-    rows: tuple[int, ...] | None = eqx.field(static=True)  # the same for all bodies: the order of their rows
+    by_body: bool = eqx.field(static=True)  # every row of a piece has one equation of each body
 
     @classmethod
     def of(cls, places: list[int], bodies: int) -> _Order:
-        if places == list(range(len(places))):
-            return cls(None, None)
-        if len(places) % bodies == 0:
-            of_body = np.array(places).reshape(bodies, -1) - np.arange(bodies)[:, None]
-            if np.all(of_body == of_body[0]) and np.all(of_body[0] % bodies == 0):
-                return cls(None, tuple((of_body[0] // bodies).tolist()))
-        return cls(tuple(places), None)
+        found = np.array(places)
+        if np.array_equal(found, np.arange(found.size)):
+            return cls(None, False)
+        if found.size % bodies == 0 and np.array_equal(found, np.arange(found.size).reshape(-1, bodies).T.ravel()):
+            return cls(None, True)
+        return cls(tuple(places), False)
 
     def ordered(self, pieces: Sequence[Array]) -> Array:
-        if self.rows is not None:
-            rows = [row for piece in pieces for row in piece]
-            return jnp.stack([rows[i] for i in self.rows], axis=-1).ravel()
+        if self.by_body:  # a transposition, whose derivative is no scatter
+            return jnp.concatenate(pieces).T.ravel()
         g = jnp.concatenate([piece.ravel() for piece in pieces])
         return g if self.places is None else g[np.array(self.places)]
 
@@ -258,10 +256,10 @@ def _in_order(
     """The order of the equations by the second body of their joints, the joints of a body before its own equations:
     of a chain a band. `moved` and `owners`: the second bodies and the numbers of the joints that move as prescribed."""
     each = lambda name: [(entry[2], entry[0]) for entry in collected[name]]
-    keys = [(i + 1, -1) for j in UPPER[1] for i, c in enumerate(counts) if c > j]
-    keys += [*each("points") * 3, *each("projections"), *each("dots")]
+    keys = [*each("points") * 3, *each("projections"), *each("dots")]
     keys += [key for key in zip(moved, owners, strict=True) for _ in range(3)]
     keys += each("distances")
+    keys += [(i + 1, -1) for j in UPPER[1] for i, c in enumerate(counts) if c > j]
     places = sorted(range(len(keys)), key=lambda row: (keys[row][0], keys[row][1] < 0, keys[row][1]))
     rows: list[list[int]] = [[] for _ in range(joints + 1)]
     for place, row in enumerate(places):

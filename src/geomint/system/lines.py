@@ -7,9 +7,11 @@ computed for less than V itself. Other potentials are evaluated at q + t v.
 from __future__ import annotations
 
 import abc
+import functools
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array
 
 
@@ -28,7 +30,7 @@ class SumOfLines(Line):
 
     def derivatives(self, t: Array, order: int) -> list[Array]:
         each = [part.derivatives(t, order) for part in self.parts]
-        return [sum(x[1:], x[0]) for x in zip(*each, strict=True)]
+        return [functools.reduce(jnp.add, x) for x in zip(*each, strict=True)]
 
 
 def on_line(system: Any, q: Array, v: Array) -> Line | None:

@@ -8,7 +8,7 @@ import pytest
 
 import geomint as gm
 from geomint import fem
-from geomint.numerics.taylor import derivatives
+from geomint.fem.contact import intersections
 
 BALL = fem.ball(1.0, layers=1)
 # Turned, so that no edges are parallel, and overlapping.
@@ -48,38 +48,33 @@ def test_energy_and_its_derivatives():
     # Invariant under translations and rotations.
     np.testing.assert_allclose(np.sum(force, axis=0), 0, atol=1e-12 * np.max(np.abs(force)))
     np.testing.assert_allclose(np.sum(np.cross(x, force), axis=0), 0, atol=1e-12 * np.max(np.abs(force)))
-    # The series that energy-stepping uses.
-    series = jax.jit(lambda: derivatives(lambda t: contact(x + t * along), 0.0, 4))()
-    nested = jax.jit(jax.jacfwd(jax.grad(lambda t: contact(x + t * along))))(0.0)
-    assert series[1] == pytest.approx(rate, rel=1e-7)
-    assert series[2] == pytest.approx(float(nested), rel=1e-9)
     # With less room than pairs there is no number.
     assert np.isnan(fem.PenaltyContact(mesh, 0.1, room=pairs - 1)(x))
-    assert fem.PenaltyContact(mesh, 0.1, room=pairs)(x) == pytest.approx(total, rel=1e-12)
     # Bodies that do not touch themselves; an obstacle.
-    assert fem.PenaltyContact(mesh, 0.1, self_contact=False)(x) == pytest.approx(total, rel=1e-12)
-    assert fem.PenaltyContact(BALL, 0.1, obstacle=OTHER)(BALL.nodes) == pytest.approx(total, rel=1e-12)
-    assert fem.PenaltyContact(fem.Mesh.union([BALL, BALL.moved((3, 0, 0))]), 0.1)(x + 0.0 * x) == pytest.approx(total)
+    alone = fem.PenaltyContact(mesh, 0.1, self_contact=False), fem.PenaltyContact(BALL, 0.1, obstacle=OTHER)
+    assert [intersections(alone[0], x), intersections(alone[1], BALL.nodes)] == [pairs, pairs]
+    assert intersections(contact, np.where(mesh.bodies[:, None] == 1, x + 1.0, x)) == 0
 
 
-def test_a_collision_with_fixed_steps():
+def test_energy_stepping_collides_without_gaining_energy():
+    """Fixed steps do: the stiffness of nearly parallel faces has no bound. Before the collision V does not change at
+    all, so that nothing but `reach` keeps the search from passing over it."""
     mesh = fem.Mesh.union([BALL, OTHER.moved((1.0, 0.0, 0.0))])
     solid = fem.solid(mesh, fem.NeoHookean(1.0, 1.0), watch=fem.watch_bodies(mesh))
     system = fem.with_contact(solid, fem.PenaltyContact(mesh, 0.05))
     v = np.where(mesh.bodies[:, None] == 1, [-0.5, 0.0, 0.0], 0.0)
-    run = gm.simulate(system, mesh.nodes, v, method=gm.Verlet(), dt=2e-3, t_end=6.0, save_every=10)
-    found = fem.collision(run)
-    assert 0.5 < found.start < found.end < 5.5
-    # The velocities change while faces intersect.
-    touching = run.t[run.watched["contact_energy"] > 0]
-    assert found.start < touching[0]
-    assert found.end == pytest.approx(touching[-1], abs=0.05)
-    assert 0.5 < found.restitution <= 1.02
-    assert found.impacts == 0
-    assert np.max(np.abs(run.energy_error)) < 0.02
-    assert run.watched["contact_energy"][0] == run.watched["contact_energy"][-1] == 0
+    method = gm.EnergyStepping(0.01, offset=-0.005)
+    run = gm.simulate(system, mesh.nodes, v, method=method, dt=0.02, t_end=6.0)
+    np.testing.assert_allclose(run.energy, run.energy[0], rtol=1e-13)
     momentum = run.momentum_maps["translation"]
     np.testing.assert_allclose(momentum, np.broadcast_to(momentum[0], momentum.shape), atol=1e-12)
+    found = fem.collision(run)
+    assert 1.0 < found.start < found.end < 5.5
+    assert found.impacts == 0
+    assert 0.3 < found.restitution <= 1
+    touching = run.t[run.watched["contact_energy"] > 0]
+    assert found.start < touching[0]
+    assert touching[-1] < found.end + 0.02
 
 
 def test_errors():

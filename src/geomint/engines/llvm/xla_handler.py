@@ -82,7 +82,7 @@ class HandlerBuilder:
         return self.b.sext(self.b.load(self.b.gep(array, [k])), WHOLE)
 
     # --- loops and vectors ------------------------------------------------------------------------------------------
-    def repeat(self, begin: Any, end: Any, body: Callable[[Any], None]) -> None:
+    def repeat(self, begin: Any, end: Any, body: Callable[[Any], Any]) -> None:
         """body(k) for k from begin to end − 1."""
         b = self.b
         start, head = b.block, b.append_basic_block("head")

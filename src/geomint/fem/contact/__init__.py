@@ -5,8 +5,9 @@ contact share. exact.py is the set of positions without collisions, for energy-s
 potentials, for every method.
 """
 
+from .barrier import BarrierContact
 from .exact import ExactContact
 from .penalty import PenaltyContact, intersections
 from .sums import with_contact
 
-__all__ = ["ExactContact", "PenaltyContact", "intersections", "with_contact"]
+__all__ = ["BarrierContact", "ExactContact", "PenaltyContact", "intersections", "with_contact"]

@@ -25,7 +25,7 @@ def _pierces(x, p, q, a, b, c):
 
 
 @_loop
-def _ends(x, faces, f, g, rows):
+def ends_of(x, faces, f, g, rows):
     """How many edges of one face pierce the other, at most six; `rows` (6, 5) has each edge and the face that it
     pierces."""
     found = 0
@@ -63,7 +63,7 @@ def crossings_loop(frame):
         found, waiting = next_pairs(box, inside, children, settings[0] != 0.0, stack, waiting, pairs)
         for k in range(found):
             f, g = pairs[2 * k], pairs[2 * k + 1]
-            pierced = _ends(x, faces, f, g, rows)
+            pierced = ends_of(x, faces, f, g, rows)
             if pierced < 2:  # by rounding, at the moment of the first touch, where the segment has no length
                 continue
             if total < room:

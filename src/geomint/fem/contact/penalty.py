@@ -54,6 +54,7 @@ class PenaltyContact:
         room: int | None = None,
     ):
         self.scene = Scene("PenaltyContact", mesh, fixed, obstacle, self_contact)
+        self.reach = self.scene.edge / 4
         self.epsilon = positive(epsilon, "epsilon", "PenaltyContact")
         self.room = len(self.scene.surface.faces) if room is None else int(positive(room, "room", "PenaltyContact"))
 

@@ -22,9 +22,19 @@ class ElasticWithContact(eqx.Module):
         return self.elastic(q) + self.contact(q)
 
     @property
+    def reach(self) -> float:
+        """How far energy-stepping may go in a trial: contact begins abruptly, where derivatives do not announce it."""
+        return self.contact.reach
+
+    @property
     def mesh(self) -> Any:
         """That of the body."""
         return self.elastic.mesh
+
+    @property
+    def surface(self) -> Any:
+        """The triangles of the surface as rows of q, for pictures."""
+        return self.elastic.surface
 
     @property
     def held(self) -> Any:

@@ -71,11 +71,11 @@ class Balls:
             ),
         ]
 
-    def impact(self) -> list[Check]:
+    def impact(self, longest: float) -> list[Check]:
         x = self.collision
         return [
             Check(f"{self.name}: coefficient of restitution, from (74)", x.energy_kept**0.5, 0.7, 1.0, rtol=None),
-            Check(f"{self.name}: time from the first to the last contact", x.duration, 0.045, 0.06, rtol=None),
+            Check(f"{self.name}: time from the first to the last contact", x.duration, 0.045, longest, rtol=None),
         ]
 
     def information(self) -> list[Information]:
@@ -99,23 +99,25 @@ def two_balls(quick: bool) -> Outcome:
     """The paper enforces contact by a penalty; its section 5.2 says that energy-stepping can also reflect at the
     boundary of the set without intersections, which is done here: `ExactContact` finds where a vertex meets a face or
     an edge an edge along each straight flight. The numbers of one run depend on the mesh and on the terraces; what is
-    asserted holds for all that were tried. The full form repeats the paper's penalty, on which Newmark's method with
-    the paper's step gains energy: the stiffness of (72) is unbounded for nearly parallel faces."""
+    asserted holds for all that were tried. The time in contact rises with the number of tetrahedra towards that of
+    Hertz's theory: .049 with 540 in each ball, .062 with 1280. The full form repeats the paper's penalty, on which
+    Newmark's method with the paper's step gains energy: the stiffness of (72) is unbounded for nearly parallel
+    faces."""
     exact = Balls("exact contact", 3, 0.2 if quick else 0.3, 1e3)
     contact = exact.model.inside[0]
     intersecting = sum(intersections(contact, q) > 0 for q in np.asarray(exact.run.q))
     checks = [
         *exact.invariants(),
-        *exact.impact(),
+        *exact.impact(0.06),
         Check("saved points with intersecting faces", intersecting, 0, 0, "none"),
         Check.near("contact time by Hertz's theory, (75)", hertz_time(SPEED), 0.0694, 0.005),
     ]
     information, runs = exact.information(), [exact]
     if not quick:
-        finer = Balls("exact contact, finer mesh", 4, 0.3, 1e3)
+        finer = Balls("exact contact, finer mesh", 4, 0.3, 250.0)
         penalty = Balls("penalty", 3, 0.3, 1e3, penalty=True)
         newmark = Balls("penalty, Newmark", 3, 0.3, None, penalty=True)
-        checks += [*finer.invariants(), *finer.impact(), *penalty.invariants()]
+        checks += [*finer.invariants(), *finer.impact(hertz_time(SPEED)), *penalty.invariants()]
         checks += [Check("penalty, Newmark: relative error of the energy", newmark.energy_error, 1e-3, None, rtol=None)]
         information += [*finer.information(), *penalty.information()]
         runs += [finer, penalty, newmark]
@@ -144,21 +146,23 @@ def _draw_balls(axes: Any, x: Balls, t: float) -> None:
     for body, color in ((0, "C0"), (1, "C3")):
         chosen = faces[mesh.bodies[faces[:, 0]] == body]
         axes.plot_trisurf(*q.T, triangles=chosen, color=color, edgecolor="0.2", lw=0.25, shade=True)
-    axes.set(xlim=(-1.3, 3.5), ylim=(-1.2, 1.2), zlim=(-1.2, 1.2), title=f"t = {x.run.t[k]:.3f}")
-    axes.set_box_aspect((2, 1, 1), zoom=1.7)
+    axes.set(xlim=(-2.1, 3.6), ylim=(-1.2, 1.2), zlim=(-1.2, 1.2), title=f"t = {x.run.t[k]:.3f}")
+    axes.set_box_aspect((5.7, 2.4, 2.4), zoom=1.15)
     axes.view_init(elev=15, azim=-80)
     axes.set_axis_off()
 
 
 def _draw_energies(axes: Axes, runs: list[Balls]) -> None:
-    for x, style in zip(runs, ("-", ":", "--", "-."), strict=False):
-        kinetic = 0.5 * np.sum(np.asarray(x.run.p) ** 2 / x.masses, axis=(1, 2))
-        energy = np.asarray(x.run.energy)
-        for values, color, name in ((energy, "k", "total"), (kinetic, "C0", "kinetic"), (energy - kinetic, "C3", "V")):
-            label = name if x is runs[0] else None
-            axes.plot(x.run.t, values / energy[0], style, color=color, lw=1, label=label)
-    limit = 1.15 if len(runs) == 1 else 1.6
-    axes.set(xlabel="t", ylabel="energy / initial energy", ylim=(0, limit), title=f"Energies ({runs[0].name}: solid)")
+    """Of the first run; of a last one with fixed steps the total only, which leaves the picture."""
+    exact = runs[0]
+    kinetic = 0.5 * np.sum(np.asarray(exact.run.p) ** 2 / exact.masses, axis=(1, 2))
+    energy = np.asarray(exact.run.energy)
+    for values, color, name in ((energy, "k", "total"), (kinetic, "C0", "kinetic"), (energy - kinetic, "C3", "V")):
+        axes.plot(exact.run.t, values / energy[0], color=color, lw=1.2, label=f"{name}, {exact.name}")
+    if not runs[-1].run.method.traits.event_driven:
+        energy = np.asarray(runs[-1].run.energy)
+        axes.plot(runs[-1].run.t, energy / energy[0], "--", color="0.5", lw=1, label=f"total, {runs[-1].name}")
+    axes.set(xlabel="t", ylabel="energy / initial energy", ylim=(0, 1.6), title="Energies")
     axes.legend(frameon=False, fontsize=9)
     axes.grid(alpha=0.25)
     axes.locator_params(axis="x", nbins=5)

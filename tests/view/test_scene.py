@@ -1,0 +1,103 @@
+"""Animations: what the page holds is what the run saved, joined by its rods, in one file that needs nothing else."""
+
+import base64
+import json
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import geomint as gm
+from geomint.view import Scene
+from geomint.view.of_run import scene_of
+
+
+@pytest.fixture(scope="module")
+def pendulum():
+    return gm.simulate(gm.models.double_pendulum(), t_end=3.0)
+
+
+def held(page):
+    """The scene in a page, and its positions as viewer.js decodes them."""
+    scene = json.loads(re.search(r"const scene = (\{.*\});\n", page.html)[1])
+    shares = np.frombuffer(base64.b64decode(scene["positions"]), "<u2")
+    low, high = np.array(scene["low"]), np.array(scene["high"])
+    return scene, low + (high - low) * shares.reshape(scene["frames"], scene["points"], -1) / 65535
+
+
+def test_a_page_holds_the_motion_and_the_rods(pendulum, tmp_path):
+    page = pendulum.view(tmp_path / "pendulum")
+    assert page.path == tmp_path / "pendulum.html"
+    scene, positions = held(page)
+    np.testing.assert_allclose(positions, pendulum.q, atol=1e-4)
+    assert (scene["frames"], scene["points"], scene["dimension"]) == (301, 2, 2)
+    assert scene["fixed"] == [[0.0, 0.0]]
+    assert sorted(map(sorted, scene["bonds"])) == [[0, 1], [0, 2]]  # 2 is the hinge
+    series = {s["name"]: s for s in scene["series"]}
+    np.testing.assert_array_equal(series["energy error"]["y"], pendulum.energy_error)
+    assert {"kinetic energy", "max |g(q)|"} <= series.keys()
+    text = page.path.read_text()
+    assert not re.search(r"(src|href)=.?(https?:|//)", text)  # nothing is fetched
+    assert "</script>" in text.lower()
+    assert "<iframe" in page._repr_html_()
+
+
+def test_what_a_title_holds_ends_no_script():
+    scene = Scene([0.0, 1.0], np.zeros((2, 1, 2)), names={"</script><b>": 0}, title="<b>")
+    text = scene.page().html
+    assert text.count("</script>") == 1  # the end of the page's own
+    assert "<title>&lt;b&gt;</title>" in text
+
+
+def test_long_runs_are_shown_so_that_they_can_be_followed():
+    oscillator = gm.models.harmonic_bowl()
+    run = gm.simulate(oscillator, t_end=5000.0, dt=0.05)  # 800 periods
+    scene = scene_of(run)
+    assert len(scene.times) <= 600
+    steps = np.linalg.norm(np.diff(scene.positions[:, 0], axis=0), axis=1)
+    assert np.quantile(steps, 0.9) < 0.2 * np.ptp(scene.positions)
+    assert "shown up to" in scene.subtitle
+    np.testing.assert_array_equal(scene.positions[0, 0], run.q[0])
+    assert len(scene_of(run[:100]).times) == 100
+
+
+def test_angles_molecules_bodies_and_ensembles():
+    angles = gm.simulate(gm.models.pendulum(), t_end=1.0)
+    scene = scene_of(angles)
+    np.testing.assert_allclose(scene.positions[:, 0, 0], np.sin(angles.q[:, 0]))
+    assert scene.bonds == ((0, 1),)
+    own = scene_of(angles, positions=lambda q: np.array([q[0], 0.0]), labels=["θ"])
+    np.testing.assert_array_equal(own.positions[:, 0, 0], angles.q[:, 0])
+    assert own.names == {"θ": 0}
+    water = scene_of(gm.simulate(gm.models.water(2), t_end=1.0))
+    assert water.positions.shape[1:] == (6, 3)
+    assert len(water.bonds) == 4  # O–H only
+    assert set(water.names) == {"H", "O"}
+    many = gm.ensemble(gm.models.pendulum().system, [[0.1], [0.2]], method=gm.Verlet(), dt=0.05, t_end=1.0)
+    plane = scene_of(many)
+    np.testing.assert_array_equal(plane.positions[:, 1, 0], many.q[1, :, 0])
+    np.testing.assert_array_equal(plane.positions[:, 1, 1], many.p[1, :, 0])
+
+
+def test_faces_of_a_solid_and_values_at_its_points():
+    corners = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1.0]])
+    faces = [(0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3)]
+    scene = Scene([0.0, 1.0], np.stack([corners, 2 * corners]), triangles=faces, values=[[0, 0, 0, 1], [0, 0, 1, 2.0]])
+    data = scene.to_dict()
+    assert data["triangles"] == [list(face) for face in faces]
+    shades = np.frombuffer(base64.b64decode(data["values"]), "<u2").reshape(2, 4)
+    np.testing.assert_array_equal(shades, np.round(65535 * np.array([[0, 0, 0, 0.5], [0, 0, 0.5, 1]])))
+    assert data["valueRange"] == [0.0, 2.0]
+    with pytest.raises(gm.InputError, match="by their numbers"):
+        Scene([0.0], corners[None], bonds=[(0, 4)])
+    with pytest.raises(gm.InputError, match="frames, points"):
+        Scene([0.0], corners)
+
+
+def test_a_film(pendulum, tmp_path):
+    path = pendulum.movie(tmp_path / "pendulum.gif", seconds=0.4, fps=10)
+    with Image.open(path) as film:
+        assert film.n_frames == 4
+    with pytest.raises(gm.InputError, match="ends in"):
+        pendulum.movie(tmp_path / "x.png")
