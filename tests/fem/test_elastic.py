@@ -113,7 +113,8 @@ def test_the_kernel_for_gpus(monkeypatch, sizes, bend):
     assert isinstance(groups, element_groups.Groups if sizes else element_gpu.Patches)
     term, (_, shear) = ElementTerm.of(potential.material, 3)
     if sizes:
-        assert len(groups.pattern) == 4 and groups.nodes.shape == (6, 72)
+        assert len(groups.pattern) == 4
+        assert groups.nodes.shape == (6, 72)
         assert groups.shapes.shape[1] == (72 if bend else 6)
         term = dataclasses.replace(term, pattern=groups.pattern)
     numbers, arrays = [jnp.array([[LAME], [2.0]]), jnp.stack([shear, 2 * shear])], jax.tree.leaves(potential.geometry)

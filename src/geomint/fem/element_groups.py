@@ -27,22 +27,30 @@ from .element_terms import ElementTerm, element_program
 
 SIZES = (4,)  # elements of a group that are looked for, the best first
 LANES, WARPS = 128, 4  # groups of a program, and its warps
+NODES, NODE_WARPS = 64, 2  # nodes of a program that adds up sums, and its warps
+AHEAD = 4  # sums of a node that are read at once
+BY_KERNEL = True  # whether sums of nodes are added up by a kernel or by array operations
 EQUAL = 1e-12  # shapes apart by less than this, relative to the largest number, are equal but for rounding
 
 Pattern = tuple[tuple[int, ...], ...]  # for each element of a group its nodes, as numbers within the group
 
 
 @functools.partial(
-    jax.tree_util.register_dataclass, data_fields=["nodes", "shapes", "places"], meta_fields=["pattern"]
+    jax.tree_util.register_dataclass,
+    data_fields=["nodes", "shapes", "places", "begins", "table"],
+    meta_fields=["pattern"],
 )
 @dataclasses.dataclass(frozen=True)
 class Groups:
     """The elements in groups."""
 
     nodes: Any  # (nodes of a group, groups), int32
-    shapes: Any  # (elements of a group·(d·d + 1), kinds): G_aj of the nodes 1 … d, and volume; group g is of kind
-    # g mod kinds
-    places: Any  # (most, n), int32: u·groups + g for each group g that has the node as its u-th; −1 for padding
+    shapes: Any  # (elements of a group·(d·d + 1), kinds): G_aj of the nodes 1 … d, and volume; groups are in the order
+    # of their kinds, as many of each
+    places: Any  # (rows·NODES,), int32: u·groups + g for each group g that has a node as its u-th; −1 for padding. For
+    # `NODES` nodes side by side, as many rows as the node of the most groups needs, rounded up to a multiple of AHEAD
+    begins: Any  # (programs + 1,), int32: the first row of each program
+    table: Any  # (most, n), int32: the same places as a table
     pattern: Pattern
 
     @classmethod
@@ -55,21 +63,34 @@ class Groups:
 
     @classmethod
     def _made(cls, n: int, cells: Any, gradients: Any, weights: Any, pattern: Any, order: Any) -> Groups:
-        (m, corners), size = cells.shape, len(pattern)
+        m, size = len(cells), len(pattern)
         groups = m // size
         ordered = np.take_along_axis(cells, order, 1).reshape(groups, -1)
         _, first = np.unique(np.ravel(pattern), return_index=True)
-        nodes = np.ascontiguousarray(ordered[:, first].T)
         turned = np.take_along_axis(gradients, order[:, :, None], 1)[:, 1:].reshape(m, -1)
         shapes = np.concatenate([turned, weights[:, None]], 1).reshape(groups, size, -1)
         shapes = np.ascontiguousarray(_kinds(shapes).reshape(-1, size * shapes.shape[-1]).T)
-        owner = np.argsort(nodes.ravel(), kind="stable")
-        often = np.bincount(nodes.ravel(), minlength=n)
-        rank = np.arange(nodes.size) - np.repeat(np.cumsum(often) - often, often)
-        places = np.full((int(often.max()), n), -1)
-        places[rank, nodes.ravel()[owner]] = owner
+        by_kind = np.arange(groups).reshape(-1, shapes.shape[1]).T.ravel()
+        nodes = np.ascontiguousarray(ordered[:, first].T[:, by_kind])
         whole = lambda x: jnp.asarray(np.ascontiguousarray(x, np.int32))
-        return cls(whole(nodes), jnp.asarray(shapes), whole(places), pattern)
+        places, begins, table = _places(n, nodes)
+        return cls(whole(nodes), jnp.asarray(shapes), whole(places), whole(begins), whole(table), pattern)
+
+
+def _places(n: int, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """`places`, `begins` and `table` of Groups."""
+    place = np.argsort(nodes.ravel(), kind="stable")
+    node, often = nodes.ravel()[place], np.bincount(nodes.ravel(), minlength=n)
+    rank = np.arange(nodes.size) - np.repeat(np.cumsum(often) - often, often)
+    table = np.full((int(often.max()), n), -1)
+    table[rank, node] = place
+    lanes = -(-n // NODES) * NODES
+    most = np.pad(often, (0, lanes - n)).reshape(-1, NODES).max(axis=1)
+    begins = np.append(0, np.cumsum(-(-most // AHEAD) * AHEAD))
+    places = np.full((begins[-1], NODES), -1)
+    places[begins[node // NODES] + rank, node % NODES] = place
+    places[begins[-2] :, NODES - (lanes - n) :] = places[begins[-2] :, [(n - 1) % NODES]]  # repeat the last node
+    return places.ravel(), begins, table
 
 
 def _ordered(cells: np.ndarray, size: int) -> tuple[Pattern, np.ndarray] | None:
@@ -140,11 +161,49 @@ def forces(
     layout = Layout(n, groups.nodes.shape[1], groups.shapes.shape[1], groups.pattern, strides, interpret)
     flat = [x.ravel() for x in (*vectors, *numbers, groups.nodes, groups.shapes)]
     out = jax.ShapeDtypeStruct((count * d * layout.width * layout.groups,), kind)
-    more: dict[str, Any] = {"interpret": True} if interpret else {"compiler_params": _settings()}
+    more: dict[str, Any] = {"interpret": True} if interpret else {"compiler_params": _settings(WARPS)}
     kernel = functools.partial(_kernel, term, order, layout)
-    grid = (-(-layout.groups // LANES), count)
+    grid = (-(-layout.groups // LANES) * count,)
     sums = pl.pallas_call(kernel, out_shape=out, grid=grid, name="geomint_groups", **more)(*flat)
-    return added_up(sums.reshape(count, d, -1), groups.places).reshape(*members, n, d)
+    if not BY_KERNEL:
+        return added_up(sums.reshape(count, d, -1), groups.table).reshape(*members, n, d)
+    if not interpret:
+        more = {"compiler_params": _settings(NODE_WARPS)}
+    out = jax.ShapeDtypeStruct((count * n * d,), kind)
+    kernel = functools.partial(_nodes_kernel, d, n, layout.width * layout.groups)
+    grid = (-(-n // NODES) * count,)
+    return pl.pallas_call(kernel, out_shape=out, grid=grid, name="geomint_nodes", **more)(
+        sums, groups.places, groups.begins
+    ).reshape(*members, n, d)
+
+
+def _divided(x: Any, by: int) -> tuple[Any, Any]:
+    """Quotient and remainder."""
+    return jax.lax.div(x, np.int32(by)), jax.lax.rem(x, np.int32(by))
+
+
+def _nodes_kernel(d: int, n: int, size: int, sums: Any, places: Any, begins: Any, out: Any) -> None:
+    """One program: the sums of `NODES` nodes of one member, each in the order of its groups."""
+    from jax.experimental import pallas as pl
+
+    member, block = _divided(pl.program_id(0), -(-n // NODES))
+    lanes = jnp.arange(NODES, dtype=jnp.int32)
+    first = member * np.int32(d * size)
+
+    def further(k: Any, totals: list[Any]) -> list[Any]:
+        rows = [begins[block] + k * np.int32(AHEAD) + np.int32(r) for r in range(AHEAD)]
+        at = [places[x * np.int32(NODES) + lanes] for x in rows]
+        safe = [first + jnp.maximum(x, np.int32(0)) for x in at]
+        parts = [[sums[x + np.int32(i * size)] for i in range(d)] for x in safe]
+        for x, part in zip(at, parts, strict=True):
+            totals = [y + jnp.where(x >= 0, z, 0.0) for y, z in zip(totals, part, strict=True)]
+        return totals
+
+    rounds = jax.lax.div(begins[block + np.int32(1)] - begins[block], np.int32(AHEAD))
+    totals = jax.lax.fori_loop(np.int32(0), rounds, further, [jnp.zeros(NODES, sums.dtype) for _ in range(d)])
+    node = jnp.minimum(block * np.int32(NODES) + lanes, np.int32(n - 1)) + member * np.int32(n)
+    for i, x in enumerate(totals):
+        out[node * np.int32(d) + np.int32(i)] = x
 
 
 def added_up(sums: Any, places: Any) -> Any:
@@ -155,10 +214,10 @@ def added_up(sums: Any, places: Any) -> Any:
     return jnp.swapaxes(total, 1, 2)
 
 
-def _settings() -> Any:
+def _settings(warps: int) -> Any:
     from jax.experimental.pallas import triton
 
-    return triton.CompilerParams(num_warps=WARPS, num_stages=1)
+    return triton.CompilerParams(num_warps=warps, num_stages=1)
 
 
 def _kernel(term: ElementTerm, order: int, layout: Layout, *refs: Any) -> None:
@@ -168,10 +227,12 @@ def _kernel(term: ElementTerm, order: int, layout: Layout, *refs: Any) -> None:
     d, vectors, size = term.dim, max(order, 1), len(layout.pattern)
     given, numbers = refs[:vectors], refs[vectors : vectors + term.parameters]
     nodes, shapes, sums = refs[vectors + term.parameters :]
-    member = pl.program_id(1)
-    group = pl.program_id(0) * np.int32(LANES) + jnp.arange(LANES, dtype=jnp.int32)
+    member, block = _divided(pl.program_id(0), -(-layout.groups // LANES))
+    group = block * np.int32(LANES) + jnp.arange(LANES, dtype=jnp.int32)
     group = jnp.minimum(group, np.int32(layout.groups - 1))  # lanes beyond the last group repeat it
-    of_kind = jax.lax.rem(group, jnp.full_like(group, layout.kinds)) if layout.kinds < layout.groups else group
+    of_each = layout.groups // layout.kinds
+    of_kind = jax.lax.div(group, jnp.full_like(group, of_each))
+    stated = jax.lax.rem(group, jnp.full_like(group, of_each)) * np.int32(layout.kinds) + of_kind  # in the mesh
     row = [nodes[group + np.int32(u * layout.groups)] for u in range(layout.width)]
     row = [(x + member * np.int32(layout.nodes)) * np.int32(d) for x in row]
     at = [[[x[u + np.int32(i)] for u in row] for i in range(d)] for x in given]
@@ -182,7 +243,7 @@ def _kernel(term: ElementTerm, order: int, layout: Layout, *refs: Any) -> None:
     for k, corners in enumerate(layout.pattern):
         inputs = [x[i][u] - x[i][corners[0]] for x in at for i in range(d) for u in corners[1:]]
         inputs += [shapes[of_kind + np.int32((k * (d * d + 1) + j) * layout.kinds)] for j in range(d * d + 1)]
-        element = group * np.int32(size) + np.int32(k)
+        element = stated * np.int32(size) + np.int32(k)
         for x, (by_member, by_element) in zip(numbers, layout.strides, strict=True):
             inputs.append(x[member * np.int32(by_member) + element * np.int32(by_element)])
         found = ScalarInterpreter(code).evaluate(program, [filled((), [x]) for x in inputs])

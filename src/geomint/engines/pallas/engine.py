@@ -223,7 +223,9 @@ class Kernel(ScalarEngine):
         members = self.buffer_shape[0]
         shape = Shape(self.layout.width, self.row_capacity, members, LANES, WARPS, INTERPRET)
         stated = StepProgram(self.method, self.system, carry, self.spread)
-        if sum(sum(x.sizes) for x in (stated.given, stated.params, stated.carry)) > LONGEST:  # before seconds of tracing
+        if (
+            sum(sum(x.sizes) for x in (stated.given, stated.params, stated.carry)) > LONGEST
+        ):  # before seconds of tracing
             raise NotCovered(f"more than {LONGEST} numbers")
         program = compiled(stated, shape)
         if program not in _compiled:  # compile now, so that an error leads to the fallback
