@@ -100,26 +100,15 @@ def _ordered(cells: np.ndarray, size: int) -> tuple[Pattern, np.ndarray] | None:
     straight = np.arange(corners)
     turned = np.append(straight[:-2], [corners - 1, corners - 2])
     grouped = cells.reshape(-1, size, corners)
-    wanted = _numbered(grouped[:1])
-    same = np.array([np.all(_numbered(grouped[..., x]) == wanted, axis=1) for x in (straight, turned)])
+    _, first, inverse = np.unique(grouped[0], return_index=True, return_inverse=True)
+    wanted = np.argsort(np.argsort(first))[inverse.ravel()]  # numbered by where they first occur
+    first = np.sort(first)
+    flat = [grouped[..., x].reshape(len(grouped), -1) for x in (straight, turned)]
+    same = np.array([np.all(x == x[:, first[wanted]], axis=1) for x in flat])
     if not same.any(axis=0).all():
         return None
     order = np.repeat(np.where(same[0][:, None], straight, turned), size, axis=0)
     return tuple(tuple(int(k) for k in x) for x in wanted.reshape(size, corners)), order
-
-
-def _numbered(grouped: np.ndarray) -> np.ndarray:
-    """Nodes numbered within their group by where they first occur."""
-    flat = grouped.reshape(len(grouped), -1)
-    out = np.zeros(flat.shape, np.int8)
-    fresh = np.zeros(len(flat), np.int8)
-    for k in range(flat.shape[1]):
-        number = fresh.copy()
-        for j in reversed(range(k)):
-            number = np.where(flat[:, j] == flat[:, k], out[:, j], number)
-        out[:, k] = number
-        fresh += number == fresh
-    return out
 
 
 def _kinds(shapes: np.ndarray) -> np.ndarray:
