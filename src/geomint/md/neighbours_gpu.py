@@ -23,24 +23,33 @@ LANES, WARPS = 32, 1  # particles of one program of the grid, and its warps
 INTERPRET = False  # run the kernel without a GPU, for tests
 
 
-@functools.cache
 def available() -> bool:
     """Whether the kernel can be used, and finds the neighbours of a lattice; array operations are used otherwise."""
+    return not reason_against()
+
+
+@functools.cache
+def reason_against() -> str:
+    """Why the kernel is not used; "" where it is."""
     if jax.default_backend() != "gpu":
-        return False
+        return "there is no GPU"
     try:
-        with jax.ensure_compile_time_eval():
-            return _finds_a_lattice()
-    except Exception:  # Triton is missing or refuses the kernel: callers have an alternative
-        return False
+        return "" if _finds_a_lattice() else "it does not find the neighbours of a lattice"
+    except Exception as error:  # Triton is missing or refuses the kernel: callers have an alternative
+        return f"{type(error).__name__}: {error}"
 
 
 def _finds_a_lattice() -> bool:
-    """Each of the 6³ points of a periodic cubic lattice has the 6 nearest and the 12 next ones as its neighbours."""
+    """Each of the 6³ points of a periodic cubic lattice has the 6 nearest and the 12 next ones as its neighbours.
+
+    The kernel is compiled ahead of time, so that this works while another function is traced. Under
+    jax.ensure_compile_time_eval the operations inside the kernel would be evaluated one by one, which Pallas refuses.
+    """
     cells = Cells((6.0, 6.0, 6.0), 1.5, (4, 4, 4))
     points = np.stack(np.meshgrid(*[np.arange(6.0)] * 3), axis=-1).reshape(-1, 3)
     of = np.floor(points * 4 / 6).astype(np.int32)
-    index, count = jax.jit(functools.partial(by_kernel, cells=cells, room=20))(jnp.asarray(points), jnp.asarray(of))
+    compiled = jax.jit(functools.partial(by_kernel, cells=cells, room=20)).lower(points, of).compile()
+    index, count = compiled(points, of)
     apart = np.abs(points[:, None] - points[np.asarray(index)[:, :18]])
     squares = np.sum(np.minimum(apart, 6 - apart) ** 2, axis=-1)
     return bool(np.all(np.asarray(count) == 18)) and np.array_equal(
