@@ -16,7 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import geomint as gm
+from geomint.engines import Clock, Xla
 from geomint.md import neighbours_gpu
+from geomint.methods.base import State
 from geomint.run import loop
 
 H, STEPS = 0.004, 2000
@@ -76,7 +78,9 @@ def timed_runs(run: Callable[[], Any], times: int = 4) -> tuple[Any, float]:
             began = time.perf_counter()
             result = run()
             taken.append(time.perf_counter() - began)
-            print(f"  run: {taken[-1]:.3f} s, {len(compiled)} programs compiled in {sum(compiled):.2f} s;", *chunks[:12])
+            print(
+                f"  run: {taken[-1]:.3f} s, {len(compiled)} programs compiled in {sum(compiled):.2f} s;", *chunks[:12]
+            )
     finally:
         loop.HostLoop._take = taken_by_loop
     return result, min(taken)
@@ -164,7 +168,9 @@ def of_openmm(model: Any, q: np.ndarray, v: np.ndarray) -> dict[str, float]:
 
 if __name__ == "__main__":
     print(jax.devices()[0])
-    print("lists by", f"array operations: {why}" if (why := neighbours_gpu.reason_against()) else "the kernel", flush=True)
+    print(
+        "lists by", f"array operations: {why}" if (why := neighbours_gpu.reason_against()) else "the kernel", flush=True
+    )
     measured = {}
     for n in [int(x) for x in sys.argv[1:]] or [4096, 65_536]:
         measured[n] = measure(n)
