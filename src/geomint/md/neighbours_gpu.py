@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Array
 
 LANES, WARPS = 32, 1  # particles of one program of the grid, and its warps
+UNROLLED = 4  # candidates of an iteration
 INTERPRET = False  # run the kernel without a GPU, for tests
 
 
@@ -123,8 +124,18 @@ def _kernel(
             other += jax.lax.rem(c + offset + whole(many), whole(many)) * whole(stride)
         first, last = starts[other], starts[other + 1]
 
-        def candidate(k: Any, found: Any) -> Any:
-            slot = first + k.astype(jnp.int32)
+        def candidates(k: Any, found: Any) -> Any:
+            """Some particles of the cell. They are all read before any is written: their loads overlap, where a store
+            between them would make each wait for the one before."""
+            read = [candidate(first + k.astype(jnp.int32) * whole(UNROLLED) + whole(t)) for t in range(UNROLLED)]
+            for other, near in read:
+                place = i * whole(room) + jnp.minimum(found, whole(room - 1))
+                triton.store(index.at[place], other, mask=near & (found < room))
+                found += near.astype(jnp.int32)
+            return found
+
+        def candidate(slot: Any) -> tuple[Any, Any]:
+            """The particle of each lane's slot, and whether it is a neighbour."""
             inside = (slot < last) & real
             slot = jnp.minimum(slot, whole(n - 1))
             square = jnp.zeros((LANES,), here[0].dtype)
@@ -132,13 +143,11 @@ def _kernel(
                 apart = x - q[slot + whole(c * padded)]
                 apart = apart - cells.edges[c] * jnp.floor(apart * (1.0 / cells.edges[c]) + 0.5)
                 square += apart * apart
-            near = inside & (square < cells.distance**2) & (slot != slots)
-            place = i * whole(room) + jnp.minimum(found, whole(room - 1))
-            triton.store(index.at[place], order[slot], mask=near & (found < room))
-            return found + near.astype(jnp.int32)
+            return order[slot], inside & (square < cells.distance**2) & (slot != slots)
 
         longest = jnp.max(jnp.where(real, last - first, whole(0)))
-        return jax.lax.fori_loop(jnp.zeros_like(longest), longest, candidate, found)
+        turns = jax.lax.div(longest + whole(UNROLLED - 1), whole(UNROLLED))
+        return jax.lax.fori_loop(jnp.zeros_like(turns), turns, candidates, found)
 
     found = jax.lax.fori_loop(0, 3**d, around, jnp.zeros((LANES,), jnp.int32))
     triton.store(count.at[i], found)
