@@ -14,7 +14,6 @@ together), not from n products.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -28,6 +27,7 @@ from jaxtyping import Array
 
 from ...errors import InputError, nearest
 from . import cpu_kernels
+from .band_entries import entries_of_band
 from .cholesky import UNROLLED, block_tridiagonal_solve, factor_solve
 from .colouring import Pattern, column_colours
 from .conjugate_gradients import conjugate_gradients
@@ -111,7 +111,7 @@ class Plan:
             return _Planned(self, self._blocks(self._matrix(apply, dtype).T[None], rough))
         if self.kind == "banded" and self._tridiagonal and cpu_kernels.available():
             return Tridiagonal.of(*self._rows(apply, dtype))
-        if self._wide and cpu_kernels.available():
+        if self.order is not None and self._wide and cpu_kernels.available():
             return _Planned(self, Band.of(self._band(apply, dtype), self.order.shape))
         products, diagonal = self._assembled(apply, dtype)
         if self.kind == "blocks":
@@ -176,7 +176,7 @@ class Plan:
     def _band(self, apply: Apply, dtype: Any) -> Array:
         """The entries K_ij at [i, w + j − i], rows and columns in the order of the blocks."""
         assert self.colours is not None
-        entries = _entries_of_band(self)
+        entries = entries_of_band(self)
         seeds = self.colours[None, :] == np.arange(self.colours.max() + 1)[:, None]
         products = jax.vmap(apply)(jnp.asarray(seeds, dtype))
         return jnp.where(entries.known, products[entries.colours, entries.rows], 0.0)
@@ -224,32 +224,6 @@ class Plan:
         row = np.minimum(rows, self.n - 1)
         entries = products[colour[:, None, :], row[:, :, None]]
         return jnp.where(mask, entries, 0.0)
-
-
-class _BandEntries(NamedTuple):
-    """(n, 2w + 1), of the entries of a band."""
-
-    known: np.ndarray  # which are in the pattern
-    colours: np.ndarray  # of their columns
-    rows: np.ndarray
-
-
-@functools.lru_cache(64)
-def _entries_of_band(plan: Plan) -> _BandEntries:
-    assert plan.order is not None
-    assert plan.colours is not None
-    assert plan.diagonal is not None
-    assert plan.lower is not None
-    n, size = plan.n, plan.order.shape[1]
-    here, below = np.nonzero(plan.diagonal), np.nonzero(plan.lower)
-    i = np.concatenate([here[0] * size + here[1], (below[0] + 1) * size + below[1], below[0] * size + below[2]])
-    j = np.concatenate([here[0] * size + here[2], below[0] * size + below[2], (below[0] + 1) * size + below[1]])
-    w = int(np.max(np.abs(i - j)))
-    known = np.zeros((n, 2 * w + 1), bool)
-    known[i, w + j - i] = True
-    column = np.clip(np.arange(n)[:, None] + np.arange(-w, w + 1), 0, n - 1)
-    unknowns = plan.order.ravel()[:n]
-    return _BandEntries(known, plan.colours[unknowns[column]], np.broadcast_to(unknowns[:, None], known.shape))
 
 
 class _Planned(Factored):
