@@ -2,8 +2,8 @@
 
 Boxes of 1 × 0.2 × 0.2 and mass 1, stretched out along x and turning about the vertical axis at rate 1, let go under
 gravity, as gm.models.rigid_chain. geomint has 12 coordinates and 9 equations for each body, MuJoCo three velocities.
-The motion is chaotic, so what is compared is the time of a step and the energy error over SPAN, relative to the potential
-energy that the chain can lose. Times are CPU times of this process, the best of ROUNDS.
+The motion is chaotic, so what is compared is the time of a step and the energy error over SPAN, relative to the
+potential energy that the chain can lose. Times are CPU times of this process, the best of ROUNDS.
 
     OMP_NUM_THREADS=1 python -m benchmarks rigid_chain
 """

@@ -13,8 +13,9 @@ MODELS = gm.models.all()
 STEPS = 20
 # Models that take more than 1.5 s of CPU time to compile; the others take 13 s together.
 EXPENSIVE = {
-    "chain", "double_pendulum", "driven_slider_crank", "driven_slider_crank_angles", "elastic_sheet", "hard_spheres",
-    "heavy_top", "kapitza_pendulum", "lennard_jones_fluid", "slider_crank", "triple_pendulum", "water",
+    *("bricard", "chain", "double_pendulum", "driven_slider_crank", "driven_slider_crank_angles", "elastic_sheet"),
+    *("gyroscope", "hard_spheres", "heavy_top", "kapitza_pendulum", "lennard_jones_fluid", "rigid_chain"),
+    *("slider_crank", "triple_pendulum", "turning_cat", "water"),
 }  # fmt: skip
 QUICK = [pytest.param(name, marks=pytest.mark.slow if name in EXPENSIVE else ()) for name in MODELS]
 

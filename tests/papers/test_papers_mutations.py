@@ -18,7 +18,7 @@ from geomint.papers.console_hairer_lubich_2013 import sphere
 from geomint.papers.console_hairer_lubich_2013 import systems as console
 from geomint.papers.console_hairer_lubich_2013.coefficients import WIDEST
 from geomint.papers.fernandez_pendas_2019 import shake_and_rattle, splittings
-from geomint.papers.gonzalez_schmidt_ortiz_2010 import argon, argon_steps, force_stepping_runs, terraces
+from geomint.papers.gonzalez_schmidt_ortiz_2010 import argon, argon_steps, cube, force_stepping_runs, terraces
 from geomint.papers.stern_grinspun_2009 import fpu_chain, limits, resonance, slow_exchange
 from geomint.papers.tao_owhadi_2015 import dna, lie_group, penalty, structure, water
 from geomint.papers.tao_owhadi_2015 import systems as tao_systems
@@ -185,6 +185,13 @@ MUTATIONS = {
         lambda right: lambda height, offset: right(height, offset=0.3 * height),
         "4.1",
     ),
+    "terraces of twice the height, cube": Mutation(
+        f"{GONZALEZ}/cube-motion",
+        cube,
+        "terraced",
+        lambda right: lambda system, q0, v0, height, *rest, **more: right(system, q0, v0, 2 * height, *rest, **more),
+        "h = 1e-05: mean step",
+    ),
     "terraces of twice the height, argon": Mutation(
         f"{GONZALEZ}/argon-energy", argon, "height", lambda right: lambda parts: 2 * right(parts), "E₀/100: mean step"
     ),
@@ -207,6 +214,7 @@ def failing_rows(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> list[st
     monkeypatch.setattr(mutation.module, mutation.name, mutation.by(getattr(mutation.module, mutation.name)))
     [experiment] = papers.find(mutation.experiment)
     jax.clear_caches()  # programs compiled with the right name
+    cube.stepped.cache_clear()
     for module in (argon, argon_steps):  # runs of another height must not be taken from the cache
         for cached in ("long_run", "nanoseconds"):
             getattr(module, cached).cache_clear()

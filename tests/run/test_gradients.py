@@ -22,8 +22,8 @@ ON_CIRCLE = np.array([0.6, -0.8]), np.array([0.4, 0.3])
 def seen(system, q, p, method, dt, steps, every, **settings):
     """A number that everything enters: every saved point by its own weight, and what else is shown."""
     run = gm.simulate(system, q, p0=p, method=method, dt=dt, t_end=steps * dt, save_every=every, **settings)
-    weights = jnp.cos(jnp.arange(run.q.size).reshape(run.q.shape))
-    return jnp.sum(weights * (jnp.sin(run.q) + run.p**2)) + run.energy[-1] ** 2 + jnp.sum(run.multipliers[-1]) / 10
+    weighted = lambda x: jnp.sum(jnp.cos(jnp.arange(x.size).reshape(x.shape)) * x)  # p has its own shape on a group
+    return weighted(jnp.sin(run.q)) + weighted(run.p**2) + run.energy[-1] ** 2 + jnp.sum(run.multipliers[-1]) / 10
 
 
 def apart(a, b):

@@ -92,10 +92,12 @@ def _size(box, b):
 
 
 @_loop
-def owns_vertex(owned, face, i):
-    return owned[face] >> i & 1 == 1
-
-
-@_loop
-def owns_edge(owned, face, i):
-    return owned[face] >> (3 + i) & 1 == 1
+def pairs_of_parts(owned, f, g):
+    """The pairs of parts that two faces own, as bits: 0 to 2 for vertices of f with g, 3 to 5 for vertices of g with f,
+    6 + 3 i + j for edge i of f with edge j of g."""
+    one, other = owned[f], owned[g]
+    bits = (one & 7) | (other & 7) << 3
+    for i in range(3):
+        if one >> (3 + i) & 1:
+            bits |= (other >> 3 & 7) << (6 + 3 * i)
+    return bits

@@ -19,7 +19,7 @@ import numba
 import numpy as np
 
 from ...numerics.linalg.xla_ffi import ARGUMENTS, RESULTS, asks_for_version, data, integers, sizes
-from .boxes import next_pairs, owns_edge, owns_vertex, update_boxes
+from .boxes import next_pairs, pairs_of_parts, update_boxes
 from .vectors import between, cross, dot, moved
 
 _loop = numba.njit(error_model="numpy", fastmath={"contract"})
@@ -184,12 +184,15 @@ def _apart(swept, edges, a, b, c, d, reach):
 def _of_faces(x, v, swept, faces, owned, across, f, g, time, gap, nodes):
     """The first meeting of a vertex or edge that one face owns with one of the other, before `time`, which is returned
     where there is none; its four nodes are written."""
-    for k in range(15):  # 3 vertices of f with g, 3 of g with f, 9 pairs of edges
+    bits, k = pairs_of_parts(owned, f, g), -1
+    while bits > 0:
+        k += 1
+        bits, there = bits >> 1, bits & 1
+        if there == 0:
+            continue
         edges = k >= 6
         if edges:
             i, j = (k - 6) // 3, (k - 6) % 3
-            if not (owns_edge(owned, f, i) and owns_edge(owned, g, j)):
-                continue
             a, b = faces[3 * f + i], faces[3 * f + (i + 1) % 3]
             c, d = faces[3 * g + j], faces[3 * g + (j + 1) % 3]
             across_f, across_g = across[3 * f + i], across[3 * g + j]
@@ -197,8 +200,6 @@ def _of_faces(x, v, swept, faces, owned, across, f, g, time, gap, nodes):
                 continue
         else:
             one, other = (f, g) if k < 3 else (g, f)
-            if not owns_vertex(owned, one, k % 3):
-                continue
             a, b, c = faces[3 * other], faces[3 * other + 1], faces[3 * other + 2]
             d, across_f, across_g = faces[3 * one + k % 3], f, g
             if d == c:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numba
 
 from ...numerics.linalg.xla_ffi import ARGUMENTS, RESULTS, asks_for_version, data, integers, sizes
-from .boxes import next_pairs, owns_edge, owns_vertex, update_boxes
+from .boxes import next_pairs, pairs_of_parts, update_boxes
 from .crossing_loops import ends_of
 from .vectors import between, cross, dot
 
@@ -82,22 +82,22 @@ def edge_edge(x, a, b, c, d, rows, spare):
 
 
 @_loop
-def _pair(x, faces, owned, f, g, k, rows, spare):
-    """The square of the distance of the k-th pair of parts that the faces own, negative where there is none: three
-    vertices of f with g, three of g with f, nine pairs of edges. rows (COLUMNS) describes it."""
+def _pair(x, faces, f, g, k, rows, spare):
+    """The square of the distance of the parts of two faces with the bit k in `pairs_of_parts`, negative where they have
+    a node in common. rows (COLUMNS) describes it."""
     for column in range(5, COLUMNS):
         rows[column] = 0
     if k < 6:
         one, other = (f, g) if k < 3 else (g, f)
         p = faces[3 * one + k % 3]
         a, b, c = faces[3 * other], faces[3 * other + 1], faces[3 * other + 2]
-        if not owns_vertex(owned, one, k % 3) or p in (a, b, c):
+        if p in (a, b, c):
             return -1.0
         return vertex_face(x, p, a, b, c, rows, spare)
     i, j = (k - 6) // 3, (k - 6) % 3
     a, b = faces[3 * f + i], faces[3 * f + (i + 1) % 3]
     c, d = faces[3 * g + j], faces[3 * g + (j + 1) % 3]
-    if not (owns_edge(owned, f, i) and owns_edge(owned, g, j)) or a in (c, d) or b in (c, d):
+    if a in (c, d) or b in (c, d):
         return -1.0
     rows[5], rows[6], rows[7], rows[8] = a, b, c, d
     return edge_edge(x, a, b, c, d, rows, spare)
@@ -130,7 +130,9 @@ def near_loop(frame):
             f, g, k = pairs[2 * (place // 15)], pairs[2 * (place // 15) + 1], place % 15
             if k == 0 and ends_of(x, faces, f, g, spare) >= 2:
                 crossing += 1
-            square = _pair(x, faces, owned, f, g, k, rows, spare)
+            if pairs_of_parts(owned, f, g) >> k & 1 == 0:
+                continue
+            square = _pair(x, faces, f, g, k, rows, spare)
             if 0.0 <= square < distance * distance:
                 if total < room:
                     for column in range(COLUMNS):

@@ -34,7 +34,7 @@ OMEGA, STEP, FAR = 10.0, 0.1, 200.0  # of the springs, of the paper's figures, a
 UP = jnp.array([0.0, 0.0, 1.0])
 
 
-def force_of_the_action(r: Array, a: Array, h: float, sign: float = -1.0) -> Array:
+def force_of_the_action(r: Array, a: Array, h: float, sign: float) -> Array:
     """f = a − 2ω²β²h⁴(R aᵀa + a Rᵀa + a aᵀR), the derivative of the discrete Lagrangian (4.14) by R; printed with the
     other sign, and transposed."""
     cubic = r @ a.T @ a + a @ r.T @ a + a @ a.T @ r
