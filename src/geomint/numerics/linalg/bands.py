@@ -1,14 +1,11 @@
-"""Where the entries of a wide band are found in the products of a matrix with the colours of its columns."""
+"""Where the entries of a band are found among the coloured products of a plan."""
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from .structure import Plan
 
 
 class BandEntries(NamedTuple):
@@ -20,12 +17,8 @@ class BandEntries(NamedTuple):
 
 
 @functools.lru_cache(64)
-def entries_of_band(plan: Plan) -> BandEntries:
-    """Where the products of the colours of a plan stand in its band, in the order of its blocks."""
-    assert plan.order is not None
-    assert plan.colours is not None
-    assert plan.diagonal is not None
-    assert plan.lower is not None
+def band_entries(plan: Any) -> BandEntries:
+    """Of a plan of kind "banded", with rows and columns in the order of its blocks."""
     n, size = plan.n, plan.order.shape[1]
     here, below = np.nonzero(plan.diagonal), np.nonzero(plan.lower)
     i = np.concatenate([here[0] * size + here[1], (below[0] + 1) * size + below[1], below[0] * size + below[2]])
