@@ -105,7 +105,7 @@ def variants(n: int) -> None:
     for rows, warps, unrolled in SETTINGS.get(n, []):
         pair_gpu.ROWS, pair_gpu.WARPS, pair_gpu.UNROLLED = {0: 1, 1500: rows}, warps, unrolled
         jax.clear_caches()
-        parts = [pair_gpu.shape_of(m, 3, 2).parts for m in (3 * n, n)]
+        parts = [pair_gpu.shape_of(m, 3, 2, pair_gpu.PARTS).parts for m in (3 * n, n)]
         shape = (
             f"  {n} molecules: {rows} particles of a lane, {parts[0]} and {parts[1]} parts of a tile, {unrolled} pairs"
         )

@@ -111,7 +111,7 @@ class Shape(NamedTuple):
         return self.particles // self.block
 
 
-def shape_of(particles: int, numbers: int, reach: int) -> Shape:
+def shape_of(particles: int, numbers: int, reach: int, most_parts: int) -> Shape:
     """`numbers`: that a particle adds up. The groups of a launch are those of whole blocks B."""
     rows = next(rows for least, rows in sorted(ROWS.items(), reverse=True) if particles >= least)
     one = Shape(particles, rows, 1, 1, 1, reach, INTERPRET)
@@ -121,25 +121,27 @@ def shape_of(particles: int, numbers: int, reach: int) -> Shape:
     most = NUMBERS * rows // ((run + rows) * numbers * one.blocks * one.block)
     programs = min(max(1, most // together), -(-one.groups // (run * together)))
     whole, parts = one._replace(run=run, programs=programs * together), 1
-    while whole.launches == 1 and parts < min(PARTS, LANES) and whole.blocks * whole.programs * parts < WARPS:
+    while whole.launches == 1 and parts < min(most_parts, LANES) and whole.blocks * whole.programs * parts < WARPS:
         parts *= 2
     return whole._replace(parts=parts)
 
 
 def by_kernel(term: Term, order: int, *operands: Array) -> Array:
     """The operation `pair_sum` by a kernel."""
-    function = functools.partial(_by_kernel, term, order)
+    # Members of a batch fill the GPU together. Whether tiles are divided does not depend on how many there are, so that
+    # an ensemble gives the same bits on any number of devices.
+    function = functools.partial(_by_kernel, term, order, PARTS if operands[0].ndim == 2 else 1)
     for _ in range(operands[0].ndim - 2):
         function = jax.vmap(function)
     return function(*operands)
 
 
-def _by_kernel(term: Term, order: int, *operands: Array) -> Array:
+def _by_kernel(term: Term, order: int, parts: int, *operands: Array) -> Array:
     vectors, sites = operands[: max(order, 1)], operands[max(order, 1) :]
     n, dimension = vectors[0].shape
     chosen, numbers = term.chosen(n), dimension if order else 1
     m = len(chosen.which)
-    shape = shape_of(m, numbers, int(np.max(np.ptp(chosen.excluded, axis=1), initial=0)))
+    shape = shape_of(m, numbers, int(np.max(np.ptp(chosen.excluded, axis=1), initial=0)), parts)
     padded = shape.blocks * shape.block
     # Gathers instead of slices, pads and scatters, because XLA fuses them into one GPU kernel: for a thousand molecules
     # each further kernel of a step counts.
