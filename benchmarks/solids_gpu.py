@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import geomint as gm
-from geomint.fem import element_gpu, element_sums
+from geomint.fem import element_gpu, element_groups
 from geomint.methods.base import State
 from geomint.system.mechanics import Mechanics
 
 LAME, SHEAR, DENSITY = 0.01, 0.0066, 0.1
-VARIANTS = ((128, 132 * 4, 4), (128, 132 * 2, 4), (128, 132 * 8, 4), (128, 132 * 4, 2), (256, 132 * 2, 8))
 
 
 def by_numpy(mesh: gm.fem.Mesh, x: np.ndarray) -> np.ndarray:
@@ -57,8 +56,9 @@ def check() -> None:
     print(f"energy along a line apart from the energy by {abs(line[0] / system.potential(q + 0.01 * v) - 1):.2g}")
 
 
-def loop() -> Any:
-    """n Verlet steps; a new function, so that it is compiled again."""
+def loop(known: bool = True) -> Any:
+    """n Verlet steps; a new function, so that it is compiled again. known: n is known to the compiler, so that the host
+    does not ask after each step whether it was the last."""
 
     def steps(system: Any, q: Any, p: Any, h: Any, n: Any) -> Any:
         mech, method = Mechanics(system, q.shape), gm.Verlet()
@@ -66,90 +66,126 @@ def loop() -> Any:
         carry = jax.lax.fori_loop(0, n, lambda _, c: method.step(mech, c, h), carry)
         return method.output(mech, carry)
 
-    return jax.jit(steps)
+    return jax.jit(steps, static_argnums=(4,) if known else ())
 
 
-def timed(steps: Any, arguments: Any, n: int) -> tuple[float, Any]:
-    """Microseconds of a step, the best of three, and the last state."""
-    out = jax.block_until_ready(steps(*arguments, 2))
-    best = np.inf
-    for _ in range(3):
+def forces_loop() -> Any:
+    """n evaluations of the forces, and little else."""
+    step = lambda system, q: q - 1e-9 * jax.grad(system.potential)(q)
+    return jax.jit(lambda s, q, p, h, n: jax.lax.fori_loop(0, n, lambda _, x: step(s, x), q), static_argnums=4)
+
+
+def timed(steps: Any, arguments: Any, n: int) -> tuple[float, Any, bool]:
+    """Microseconds of a step, the best of four, the last state, and whether its bits are the same each time."""
+    first, best, same = jax.block_until_ready(steps(*arguments, n)), np.inf, True
+    for _ in range(4 if jax.default_backend() == "gpu" else 1):
         began = time.perf_counter()
         out = jax.block_until_ready(steps(*arguments, n))
         best = min(best, (time.perf_counter() - began) / n)
-    return 1e6 * best, out
+        leaves = zip(jax.tree.leaves(first), jax.tree.leaves(out), strict=True)
+        same = same and all(bool(jnp.all(x == y)) for x, y in leaves)
+    return 1e6 * best, first, same
 
 
-def large(cells: int) -> None:
+class Variant(NamedTuple):
+    """A kernel and its constants."""
+
+    name: str
+    groups: int  # elements of a group; 0: patches
+    constants: dict[str, Any]
+
+
+VARIANTS = (
+    Variant("groups of 4, sums of nodes by arrays", 4, {"BY_KERNEL": False}),
+    Variant("groups of 4, two warps", 4, {"LANES": 64, "WARPS": 2}),
+    Variant("groups of 4, each with its own shape", 4, {"EQUAL": -1.0}),
+    Variant("groups of 4, 8 sums at once", 4, {"AHEAD": 8}),
+    Variant("patches, 528 programs, 8 entries at once", 0, {"PROGRAMS": 528, "AHEAD": 8}),
+    Variant("patches, 1056 programs, 8 entries at once", 0, {"PROGRAMS": 1056, "AHEAD": 8}),
+    Variant("patches, 528 programs, 4 entries at once", 0, {"PROGRAMS": 528, "AHEAD": 4}),
+    Variant("groups of 24, one warp", 24, {"LANES": 32, "WARPS": 1}),
+    Variant("groups of 24, sums of nodes by arrays", 24, {"LANES": 32, "WARPS": 1, "BY_KERNEL": False}),
+    Variant("groups of 24, four warps", 24, {}),
+)
+
+
+def large(cells: int) -> tuple[Any, Any]:
     began = time.perf_counter()
     system, q, v = body(cells)
     tets = len(system.potential.mesh.cells)
     print(f"{tets} tetrahedra, {len(q)} nodes, meshed in {time.perf_counter() - began:.1f} s", flush=True)
     p = jnp.asarray(system.mass) * v
     arguments = system, jnp.asarray(q), p, jnp.asarray(0.1 / cells)
-    fast = jax.default_backend() == "gpu"
-    n = 500 if fast else 3
-    taken, first = timed(loop(), arguments, n)
+    n = 500 if jax.default_backend() == "gpu" else 3
+    taken, last, same = timed(loop(), arguments, n)
     print(
         f"a Verlet step takes {taken:.1f} µs (target 85): in that time 4.8 TB/s are "
-        f"{taken * 1e-6 / tets * 4.8e12:.0f} bytes for each tetrahedron"
+        f"{taken * 1e-6 / tets * 4.8e12:.0f} bytes for each tetrahedron; bits repeat: {same}"
     )
-    _, again = timed(loop(), arguments, n)
-    same = all(bool(jnp.all(x == y)) for x, y in zip(jax.tree.leaves(first), jax.tree.leaves(again), strict=True))
-    print(f"bits repeat over {n} steps: {same}", flush=True)
-    if not fast:
-        return
-    variants(arguments)
-    kernel, element_sums.element_gpu.forces = element_gpu.forces, by_arrays  # pyright: ignore[reportAttributeAccessIssue]
-    jax.clear_caches()
-    print(f"by array operations: {timed(loop(), arguments, 20)[0]:.1f} µs", flush=True)
-    element_gpu.forces = kernel  # pyright: ignore[reportAttributeAccessIssue]
-    jax.clear_caches()
+    print(f"  the number of steps not known to the compiler: {timed(loop(False), arguments, n)[0]:.1f} µs")
+    print(f"  the forces alone: {timed(forces_loop(), arguments, n)[0]:.1f} µs", flush=True)
+    return arguments, last
 
 
-def by_arrays(term: Any, order: int, vectors: Any, numbers: Any, geometry: Any, patches: Any) -> Any:
-    return element_sums.by_arrays(term, order, *vectors, *numbers, *geometry[: element_sums.ARRAYS])
-
-
-def variants(arguments: Any) -> None:
-    """Other numbers of elements in a patch, of programs and of warps."""
-    system, *others = arguments
-    mesh = system.potential.mesh
-    before = element_gpu.PATCH, element_gpu.PROGRAMS, element_gpu.WARPS
-    for patch, programs, warps in VARIANTS[1:]:
-        if patch != element_gpu.PATCH:
-            element_gpu.PATCH = patch
-            tables = element_gpu.Patches.of(len(mesh.nodes), mesh.cells)
-            potential = system.potential
-            geometry = potential.geometry._replace(patches=tables)
-            made = gm.fem.Elastic(mesh, None, potential.material, geometry, None, None)
-            system = gm.System(made, mass=system.mass)
-        element_gpu.PROGRAMS, element_gpu.WARPS = programs, warps
-        jax.clear_caches()
+def variants(arguments: Any, last: Any) -> None:
+    """The same steps by other kernels, and other constants of them; those that take long to compile last."""
+    n = 500 if jax.default_backend() == "gpu" else 3
+    made: dict[Any, Any] = {}
+    for name, size, constants in VARIANTS:
+        module = element_groups if size else element_gpu
+        before = {key: getattr(module, key) for key in constants}
+        began = time.perf_counter()
         try:
-            taken = f"{timed(loop(), (system, *others), 200)[0]:.1f} µs"
+            for key, x in constants.items():
+                setattr(module, key, x)
+            key = size, *(constants.get(x) for x in ("EQUAL", "AHEAD") if size)
+            made[key] = made.get(key) or with_tables(arguments[0], size)
+            jax.clear_caches()
+            taken, found, same = timed(loop(), (made[key], *arguments[1:]), n)
+            apart = float(jnp.max(jnp.abs(found.q - last.q)))
+            took = time.perf_counter() - began
+            print(f"  {name}: {taken:.1f} µs; bits repeat: {same}; apart by {apart:.1g}; {took:.1f} s", flush=True)
         except Exception as error:
-            taken = f"{type(error).__name__}: {str(error)[:100]}"
-        print(f"  patches of {patch}, {programs} programs of {warps} warps: {taken}", flush=True)
-    element_gpu.PATCH, element_gpu.PROGRAMS, element_gpu.WARPS = before
+            print(f"  {name}: {type(error).__name__}: {str(error)[:150]}", flush=True)
+        for key, x in before.items():
+            setattr(module, key, x)
     jax.clear_caches()
+
+
+def with_tables(system: Any, size: int) -> Any:
+    """The system for groups of that size, or for patches."""
+    mesh, potential, n = system.potential.mesh, system.potential, len(system.potential.mesh.nodes)
+    before, element_groups.SIZES = element_groups.SIZES, (size,)
+    if size:
+        tables = element_groups.Groups.of(n, mesh.cells, mesh.shape_gradients, mesh.volumes)
+    else:
+        tables = element_gpu.Patches.of(n, mesh.cells)
+    element_groups.SIZES = before
+    geometry = potential.geometry._replace(patches=tables)
+    return gm.System(gm.fem.Elastic(mesh, None, potential.material, geometry, None, None), mass=system.mass)
 
 
 def ensemble(members: int = 1000, cells: int = 4, steps: int = 200) -> None:
     system, q, v = body(cells)
     spins = np.linspace(0.5, 1.5, members)
     starts = np.broadcast_to(q, (members, *q.shape)), spins[:, None, None] * v
-    go = lambda: gm.ensemble(system, *starts, method=gm.Verlet(), dt=0.02, t_end=0.02 * steps, save_every=steps)
-    go()
+    settings: dict[str, Any] = {"method": gm.Verlet(), "dt": 0.02, "save_every": steps}
+    go = lambda count: gm.ensemble(system, *starts, t_end=0.02 * count, **settings)
+    go(steps)
+    go(6 * steps)
     began = time.perf_counter()
-    run = go()
+    run = go(steps)
     taken = time.perf_counter() - began
+    began = time.perf_counter()
+    go(6 * steps)
+    each = (time.perf_counter() - began - taken) / (5 * steps)
     alone = gm.simulate(system, q, starts[1][7], method=gm.Verlet(), dt=0.02, t_end=0.02 * steps, save_every=steps)
     apart = np.abs(np.asarray(run[7].q[-1]) - np.asarray(alone.q[-1])).max()
     tets = members * len(system.potential.mesh.cells)
     print(
-        f"{members} cubes of {len(system.potential.mesh.cells)} tetrahedra: {1e6 * taken / steps:.0f} µs a step of all "
-        f"({tets} tetrahedra), start and saves included; member 7 apart from a run of its own by {apart:.2g}",
+        f"{members} cubes of {len(system.potential.mesh.cells)} tetrahedra: {1e6 * each:.0f} µs a step of all "
+        f"({tets} tetrahedra), and {1e3 * (taken - steps * each):.0f} ms for start and end; "
+        f"member 7 apart from a run of its own by {apart:.2g}",
         flush=True,
     )
 
@@ -157,5 +193,6 @@ def ensemble(members: int = 1000, cells: int = 4, steps: int = 200) -> None:
 if __name__ == "__main__":
     print(jax.devices()[0], flush=True)
     check()
-    large(int(sys.argv[1]) if sys.argv[1:] else 40)
+    found = large(int(sys.argv[1]) if sys.argv[1:] else 40)
     ensemble(*(() if jax.default_backend() == "gpu" else (20, 2, 20)))
+    variants(*found)

@@ -1,6 +1,7 @@
 """The elastic energy and its derivatives, by machine code and by array operations; patch test, rigid motions, free
 vibrations; held nodes, masses, and what a run says of inverted elements."""
 
+import dataclasses
 import functools
 
 import jax
@@ -10,7 +11,7 @@ import pytest
 
 import geomint as gm
 from geomint import fem
-from geomint.fem import element_gpu, element_sums, lines
+from geomint.fem import element_gpu, element_groups, element_sums, lines
 from geomint.fem.element_terms import ElementTerm
 from geomint.numerics.taylor import derivatives
 
@@ -97,15 +98,25 @@ def test_derivatives_by_moduli_and_in_an_ensemble():
     np.testing.assert_allclose(members[1], jax.grad(dense(0.9))(q), rtol=1e-11, atol=1e-13)
 
 
-def test_the_kernel_for_gpus(monkeypatch):
-    """Interpreted, with members that have their own modulus, on more patches than programs."""
+@pytest.mark.parametrize(("sizes", "bend"), [((), 0.0), ((4,), 0.0), ((4,), 0.05)])
+def test_the_kernel_for_gpus(monkeypatch, sizes, bend):
+    """Interpreted, with members that have their own modulus, by patches, more than programs, and by groups
+    of a few shapes or each of its own."""
     monkeypatch.setattr(element_gpu, "INTERPRET", True)
     monkeypatch.setattr(element_gpu, "PROGRAMS", 3)
-    mesh, each = MESHES[3], RANDOM.uniform(0.5, 1.5, len(MESHES[3].cells))
+    monkeypatch.setattr(element_groups, "SIZES", sizes)
+    mesh = fem.box([1.0, 1.2, 0.9], [2, 2, 3]).mapped(lambda x: x @ SHEARED + bend * x**2) if sizes else MESHES[3]
+    each = RANDOM.uniform(0.5, 1.5, len(mesh.cells))
     q = jnp.asarray(mesh.nodes + 0.03 * RANDOM.normal(size=(2, *mesh.nodes.shape)))
     u, potential = jnp.asarray(RANDOM.normal(size=q.shape)), fem.solid(mesh, fem.NeoHookean(LAME, each)).potential
-    assert potential.geometry.patches is not None
+    groups = potential.geometry.patches
+    assert isinstance(groups, element_groups.Groups if sizes else element_gpu.Patches)
     term, (_, shear) = ElementTerm.of(potential.material, 3)
+    if sizes:
+        assert len(groups.pattern) == 4
+        assert groups.nodes.shape == (6, 72)
+        assert groups.shapes.shape[1] == (72 if bend else 6)
+        term = dataclasses.replace(term, pattern=groups.pattern)
     numbers, arrays = [jnp.array([[LAME], [2.0]]), jnp.stack([shear, 2 * shear])], jax.tree.leaves(potential.geometry)
     for order, vectors in ((1, [q]), (2, [q, u])):
         expected = element_sums.by_arrays(term, order, *vectors, *numbers, *arrays)

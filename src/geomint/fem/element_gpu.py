@@ -25,11 +25,13 @@ from ..engines.pallas.engine import PallasCode
 from ..engines.scalar.fma_fusion import DeferredProduct
 from ..engines.scalar.translate import ScalarInterpreter
 from ..engines.scalar.values import filled
+from .element_groups import added_up
 from .element_terms import ElementTerm, element_program
 
 PATCH = 128  # elements of a program
 PROGRAMS = 132 * 4  # at the same time: four for each multiprocessor of an H100 or H200
 WARPS = 4
+AHEAD = 8  # entries of a node whose forces are read at once, so that they wait for memory together
 INTERPRET = False  # run kernels without a GPU, for tests
 
 
@@ -96,10 +98,7 @@ def forces(
     flat = [x.ravel() for x in (*vectors, *numbers, geometry.gradients, geometry.weights, geometry.cells)]
     sums = _launch(term, order, shape, [*flat, patches.starts.ravel(), patches.entries.ravel()])
     sums = sums.reshape(count, d, shape.patches * width)
-    total = jnp.zeros((count, d, n), sums.dtype)
-    for place in patches.places:  # written out, so that the order is fixed and all is one loop over the nodes
-        total = total + jnp.where(place >= 0, jnp.take(sums, place, axis=2, mode="clip"), 0.0)
-    return jnp.swapaxes(total, 1, 2).reshape(*members, n, d)
+    return added_up(sums, patches.places).reshape(*members, n, d)
 
 
 def _launch(term: ElementTerm, order: int, shape: Shape, operands: list[Any]) -> Array:
@@ -192,13 +191,17 @@ def _add_up(
     first = patch * np.int32((d + 1) * PATCH)
 
     def further(r: Any, totals: list[Any]) -> list[Any]:
-        counts = begin + r < end
-        slot = own + entries[first + jnp.where(counts, begin + r, 0)]
-        parts = [memory[slot + np.int32(i * (d + 1) * PATCH)] for i in range(d)]
-        return [x + jnp.where(counts, y, 0.0) for x, y in zip(totals, parts, strict=True)]
+        at = [begin + r * np.int32(AHEAD) + np.int32(k) for k in range(AHEAD)]
+        counts = [x < end for x in at]
+        slots = [own + entries[first + jnp.where(c, x, 0)] for c, x in zip(counts, at, strict=True)]
+        parts = [[memory[x + np.int32(i * (d + 1) * PATCH)] for i in range(d)] for x in slots]
+        for c, part in zip(counts, parts, strict=True):
+            totals = [x + jnp.where(c, y, 0.0) for x, y in zip(totals, part, strict=True)]
+        return totals
 
     zero = [jnp.zeros((shape.width,), memory.dtype) for _ in range(d)]
-    totals = jax.lax.fori_loop(np.int32(0), jnp.max(end - begin), further, zero)
+    rounds = jax.lax.div(jnp.max(end - begin) + np.int32(AHEAD - 1), np.int32(AHEAD))
+    totals = jax.lax.fori_loop(np.int32(0), rounds, further, zero)
     for i, x in enumerate(totals):
         row = (member * np.int32(d) + np.int32(i)) * np.int32(shape.patches) + patch
         sums[row * np.int32(shape.width) + lanes] = x

@@ -12,6 +12,7 @@ has one fixed order on every device, and results are equal bit for bit. On the C
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -24,7 +25,7 @@ from jax.interpreters import ad, batching, mlir
 from jaxtyping import Array
 
 from ..numerics.compilation import jit
-from . import element_gpu
+from . import element_gpu, element_groups
 from .element_terms import Components, ElementTerm, rows
 
 WIDTH = 8  # elements whose forces are stored side by side; the number of elements is padded to a multiple of it
@@ -45,7 +46,7 @@ class Geometry(NamedTuple):
     starts: Any  # (n + 1,), int32: which part of `entries` belongs to each node
     entries: Any  # ((d + 1)·elements,), int32, ascending for each node
     table: Any  # (n, most), int32: the same entries as a table, −1 for padding
-    patches: Any = None  # for GPUs, see element_gpu.py
+    patches: Any = None  # for GPUs: Groups (element_groups.py) or Patches (element_gpu.py)
 
     @classmethod
     def of(cls, nodes: int, cells: np.ndarray, gradients: np.ndarray, weights: np.ndarray) -> Geometry:
@@ -70,8 +71,13 @@ class Geometry(NamedTuple):
             whole(starts),
             whole(entries),
             whole(table),
-            element_gpu.Patches.of(nodes, cells) if element_gpu.wanted() else None,
+            _for_gpus(nodes, cells, gradients, weights) if element_gpu.wanted() else None,
         )
+
+
+def _for_gpus(nodes: int, cells: np.ndarray, gradients: np.ndarray, weights: np.ndarray) -> Any:
+    groups = element_groups.Groups.of(nodes, cells, gradients, weights)
+    return element_gpu.Patches.of(nodes, cells) if groups is None else groups
 
 
 FLOATS = 2  # of the arrays of a Geometry, those that may be differentiated by; they come first
@@ -81,6 +87,8 @@ ARRAYS = 6  # of a Geometry, before those of its patches
 def element_sum(term: ElementTerm, order: int, vectors: Sequence[Any], numbers: Sequence[Any], geometry: Any) -> Array:
     """vectors: x (…, n, d), the positions of all nodes, and then the directions, of the same shape; numbers: those of
     the material, each () or (m,)."""
+    if isinstance(groups := getattr(geometry, "patches", None), element_groups.Groups):
+        term = dataclasses.replace(term, pattern=groups.pattern)
     return element_sum_p.bind(*vectors, *numbers, *jax.tree.leaves(geometry), term=term, order=order)
 
 
@@ -240,7 +248,11 @@ def _by_kernel(term: ElementTerm, order: int, *operands: Array) -> Array:
         return by_arrays(term, order, *operands)
     try:
         numbers = [padded(x, geometry.weights.shape[0]) for x in numbers]
-        return element_gpu.forces(term, order, vectors, numbers, geometry, element_gpu.Patches(*tables))
+        if term.pattern is None:
+            return element_gpu.forces(term, order, vectors, numbers, geometry, element_gpu.Patches(*tables))
+        nodes, shapes, places, begins, table = tables
+        groups = element_groups.Groups(nodes, shapes, places, begins, table, term.pattern)
+        return element_groups.forces(term, order, vectors, numbers, groups, element_gpu.INTERPRET)
     except NotCovered:
         return by_arrays(term, order, *operands)
 

@@ -32,10 +32,12 @@ class ElementTerm:
 
     kind:  the structure of the material; its numbers are operands.
     dim:   of space, and of the elements.
+    pattern: that the elements repeat, see element_groups.py.
     """
 
     kind: Any
     dim: int
+    pattern: tuple[tuple[int, ...], ...] | None = None
 
     @classmethod
     def of(cls, material: Material, dim: int) -> tuple[ElementTerm, list[Any]]:

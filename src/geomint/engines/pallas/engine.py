@@ -25,7 +25,7 @@ from ..scalar.program import CACHED_LOOPS, Loop, LoopArguments, Packed, StepProg
 from ..scalar.scalar_engine import ScalarEngine
 from ..scalar.values import NotCovered
 from . import assembly
-from .code import PallasCode
+from .code import LONGEST, PallasCode
 
 SMALL = 24  # largest number of floats and integers in a carry for which registers are limited
 # Operations up to this number: registers per lane, for seven or five resident warps on a quarter of a multiprocessor.
@@ -222,7 +222,12 @@ class Kernel(ScalarEngine):
             raise NotCovered("a machine without a GPU")
         members = self.buffer_shape[0]
         shape = Shape(self.layout.width, self.row_capacity, members, LANES, WARPS, INTERPRET)
-        program = compiled(StepProgram(self.method, self.system, carry, self.spread), shape)
+        stated = StepProgram(self.method, self.system, carry, self.spread)
+        if (
+            sum(sum(x.sizes) for x in (stated.given, stated.params, stated.carry)) > LONGEST
+        ):  # before seconds of tracing
+            raise NotCovered(f"more than {LONGEST} numbers")
+        program = compiled(stated, shape)
         if program not in _compiled:  # compile now, so that an error leads to the fallback
             jax.block_until_ready(program(self.method, self.system, carry, *self.scalar_arguments(0, 0, 0)))
             _compiled.add(program)
