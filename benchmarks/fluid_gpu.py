@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,7 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import geomint as gm
-from geomint.md import cells
+from geomint.engines import Clock, Xla
+from geomint.md import neighbours_gpu
+from geomint.methods.base import State
+from geomint.run import loop
 
 H, STEPS = 0.004, 2000
 SAME_FORCES = 1e-12  # of the largest force
@@ -28,10 +32,7 @@ def measure(atoms: int) -> dict[str, float]:
     )
     melted = run(model.q0, model.v0, STEPS)
     q, v = np.asarray(melted.q[-1]), np.asarray(melted.v[-1])
-    run(q, v, STEPS)
-    began = time.perf_counter()
-    timed = run(q, v, STEPS)
-    seconds = time.perf_counter() - began
+    timed, seconds = timed_runs(lambda: run(q, v, STEPS))
     mech = gm.Mechanics(model.system, q.shape)
     lists = model.system.auxiliary.build(jnp.asarray(q))
     listed = jax.jit(lambda q, lists: mech.with_auxiliary(lists).force(q))(jnp.asarray(q), lists)
@@ -41,15 +42,62 @@ def measure(atoms: int) -> dict[str, float]:
     error = np.asarray(timed.energy_error)
     return {
         "µs a step": 1e6 * seconds / STEPS,
+        "of it on the device": of_steps(model, q, v),
         "forces apart": apart,
         "temperature": kinetic,
         "energy error per atom": float(np.abs(error).max() / atoms),
         "neighbours": float(jnp.mean(lists.count)),
         "room": lists.room,
-        "lists by the kernel": bool(cells.by_kernel(jnp.asarray(q))),
         **parts(model, mech, lists, jnp.asarray(q)),
         **of_openmm(model, q, v),
     }
+
+
+def timed_runs(run: Callable[[], Any], times: int = 4) -> tuple[Any, float]:
+    """The last of several equal runs, and the seconds of the fastest. Prints for each of them what the host loop did
+    and what was compiled: a run that was slower than others says why."""
+    compiled, chunks = [], []
+    taken_by_loop = loop.HostLoop._take
+
+    def listener(event: str, seconds: float, **_: Any) -> None:
+        if event.endswith("backend_compile_duration"):
+            compiled.append(seconds)
+
+    def take(self: Any, chunk: Any) -> Any:
+        began = time.perf_counter()
+        result = taken_by_loop(self, chunk)
+        chunks.append(f"{chunk.blocks} x {chunk.steps} steps {time.perf_counter() - began:.3f} s")
+        return result
+
+    jax.monitoring.register_event_duration_secs_listener(listener)
+    loop.HostLoop._take = take  # pyright: ignore[reportAttributeAccessIssue]
+    taken = []
+    try:
+        for _ in range(times):
+            compiled.clear(), chunks.clear()
+            began = time.perf_counter()
+            result = run()
+            taken.append(time.perf_counter() - began)
+            print(
+                f"  run: {taken[-1]:.3f} s, {len(compiled)} programs compiled in {sum(compiled):.2f} s;", *chunks[:12]
+            )
+    finally:
+        loop.HostLoop._take = taken_by_loop
+    return result, min(taken)
+
+
+def of_steps(model: Any, q: np.ndarray, v: np.ndarray) -> float:
+    """µs a step inside one call of the compiled program, without the host loop."""
+    engine = Xla(gm.Verlet(), model.system, Clock.of(0.0, H))
+    carry, _ = engine.begin(State(jnp.asarray(q), jnp.asarray(v)))
+    advance = lambda: jax.block_until_ready(engine.advance(carry, 0, STEPS, 1, engine.buffer())[0])
+    advance()
+    taken = []
+    for _ in range(3):
+        began = time.perf_counter()
+        advance()
+        taken.append(1e6 * (time.perf_counter() - began) / STEPS)
+    return min(taken)
 
 
 def parts(model: Any, mech: Any, lists: Any, q: jax.Array) -> dict[str, float]:
@@ -120,6 +168,9 @@ def of_openmm(model: Any, q: np.ndarray, v: np.ndarray) -> dict[str, float]:
 
 if __name__ == "__main__":
     print(jax.devices()[0])
+    print(
+        "lists by", f"array operations: {why}" if (why := neighbours_gpu.reason_against()) else "the kernel", flush=True
+    )
     measured = {}
     for n in [int(x) for x in sys.argv[1:]] or [4096, 65_536]:
         measured[n] = measure(n)

@@ -6,7 +6,7 @@ SECONDS=300 python -m benchmarks.langevin_gpu rigid-7
 
 A row is gm.ensemble with GeometricLangevin and reduce=RadialDistribution, which counts distances of oxygens during the
 run, all included. Steps of seven molecules have more operations than the engine takes by itself (LONGEST in
-engines/pallas/engine.py, because compiling them takes minutes): here the limit is raised. XLA's numbers come first, so
+engines/pallas/code.py, because compiling them takes minutes): here the limit is raised. XLA's numbers come first, so
 that they are known even where compiling the kernel takes longer than SECONDS.
 
 rigid-N   N rigid TIP3P molecules, Rattle, BAOAB

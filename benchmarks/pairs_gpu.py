@@ -1,7 +1,7 @@
 """Droplets of TIP3P water on the default device: time of the force and of a step, and pair interactions per second.
 
 Run with `python -m benchmarks.pairs_gpu [molecules …] [--variants] [--single]`, by default 1000 and 10,000. The forces
-of droplets are compared with numpy first. With --variants the Coulomb force is timed with several settings of the
+of droplets are compared with numpy. With --variants the force is timed with several settings of the
 kernel, and the best of them serve for what follows; with --single forces are timed in single precision too. Steps are
 compared with OpenMM's platform CUDA where it is installed (OpenMM-CUDA-13).
 """
@@ -43,10 +43,12 @@ def by_numpy(q: np.ndarray, every: int = 1) -> np.ndarray:
     return out[::every]
 
 
-def each(function: Callable, x: jax.Array, seconds: float = 0.5) -> float:
-    """Microseconds of one call of a function of an array like x, in a loop on the device; median of 5."""
-    loop = jax.jit(lambda x, n: jax.lax.fori_loop(0, n, lambda i, x: x + 1e-12 * function(x), x))
-    jax.block_until_ready(loop(x, 3))
+def each(function: Callable, x: jax.Array, seconds: float = 0.5) -> tuple[float, np.ndarray]:
+    """Microseconds of one call of a function of an array like x, in a loop on the device, the median of 5; and its
+    value but for rounding."""
+    compiled = jax.jit(lambda x, n, small: jax.lax.fori_loop(0, n, lambda i, x: x + small * function(x), x))
+    loop = lambda x, n: compiled(x, n, 1e-12)
+    found = np.asarray(compiled(x, 1, 1.0)) - np.asarray(x)
     began = time.perf_counter()
     jax.block_until_ready(loop(x, 20))
     count = max(20, int(seconds / 5 * 20 / (time.perf_counter() - began)))
@@ -55,11 +57,11 @@ def each(function: Callable, x: jax.Array, seconds: float = 0.5) -> float:
         began = time.perf_counter()
         jax.block_until_ready(loop(x, count))
         taken.append((time.perf_counter() - began) / count)
-    return 1e6 * float(np.median(taken))
+    return 1e6 * float(np.median(taken)), found
 
 
-def check() -> None:
-    for n, every in ((60, 1), (1000, 1), (10_000, 101)):
+def check(largest: int) -> None:
+    for n, every in [(n, every) for n, every in ((60, 1), (1000, 1), (10_000, 101)) if n <= max(largest, 60)]:
         q, both = droplet(n), water(n)
         expected = by_numpy(q, every)
         found = np.asarray(jax.jit(jax.grad(lambda x, both=both: both(x)))(jnp.asarray(q, float)), float)[::every]
@@ -80,7 +82,7 @@ def measure(n: int) -> None:
     coulomb, lennard_jones = both.parts
     pairs = 9 * n * (n - 1) / 2
     for name, part in (("Coulomb", coulomb), ("Lennard-Jones", lennard_jones), ("force", both)):
-        taken = each(jax.grad(lambda x, part=part: part(x)), q)
+        taken, _ = each(jax.grad(lambda x, part=part: part(x)), q)
         text = f"{n} molecules, {PRECISION}, {name}: {taken:.1f} µs"
         if part is coulomb:
             rate = pairs / taken * 1e6
@@ -89,29 +91,35 @@ def measure(n: int) -> None:
         print(text, flush=True)
 
 
-# Settings of pair_gpu: particles of a lane, programs of the grid, rotations of an iteration.
+# Settings of pair_gpu: particles of a lane, programs below which tiles are divided, pairs of an iteration.
 SETTINGS = {
-    3000: [(1, 16896, 2), (2, 16896, 1), (2, 16896, 2), (2, 16896, 4)],
-    30_000: [(2, 16896, 1), (2, 16896, 2), (2, 8448, 2), (2, 33792, 2), (4, 16896, 1), (4, 33792, 1), (1, 16896, 4)],
+    1000: [(2, 1, 4), (2, 2112, 4), (2, 4224, 4), (2, 8448, 4), (1, 4224, 4), (1, 8448, 2)],
+    10_000: [(2, 1, 2), (2, 1, 4), (4, 1, 4)],
 }
 
 
 def variants(n: int) -> None:
-    """The Coulomb force with other settings of the kernel; the best of them are kept for the rest of the run."""
-    q, (coulomb, _) = jnp.asarray(droplet(n), float), water(n).parts
-    taken = {}
-    for rows, programs, unrolled in SETTINGS.get(3 * n, []):
-        pair_gpu.ROWS, pair_gpu.PROGRAMS, pair_gpu.UNROLLED = {0: rows}, programs, unrolled
+    """The force with other settings of the kernel; the best of them are kept for the rest of the run."""
+    q, both = jnp.asarray(droplet(n), float), water(n)
+    taken, first = {}, None
+    for rows, warps, unrolled in SETTINGS.get(n, []):
+        pair_gpu.ROWS, pair_gpu.WARPS, pair_gpu.UNROLLED = {0: 1, 1500: rows}, warps, unrolled
         jax.clear_caches()
-        shape = f"  {n} molecules: {rows} particles of a lane, {programs} programs, {unrolled} rotations"
+        parts = [pair_gpu.shape_of(m, 3, 2, pair_gpu.PARTS).parts for m in (3 * n, n)]
+        shape = (
+            f"  {n} molecules: {rows} particles of a lane, {parts[0]} and {parts[1]} parts of a tile, {unrolled} pairs"
+        )
         try:
-            taken[rows, programs, unrolled] = each(jax.grad(lambda x: coulomb(x)), q, 0.3)
-            print(f"{shape}: {taken[rows, programs, unrolled]:.1f} µs", flush=True)
+            taken[rows, warps, unrolled], force = each(jax.grad(lambda x: both(x)), q, 0.3)
+            first = force if first is None else first
+            apart = f"apart from the first by {np.abs(force - first).max() / np.abs(first).max():.1e}"
+            print(f"{shape} of an iteration: {taken[rows, warps, unrolled]:.1f} µs, {apart}", flush=True)
         except Exception as error:  # a shape that the compiler refuses must not end the table
-            print(f"{shape}: {type(error).__name__}", flush=True)
+            print(f"{shape}: {type(error).__name__}: {str(error)[:200]}", flush=True)
     if taken:
-        rows, pair_gpu.PROGRAMS, pair_gpu.UNROLLED = min(taken, key=taken.__getitem__)
+        rows, pair_gpu.WARPS, pair_gpu.UNROLLED = best = min(taken, key=taken.__getitem__)
         pair_gpu.ROWS = {0: 1, 1500: rows}
+        print(f"  {n} molecules: goes on with {best}", flush=True)
     jax.clear_caches()
 
 
@@ -149,10 +157,13 @@ def of_a_step(run: Callable[[int], Any], steps: int) -> float:
 
 def main(sizes: list[int]) -> None:
     print(jax.devices()[0], jax.__version__, flush=True)
-    check()
+    chosen = PRECISION == "double" and "--variants" in sys.argv
+    if not chosen:
+        check(max(sizes))
     for n in sizes:
-        if PRECISION == "double" and "--variants" in sys.argv:
+        if chosen:
             variants(n)
+            check(n)
         measure(n)
         if PRECISION == "double":
             step(n, 1000 if n <= 1000 else 60)

@@ -17,13 +17,13 @@ class State(NamedTuple):
 
 
 def state(path, assembly, seed: int, at_rest: bool = False) -> State:
-    """A random state of MuJoCo's, and its exact accelerations (contacts off)."""
+    """A random state of MuJoCo's, and its exact accelerations (contacts and limits off)."""
     model = mujoco.MjModel.from_xml_path(str(path))
     data, random = mujoco.MjData(model), np.random.default_rng(seed)
     if not at_rest:
         mujoco.mj_integratePos(model, data.qpos, random.normal(size=model.nv), 1.0)
         data.qvel[:] = random.normal(size=model.nv)
-    model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONTACT
+    model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONTACT | mujoco.mjtDisableBit.mjDSBL_LIMIT
     model.opt.enableflags |= mujoco.mjtEnableBit.mjENBL_ENERGY
     mujoco.mj_forward(model, data)
     numbers = [mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_BODY, name) for name in assembly.names]

@@ -74,6 +74,10 @@ def test_angles_molecules_bodies_and_ensembles():
     assert water.positions.shape[1:] == (6, 3)
     assert len(water.bonds) == 4  # O–H only
     assert set(water.names) == {"H", "O"}
+    top = gm.simulate(gm.models.heavy_top(), t_end=0.1)
+    axes = scene_of(top)
+    np.testing.assert_array_equal(axes.positions[:, 2], top.q[:, :, 2])  # the image of the third axis of the body
+    assert axes.bonds == ((0, 3), (1, 3), (2, 3))
     many = gm.ensemble(gm.models.pendulum().system, [[0.1], [0.2]], method=gm.Verlet(), dt=0.05, t_end=1.0)
     plane = scene_of(many)
     np.testing.assert_array_equal(plane.positions[:, 1, 0], many.q[1, :, 0])

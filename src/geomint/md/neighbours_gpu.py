@@ -20,27 +20,37 @@ import numpy as np
 from jaxtyping import Array
 
 LANES, WARPS = 32, 1  # particles of one program of the grid, and its warps
+UNROLLED = 4  # candidates of an iteration
 INTERPRET = False  # run the kernel without a GPU, for tests
 
 
-@functools.cache
 def available() -> bool:
     """Whether the kernel can be used, and finds the neighbours of a lattice; array operations are used otherwise."""
+    return not reason_against()
+
+
+@functools.cache
+def reason_against() -> str:
+    """Why the kernel is not used; "" where it is."""
     if jax.default_backend() != "gpu":
-        return False
+        return "there is no GPU"
     try:
-        with jax.ensure_compile_time_eval():
-            return _finds_a_lattice()
-    except Exception:  # Triton is missing or refuses the kernel: callers have an alternative
-        return False
+        return "" if _finds_a_lattice() else "it does not find the neighbours of a lattice"
+    except Exception as error:  # Triton is missing or refuses the kernel: callers have an alternative
+        return f"{type(error).__name__}: {error}"
 
 
 def _finds_a_lattice() -> bool:
-    """Each of the 6³ points of a periodic cubic lattice has the 6 nearest and the 12 next ones as its neighbours."""
+    """Each of the 6³ points of a periodic cubic lattice has the 6 nearest and the 12 next ones as its neighbours.
+
+    The kernel is compiled ahead of time, so that this works while another function is traced. Under
+    jax.ensure_compile_time_eval the operations inside the kernel would be evaluated one by one, which Pallas refuses.
+    """
     cells = Cells((6.0, 6.0, 6.0), 1.5, (4, 4, 4))
     points = np.stack(np.meshgrid(*[np.arange(6.0)] * 3), axis=-1).reshape(-1, 3)
     of = np.floor(points * 4 / 6).astype(np.int32)
-    index, count = jax.jit(functools.partial(by_kernel, cells=cells, room=20))(jnp.asarray(points), jnp.asarray(of))
+    compiled = jax.jit(functools.partial(by_kernel, cells=cells, room=20)).lower(points, of).compile()
+    index, count = compiled(points, of)
     apart = np.abs(points[:, None] - points[np.asarray(index)[:, :18]])
     squares = np.sum(np.minimum(apart, 6 - apart) ** 2, axis=-1)
     return bool(np.all(np.asarray(count) == 18)) and np.array_equal(
@@ -114,8 +124,18 @@ def _kernel(
             other += jax.lax.rem(c + offset + whole(many), whole(many)) * whole(stride)
         first, last = starts[other], starts[other + 1]
 
-        def candidate(k: Any, found: Any) -> Any:
-            slot = first + k.astype(jnp.int32)
+        def candidates(k: Any, found: Any) -> Any:
+            """Some particles of the cell. They are all read before any is written: their loads overlap, where a store
+            between them would make each wait for the one before."""
+            read = [candidate(first + k.astype(jnp.int32) * whole(UNROLLED) + whole(t)) for t in range(UNROLLED)]
+            for other, near in read:
+                place = i * whole(room) + jnp.minimum(found, whole(room - 1))
+                triton.store(index.at[place], other, mask=near & (found < room))
+                found += near.astype(jnp.int32)
+            return found
+
+        def candidate(slot: Any) -> tuple[Any, Any]:
+            """The particle of each lane's slot, and whether it is a neighbour."""
             inside = (slot < last) & real
             slot = jnp.minimum(slot, whole(n - 1))
             square = jnp.zeros((LANES,), here[0].dtype)
@@ -123,13 +143,11 @@ def _kernel(
                 apart = x - q[slot + whole(c * padded)]
                 apart = apart - cells.edges[c] * jnp.floor(apart * (1.0 / cells.edges[c]) + 0.5)
                 square += apart * apart
-            near = inside & (square < cells.distance**2) & (slot != slots)
-            place = i * whole(room) + jnp.minimum(found, whole(room - 1))
-            triton.store(index.at[place], order[slot], mask=near & (found < room))
-            return found + near.astype(jnp.int32)
+            return order[slot], inside & (square < cells.distance**2) & (slot != slots)
 
         longest = jnp.max(jnp.where(real, last - first, whole(0)))
-        return jax.lax.fori_loop(jnp.zeros_like(longest), longest, candidate, found)
+        turns = jax.lax.div(longest + whole(UNROLLED - 1), whole(UNROLLED))
+        return jax.lax.fori_loop(jnp.zeros_like(turns), turns, candidates, found)
 
     found = jax.lax.fori_loop(0, 3**d, around, jnp.zeros((LANES,), jnp.int32))
     triton.store(count.at[i], found)

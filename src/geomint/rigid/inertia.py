@@ -26,7 +26,12 @@ UNIT = 1e-6  # how far the squared length of a quaternion may be from 1
 @dataclasses.dataclass(frozen=True, eq=False)
 class MassProperties:
     """A rigid body's mass, its centre of mass in the frame of the body, and its inertia about the centre of mass, with
-    the axes of that frame. `a + b` is the body of both."""
+    the axes of that frame. `a + b` is the body of both.
+
+    mass:     a positive number.
+    centre:   the centre of mass, in the frame of the body.
+    inertia:  (3, 3), about the centre of mass.
+    """
 
     mass: float
     centre: np.ndarray

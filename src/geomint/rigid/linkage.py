@@ -239,8 +239,8 @@ def assembled(
     order = _in_order(len(joints), counts, collected, [joints[k].second for k in owners], owners)
     batches = {name: _batch(listed) for name, listed in collected.items()}
     points = None if batches["points"] is None else batches["points"][0]
-    others = (batches[name] for name in ("projections", "dots", "distances"))
-    linkage = Linkage(directors, points, *others, _Order.of(order.places, len(counts)))
+    others = {name: batches[name] for name in ("projections", "dots", "distances")}
+    linkage = Linkage(directors, points, **others, order=_Order.of(order.places, len(counts)))
     constraint = MovingLinkage(linkage, tuple(prescribed)) if prescribed else linkage
     return Assembled(constraint, tuple(map(tuple, order.rows[:-1])))
 

@@ -8,7 +8,6 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 import numpy as np
-from scipy.spatial.transform import Rotation
 
 from . import inertia
 from .inertia import MassProperties, rotation_matrices
@@ -151,11 +150,11 @@ class Elements:
         return rotation_matrices(_unit(x), "quat", "from_mjcf")
 
     def _axisangle(self, x: np.ndarray) -> np.ndarray:
-        return Rotation.from_rotvec(_unit(x[:3]) * self._angle(x[3])).as_matrix()
+        return rotations().from_rotvec(_unit(x[:3]) * self._angle(x[3])).as_matrix()
 
     def _euler(self, x: np.ndarray) -> np.ndarray:
         # Lower case: about axes that turn with the body, as scipy's upper case; and the other way round.
-        return Rotation.from_euler(self.settings.get("eulerseq", "xyz").swapcase(), self._angle(x)).as_matrix()
+        return rotations().from_euler(self.settings.get("eulerseq", "xyz").swapcase(), self._angle(x)).as_matrix()
 
     def _xyaxes(self, x: np.ndarray) -> np.ndarray:
         first = _unit(x[:3])
@@ -178,6 +177,13 @@ def _unit(x: np.ndarray) -> np.ndarray:
     return x / length
 
 
+def rotations() -> Any:
+    """The rotations of scipy, imported when a file is read: it takes a tenth of a second."""
+    from scipy.spatial.transform import Rotation
+
+    return Rotation
+
+
 def turning_z_to(direction: np.ndarray) -> np.ndarray:
     """The smallest rotation that turns the z axis to a direction."""
     z = _unit(direction)
@@ -185,7 +191,7 @@ def turning_z_to(direction: np.ndarray) -> np.ndarray:
     sine = np.linalg.norm(across)
     if sine < 1e-14:
         return np.diag([1.0, np.sign(z[2]), np.sign(z[2])])
-    return Rotation.from_rotvec(across / sine * np.arctan2(sine, z[2])).as_matrix()
+    return rotations().from_rotvec(across / sine * np.arctan2(sine, z[2])).as_matrix()
 
 
 def colliding(geoms: Sequence[tuple[Element, int | None, int | None]]) -> bool:

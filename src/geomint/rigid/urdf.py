@@ -11,13 +11,12 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 import numpy as np
-from scipy.spatial.transform import Rotation
 
 from ..methods.model import Model
 from ..system.checks import choice, positive, vector
 from .inertia import MassProperties
 from .joints import Joint
-from .mjcf_elements import checked
+from .mjcf_elements import checked, rotations
 from .trees import Frame, Link, Tree
 from .xml_files import File, described
 
@@ -95,7 +94,7 @@ class _Reader:
         if origin is None:
             return Frame()
         angles = self.file.numbers(origin, "rpy", (0, 0, 0), 3)
-        return Frame(Rotation.from_euler("xyz", angles).as_matrix(), self.file.numbers(origin, "xyz", (0, 0, 0), 3))
+        return Frame(rotations().from_euler("xyz", angles).as_matrix(), self.file.numbers(origin, "xyz", (0, 0, 0), 3))
 
     def mass(self, link: Element) -> MassProperties | None:
         self.file.check_children(link, {"inertial"}, {"visual", "collision"})

@@ -10,7 +10,8 @@ tile_reduction        the compiled program that reduces the rows of one tile of 
 reducing_engine       the engine that runs that program during a run; summary: the results, run.reduced
 drive, loop           chunks of steps, checkpoints, Ctrl-C; failures: the errors that end a run early
 energy_scale          whether the energy error is too large; instability: the warning, with a step that works
-trajectory, events    what a run returns
+trajectory, events    what a run returns; described: its repr
+until, between        where simulate(until=...) ends; run(t), the state between saved points
 load, save, resume    archives as runs and runs as archives; restore: setting an archived run up again
 devices               the devices that share an ensemble
 executors, workers    tasks on an executor, and what a task does first in a worker
@@ -19,7 +20,7 @@ sweep, sweep_table    gm.sweep, and its table
 archived              the Trajectory of an archive
 
 It may import errors, numerics, system, manifold, methods, engines, md, io and models, but neither analysis, papers nor
-cli. plots is imported by the methods of a Trajectory that need it, when they are called.
+cli. plots and view are imported by the methods of a Trajectory that need it, when they are called.
 """
 
 from .ensemble import ensemble

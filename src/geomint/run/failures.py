@@ -68,7 +68,7 @@ class Said(NamedTuple):
 
 
 def _explained(system: Any, good: dict[str, Any], bad: dict[str, Any], t: float, dt: float) -> Said:
-    if not isinstance(system, System):
+    if not isinstance(system, System) or not any(hasattr(x, "explain") for x in (system.potential, system.fast)):
         return Said("", "")
     ask = lambda q, t: next(filter(None, (_said_by(system, name, q, t) for name in ("potential", "fast"))), "")
     if found := ask(good["q"], t - dt):

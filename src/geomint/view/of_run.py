@@ -12,7 +12,7 @@ from ..errors import InputError
 from ..plots.figures import envelope
 from ..plots.motion import is_space, q_shape
 from ..system.checks import choice, whole
-from ..system.constraints import Distances, Orthogonal, RigidMolecules
+from ..system.constraints import Distances, RigidMolecules
 from .pictures import HANGING, PICTURES
 from .scene import Page, Scene
 
@@ -120,7 +120,7 @@ def _points(run: Any) -> Points:
     name = (getattr(system, "origin", None) or "").partition("(")[0]
     if name in PICTURES and not _is_plane(run):
         return Points(**PICTURES[name])
-    if isinstance(getattr(system, "constraint", None), Orthogonal):
+    if _are_rotations(run, shape):
         return _axes_of_bodies(shape)
     if is_space(run):
         return _particles(system, shape)
@@ -131,6 +131,14 @@ def _points(run: Any) -> Points:
     along = np.arange(n) - (n - 1) / 2
     of = lambda q: np.stack([np.broadcast_to(along, (len(q), n)), q.reshape(len(q), n)], axis=-1)
     return Points(of, bonds=tuple((k, k + 1) for k in range(n - 1)), paths=False, note=note)
+
+
+def _are_rotations(run: Any, shape: tuple[int, ...]) -> bool:
+    """Whether q is a rotation matrix, or one for each body: as the first saved point shows."""
+    if shape[-2:] != (3, 3) or run.members:
+        return False
+    first = np.asarray(run.q[0], float)
+    return bool(np.max(np.abs(np.swapaxes(first, -1, -2) @ first - np.eye(3))) < 1e-6)
 
 
 def _particles(system: Any, shape: tuple[int, ...]) -> Points:

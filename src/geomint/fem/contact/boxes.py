@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import numba
 
-_loop = numba.njit(error_model="numpy", fastmath={"contract"})
+from .surface import PAIRS
 
-PAIRS = 512  # pairs of faces that are handed on at a time
-STACK = 2048  # pairs of boxes that wait; a descent adds at most three for each level of the tree
+_loop = numba.njit(error_model="numpy", fastmath={"contract"})
 
 
 @_loop

@@ -13,8 +13,7 @@ from jaxtyping import Array
 from ...errors import InputError
 from ...numerics.linalg import cpu_kernels
 from ..mesh import Mesh, checked_mesh
-from .boxes import PAIRS, STACK
-from .surface import Surface, surface
+from .surface import PAIRS, STACK, Surface, surface
 
 
 class Scene:

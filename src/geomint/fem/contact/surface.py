@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from ...errors import InputError
 
+PAIRS = 512  # pairs of faces that the broad phase hands on at a time
+STACK = 2048  # pairs of boxes that wait; a descent adds at most three for each level of the tree
 EDGES = ((0, 1), (1, 2), (2, 0))  # of a face; edge i leads from its vertex i to the next
 
 
@@ -57,6 +57,9 @@ def surface(points: Any, faces: Any, bodies: Any = None) -> Surface:
 
 def _connected(faces: np.ndarray, nodes: int) -> np.ndarray:
     """The number of the connected part that each face is in."""
+    from scipy.sparse import coo_array  # deferred: importing it is slow
+    from scipy.sparse.csgraph import connected_components
+
     i, j = faces[:, [0, 1]].ravel(), faces[:, [1, 2]].ravel()
     _, label = connected_components(coo_array((np.ones(len(i)), (i, j)), shape=(nodes, nodes)), directed=False)
     return np.unique(label[faces[:, 0]], return_inverse=True)[1].astype(np.int32)

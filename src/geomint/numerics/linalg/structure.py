@@ -14,7 +14,6 @@ together), not from n products.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -28,6 +27,7 @@ from jaxtyping import Array
 
 from ...errors import InputError, nearest
 from . import cpu_kernels
+from .bands import band_entries
 from .cholesky import UNROLLED, block_tridiagonal_solve, factor_solve
 from .colouring import Pattern, column_colours
 from .conjugate_gradients import conjugate_gradients
@@ -40,7 +40,7 @@ TINY = 32  # unknowns up to which a dense matrix is faster than every structure 
 RANK = 1e-11  # singular values smaller than this fraction of the largest count as zero
 BLOCK_LIMIT = 24  # rows of a block up to which blocks and bands are faster than a dense matrix
 
-LONG = 64  # unknowns from which a wide band is eliminated row by row
+WIDE, LONG = 4, 64  # rows of a block, and unknowns, from which a band is eliminated row by row
 
 Apply = Callable[[Array], Array]
 
@@ -111,7 +111,7 @@ class Plan:
             return _Planned(self, self._blocks(self._matrix(apply, dtype).T[None], rough))
         if self.kind == "banded" and self._tridiagonal and cpu_kernels.available():
             return Tridiagonal.of(*self._rows(apply, dtype))
-        if self._wide and cpu_kernels.available():
+        if self._wide and self.order is not None and cpu_kernels.available():
             return _Planned(self, Band.of(self._band(apply, dtype), self.order.shape))
         products, diagonal = self._assembled(apply, dtype)
         if self.kind == "blocks":
@@ -171,12 +171,12 @@ class Plan:
     def _wide(self) -> bool:
         """Whether elimination row by row is faster than cyclic reduction: for a chain of 100 rigid bodies, blocks of 9,
         it takes a third of the time."""
-        return self.kind == "banded" and self.order is not None and self.order.shape[1] >= 4 and self.n >= LONG
+        return self.kind == "banded" and self.order is not None and self.order.shape[1] >= WIDE and self.n >= LONG
 
     def _band(self, apply: Apply, dtype: Any) -> Array:
         """The entries K_ij at [i, w + j − i], rows and columns in the order of the blocks."""
         assert self.colours is not None
-        entries = _entries_of_band(self)
+        entries = band_entries(self)
         seeds = self.colours[None, :] == np.arange(self.colours.max() + 1)[:, None]
         products = jax.vmap(apply)(jnp.asarray(seeds, dtype))
         return jnp.where(entries.known, products[entries.colours, entries.rows], 0.0)
@@ -224,32 +224,6 @@ class Plan:
         row = np.minimum(rows, self.n - 1)
         entries = products[colour[:, None, :], row[:, :, None]]
         return jnp.where(mask, entries, 0.0)
-
-
-class _BandEntries(NamedTuple):
-    """(n, 2w + 1), of the entries of a band."""
-
-    known: np.ndarray  # which are in the pattern
-    colours: np.ndarray  # of their columns
-    rows: np.ndarray
-
-
-@functools.lru_cache(64)
-def _entries_of_band(plan: Plan) -> _BandEntries:
-    assert plan.order is not None
-    assert plan.colours is not None
-    assert plan.diagonal is not None
-    assert plan.lower is not None
-    n, size = plan.n, plan.order.shape[1]
-    here, below = np.nonzero(plan.diagonal), np.nonzero(plan.lower)
-    i = np.concatenate([here[0] * size + here[1], (below[0] + 1) * size + below[1], below[0] * size + below[2]])
-    j = np.concatenate([here[0] * size + here[2], below[0] * size + below[2], (below[0] + 1) * size + below[1]])
-    w = int(np.max(np.abs(i - j)))
-    known = np.zeros((n, 2 * w + 1), bool)
-    known[i, w + j - i] = True
-    column = np.clip(np.arange(n)[:, None] + np.arange(-w, w + 1), 0, n - 1)
-    unknowns = plan.order.ravel()[:n]
-    return _BandEntries(known, plan.colours[unknowns[column]], np.broadcast_to(unknowns[:, None], known.shape))
 
 
 class _Planned(Factored):
@@ -390,9 +364,11 @@ def _band_plan(found: Pattern, n: int, tiny: int) -> Plan | None:
     what = (
         f"elimination in a tridiagonal band of {n}"
         if size == 1
+        else f"elimination in a band of {-(-n // size)} blocks of {size}"
+        if size >= WIDE and n >= LONG
         else f"cyclic reduction of {-(-n // size)} blocks of {size}"
     )
-    what = f"{what} unknowns{' in a band' if size > 1 else ''}, {colours.max() + 1} products"
+    what = f"{what} unknowns{' in a band' if what.startswith('cyclic') else ''}, {colours.max() + 1} products"
     return Plan("banded", n, what, colours, order, _masks(found, order, order, n), _masks(found, order, below, n))
 
 

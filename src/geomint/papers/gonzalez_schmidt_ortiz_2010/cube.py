@@ -229,7 +229,7 @@ def cube_steps(quick: bool) -> Outcome:
 def draw_steps(found: dict[float, list[Trajectory]], offsets: Sequence[float]) -> Figure:
     from ...plots.figures import new_figure
 
-    figure = new_figure(11.0, 4.5)
+    figure = new_figure(11.0, 5.2)
     for axes, (h, runs) in zip(figure.subplots(1, 2), found.items(), strict=True):
         histogram(axes, dict(zip(offsets, runs, strict=True)), h)
     return figure
@@ -248,5 +248,5 @@ def histogram(axes: Axes, runs: dict[float, Trajectory], h: float) -> None:
         )
     axes.axvline(STEPS[h], color="k", lw=0.8, ls="--", label=f"mean of the paper, {STEPS[h]}")
     axes.set(xlabel="time step", ylabel="density", yscale="log", title=f"h = {h:.0e}")
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14))  # below the axis
     axes.grid(alpha=0.25)
