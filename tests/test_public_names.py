@@ -15,7 +15,7 @@ def test_the_package_shows_public_names_only():
     names = dir(gm)
     assert {"simulate", "ensemble", "System", "Verlet", "load", "Trajectory"} <= set(names)
     modules = {name for name in names if isinstance(getattr(gm, name), types.ModuleType)}
-    assert modules == {"fem", "md", "methods", "models", "rigid", "units"}
+    assert modules == {"fem", "md", "methods", "models", "rigid", "units", "view"}
     assert not [name for name in names if name.startswith("_") and name != "__version__"]
 
 

@@ -177,7 +177,7 @@ def test_a_run_that_stops_says_what_was_kept(shell):
     ("arguments", "message"),
     [
         (["run", "keppler"], "there is no model named 'keppler'. Did you mean kepler?"),
-        (["run", "kepler", "--method", "verlett"], "there is no method named 'verlett'. Did you mean Verlet?"),
+        (["run", "kepler", "--method", "verlett"], "there is no method named 'verlett'. Did you mean Verlet"),
         (["run", "kepler(eccentric=0.1)"], "has no argument 'eccentric'. Did you mean eccentricity?"),
         (["run", "kepler", "--dt", 0.3, "--t-end", 1], "Nearest that fit: t_end = 0.9 or 1.2"),
         (["run", "kepler", "--dt", 0], "dt must be positive"),

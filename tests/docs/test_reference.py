@@ -14,7 +14,8 @@ import geomint as gm
 DOCS = Path(__file__).parents[2] / "docs"
 NOT_CALLED = {"Trajectory", "Average", "EnergyDrift", "TemperatureDistribution", "Certificate", "StabilityDiagram"}
 NOT_CALLED |= {"Mechanics", "Constraint", "md.NeighbourList", "md.PairSum", "methods.Carry", "methods.Method"}
-NOT_CALLED |= {"fem.Elastic", "fem.Collision", "fem.Material"}
+NOT_CALLED |= {"fem.Elastic", "fem.Collision", "fem.Material", "rigid.Space", "view.Page"}
+NOT_CALLED |= {"Comparison", "Lyapunov", "Recommendation", "Section"}
 
 
 def entries():
@@ -33,7 +34,9 @@ def names():
         ("md.", gm.md),
         ("methods.", gm.methods),
         ("models.", gm.models),
+        ("rigid.", gm.rigid),
         ("units.", gm.units),
+        ("view.", gm.view),
     ):
         for name in module.__all__:
             if not inspect.ismodule(getattr(module, name)):

@@ -14,7 +14,7 @@ from ..models import Model, named
 from ..system.checks import number, whole
 from ..system.system import Stated
 
-MODELS = Model.__module__.rpartition(".")[0]
+MODELS = "geomint.models"  # the functions that make models
 
 
 class Call(NamedTuple):
