@@ -151,6 +151,7 @@ def test_what_may_be_left_out_and_what_moves_nothing(tmp_path):
         ("<robot/>", "the root element is <robot>, not <mujoco>"),
         ('<!DOCTYPE a [<!ENTITY b "c">]><mujoco>&b;</mujoco>', "has a document type"),
         ("<mujoco>" + "<a>" * 600, "has more than 500 levels"),
+        ("<mujoco><worldbody>" + "<body>" * 497 + "</body>" * 497 + "</worldbody></mujoco>", "nested too deeply"),
         (" " * (32 * 2**20 + 1), "has more than 32 MiB"),
     ],
 )
