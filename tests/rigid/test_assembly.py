@@ -174,6 +174,24 @@ def test_wrong_input(call, message):
         call()
 
 
+def test_a_potential_of_the_user_is_part_of_a_compiled_program():
+    """The assembly is an argument of jax.jit, with a potential of its own, of a body or by gravity; all three agree.
+    Joints may come from a generator, axes have any length."""
+    pull, slides = 2.0 * 9.81, [(1e-200, 0, 0), (0, 1e200, 0)]
+    solid, heavy = (rigid.RigidBody((1, 1, 1), 2.0, potential=v) for v in (None, lambda q: pull * q[0, 2]))
+    joints = lambda: (rigid.Joint(None, 0, slides=each, turns=np.eye(3)) for each in (slides,))
+    energy = jax.jit(lambda system, q: system.call(system.potential, q))
+    for assembly in (
+        rigid.Assembly([solid], joints(), gravity=(0, 0, -9.81)),
+        rigid.Assembly([solid], joints(), potential=lambda x, r: pull * x[0, 2]),
+        rigid.Assembly([heavy], joints()),
+    ):
+        q = assembly.q() + np.array([[3.0, -1.0, 0.5], *np.zeros((3, 3))])
+        assert energy(assembly, q) == pytest.approx(0.5 * pull, rel=1e-15)
+        residual = np.asarray(assembly.call(assembly.constraint, q))
+        np.testing.assert_allclose(np.abs(residual).max(), 0.5, atol=1e-15)  # held in the third direction alone
+
+
 def test_joints_that_do_not_fit():
     """In the reference pose, and in another one."""
     apart = rigid.Ball(0, 1, points=((0.5, 0, 0), (-0.5, 0, 0)))

@@ -75,7 +75,7 @@ WRONG = {
     "a quaternion": lambda: RigidBody(1.0).state(rotation=np.eye(2)),
     "three numbers": lambda: RigidBody(1.0).state(angular_velocity=(1, 2)),
     "all with a mass or all without": lambda: Bodies([RigidBody(1.0), RigidBody(1.0, mass=1.0)]),
-    "bodies must be a list of": lambda: Bodies([np.eye(3)]),
+    "bodies must be a list of": lambda: Bodies(np.eye(3)),
     "axis must not be zero": lambda: gm.rigid.SpatialRotation((0, 0, 0)),
     "needs bodies with a position": lambda: gm.rigid.SpatialTranslation().generators(np.eye(3)),
     "no rotation is near": lambda: gm.rigid.nearest_rotation(-np.eye(3)),
@@ -92,6 +92,8 @@ def test_wrong_input_is_named(message):
 
 def test_rotations_at_the_interface():
     near = TURN + 1e-3 * np.arange(9).reshape(3, 3)
+    tiny, huge = (gm.rigid.rotation(size * np.array([1, 2, 3.0]), 0.7) for size in (1e-200, 1e200))
+    np.testing.assert_allclose((tiny, huge), 2 * [gm.rigid.rotation((1, 2, 3), 0.7)], atol=1e-15)
     np.testing.assert_allclose(gm.rigid.nearest_rotation(near), Turn.from_matrix(near).as_matrix(), atol=1e-5)
     np.testing.assert_allclose(TURN, Turn.from_rotvec(0.7 * np.array([1, 2, 3]) / np.sqrt(14)).as_matrix(), atol=1e-15)
     e = gm.rigid.to_quaternion(TURN)

@@ -120,6 +120,12 @@ ACTUATOR = "<actuator><motor name='m' joint='j'/></actuator>"
         (body(joint='class="fast"'), "", "there is no class 'fast'"),
         (body() + body(), "", "two bodies are called 'b'"),
         (body(), "<equality><connect body1='x' anchor='0 0 0'/></equality>", "there is no body 'x'"),
+        (body(inside="<geom size='1' group='x'/>"), "", "group='x' must be a number"),
+        (body(inside="<geom size='1' contype='1.5'/>"), "", "contype='1.5' must be a whole number"),
+        (body(inside="<geom size='1' desnity='5'/>"), "", "attribute desnity of <geom> Did you mean density"),
+        (body(inside="<geom type='box' size='1' fromto='0 0 1 0 0 1'/>"), "", "the two ends of fromto='0 0 1 0 0 1'"),
+        (body(), "<compiler inertiagrouprange='a b'/>", "inertiagrouprange='a b' must be 2 numbers"),
+        (body(), "<option timestep='0'/>", "timestep=0 must be positive"),
     ],
 )
 def test_what_is_refused(tmp_path, inside, more, message):
@@ -145,6 +151,7 @@ def test_what_may_be_left_out_and_what_moves_nothing(tmp_path):
         ("<robot/>", "the root element is <robot>, not <mujoco>"),
         ('<!DOCTYPE a [<!ENTITY b "c">]><mujoco>&b;</mujoco>', "has a document type"),
         ("<mujoco>" + "<a>" * 600, "has more than 500 levels"),
+        ("<mujoco><worldbody>" + "<body>" * 497 + "</body>" * 497 + "</worldbody></mujoco>", "nested too deeply"),
         (" " * (32 * 2**20 + 1), "has more than 32 MiB"),
     ],
 )
@@ -155,6 +162,8 @@ def test_hostile_xml(tmp_path, text, message):
         gm.rigid.from_mjcf(path)
     with pytest.raises(gm.InputError, match="can't be read"):
         gm.rigid.from_urdf(tmp_path / "none.urdf")
+    with pytest.raises(gm.InputError, match="path must be the name of a file"):
+        gm.rigid.from_urdf(None)
 
 
 @pytest.mark.parametrize(
@@ -168,6 +177,7 @@ def test_hostile_xml(tmp_path, text, message):
         ('<mass value="0.7"/>', '<mass value="0"/>', "body 'slide' can move, but has no mass"),
         ('ixx="0.05"', 'ixx="5"', "no body has the principal moments"),
         ("</robot>", "<gazebo/></robot>", "gazebo"),
+        ("</robot>", '<link name="tip"/></robot>', "two links are called 'tip'"),
     ],
 )
 def test_what_is_refused_in_urdf(tmp_path, old, new, message):

@@ -110,3 +110,8 @@ def test_meshes_and_tetrahedra_are_the_solids_they_bound():
 def test_wrong_input(call, message):
     with pytest.raises(gm.InputError, match=message):
         call()
+
+
+def test_a_sum_with_anything_else():
+    with pytest.raises(TypeError, match="unsupported operand"):
+        inertia.sphere(1, mass=1) + 1  # type: ignore[operator]

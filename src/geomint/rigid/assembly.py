@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -14,6 +14,7 @@ from jaxtyping import Array
 
 from ..errors import InputError, nearest
 from ..numerics.rotations import twice_vee
+from ..system.calls import Function
 from ..system.checks import as_array, function, shown, vector
 from ..system.system import System
 from .joints import Connection, PlacedJoint
@@ -48,7 +49,9 @@ def _potential(known: Described, gravity: np.ndarray, potential: Any) -> _Potent
     more = None if potential is None else function(potential, "potential", "Assembly", of="(positions, rotations)")
     if more is None and not any(known.own) and not np.any(gravity):
         return None
-    return _Potential(jnp.asarray(known.weights(gravity)), more, known.own, known.layout)
+    # A plain function is compile-time; a Module keeps its arrays as arguments of the compiled program.
+    stated = more if more is None or isinstance(more, eqx.Module) else Function(more)
+    return _Potential(jnp.asarray(known.weights(gravity)), stated, known.own, known.layout)
 
 
 class _Turning(eqx.Module):
@@ -268,7 +271,7 @@ def _checked_names(names: Any, n: int) -> tuple[str, ...]:
 
 
 def _checked_joints(joints: Any, n: int) -> list[Connection]:
-    listed = list(joints) if isinstance(joints, (list, tuple)) else [joints]
+    listed = [joints] if isinstance(joints, Connection) or not isinstance(joints, Iterable) else list(joints)
     for k, joint in enumerate(listed):
         if not isinstance(joint, Connection):
             raise InputError(

@@ -243,8 +243,9 @@ class Bodies:
         params: PyTree = None,
         watch: Mapping[str, Callable] | None = None,
     ):
+        listed = bodies if isinstance(bodies, (list, tuple)) else [bodies]
         self.bodies = [
-            instance(b, "bodies", "Bodies", kinds=RigidBody, must="a list of gm.rigid.RigidBody") for b in bodies
+            instance(b, "bodies", "Bodies", kinds=RigidBody, must="a list of gm.rigid.RigidBody") for b in listed
         ]
         if not self.bodies or len({b.free for b in self.bodies}) > 1:
             raise InputError("Bodies(bodies=...): bodies are a list of RigidBody, all with a mass or all without.")

@@ -62,6 +62,8 @@ class MassProperties:
         return MassProperties(self.mass, turned @ self.centre + shift, turned @ self.inertia @ turned.T)
 
     def __add__(self, other: MassProperties) -> MassProperties:
+        if not isinstance(other, MassProperties):
+            return NotImplemented
         mass = self.mass + other.mass
         centre = (self.mass * self.centre + other.mass * other.centre) / mass
         return MassProperties(mass, centre, self.about(centre) + other.about(centre))

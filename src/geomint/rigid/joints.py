@@ -165,6 +165,7 @@ def _axis(given: Any, name: str, callee: str) -> np.ndarray:
     axis = np.array(vector(given, name, callee, size=3))
     if not np.any(axis):
         raise InputError(f"{callee}({name}={shown(given)}): an axis must not be zero.")
+    axis = axis / np.max(np.abs(axis))  # so that the squares of very large or small components are finite
     return axis / np.linalg.norm(axis)
 
 

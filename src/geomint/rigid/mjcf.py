@@ -55,7 +55,12 @@ def from_mjcf(path: Any, *, ignore: Any = ()) -> Model:
     weld. Joints are held exactly, also where MuJoCo's equalities are soft.
     """
     file = File(path, "from_mjcf", ignore)
-    return _Reader(file, file.root("mujoco")).model()
+    try:
+        return _Reader(file, file.root("mujoco")).model()
+    except RecursionError:
+        raise file.error(
+            "its bodies are nested too deeply for the stack of Python; see sys.setrecursionlimit."
+        ) from None
 
 
 class _Reader:
@@ -80,7 +85,9 @@ class _Reader:
         for equality in self.root.findall("equality"):
             for each in equality:
                 self.equality(each)
-        if (self.elements.contacts and colliding(self.colliders)) or self.root.find("contact/pair") is not None:
+        if (self.elements.contacts and colliding(self.file, self.colliders)) or self.root.find(
+            "contact/pair"
+        ) is not None:
             self.file.refuse("contact", "geoms that may touch each other")
         name = self.root.get("model") or Path(self.file.path).stem
         return self.tree.model(gravity, name, "MuJoCo", step)

@@ -43,6 +43,13 @@ FLAGS_HARMLESS = {
 }
 
 
+GEOM = {
+    *("name", "class", "type", "contype", "conaffinity", "condim", "group", "priority", "size", "material", "rgba"),
+    *("friction", "mass", "density", "shellinertia", "solmix", "solref", "solimp", "margin", "gap", "fromto", "pos"),
+    *("hfield", "mesh", "fitscale", "fluidshape", "fluidcoef", "user", *ORIENTATIONS),
+}
+
+
 class Elements:
     """What the elements of a file have in common: the settings of the compiler, and the defaults."""
 
@@ -63,8 +70,8 @@ class Elements:
         self.auto_limits = self.settings.get("autolimits", "true") == "true"
         from_geoms = self.settings.get("inertiafromgeom", "auto")
         self.always_from_geoms, self.never_from_geoms = from_geoms == "true", from_geoms == "false"
-        groups = [int(x) for x in self.settings.get("inertiagrouprange", "0 5").split()]
-        self.groups = range(groups[0], groups[-1] + 1)
+        groups = file.numbers(Element("compiler", self.settings), "inertiagrouprange", (0, 5), 2)
+        self.groups = range(int(groups[0]), int(groups[1]) + 1)
         self.classes: dict[str, dict[str, dict[str, str]]] = {"main": {}}
         for default in root.findall("default"):
             self._read_defaults(default, default.get("class", "main"), {})
@@ -123,6 +130,8 @@ class Elements:
 
     def timestep(self) -> float:
         steps = [self.file.number(option, "timestep", 0.002) for option in self.root.findall("option")]
+        if steps and not steps[-1] > 0:
+            raise self.file.error(f"<option>: timestep={steps[-1]:g} must be positive.")
         return steps[-1] if steps else 0.002
 
     # --- orientations -----------------------------------------------------------------------------------------------
@@ -194,12 +203,12 @@ def turning_z_to(direction: np.ndarray) -> np.ndarray:
     return rotations().from_rotvec(across / sine * np.arctan2(sine, z[2])).as_matrix()
 
 
-def colliding(geoms: Sequence[tuple[Element, int | None, int | None]]) -> bool:
+def colliding(file: File, geoms: Sequence[tuple[Element, int | None, int | None]]) -> bool:
     """Whether two of the geoms (element, body, the body above it) may touch: not in one body, nor in a body and the one
     above it, unless that is the world."""
     groups: dict[tuple[int | None, int | None, int, int], None] = {}
     for geom, body, above in geoms:
-        groups[body, above, int(geom.get("contype", 1)), int(geom.get("conaffinity", 1))] = None
+        groups[body, above, file.whole(geom, "contype", 1), file.whole(geom, "conaffinity", 1)] = None
     listed = list(groups)
     for k, (body, above, kind, affinity) in enumerate(listed):
         for other, other_above, other_kind, other_affinity in listed[:k]:
@@ -237,9 +246,10 @@ def checked(file: File, element: Element, make: Any) -> Any:
 def geom_mass(elements: Elements, geom: Element) -> MassProperties | None:
     """Of a geom, in the frame of its body; None for one without mass."""
     file, kind = elements.file, geom.get("type", "sphere")
+    file.check_attributes(geom, GEOM)
     given = file.number(geom, "mass")
     density = file.number(geom, "density", 1000.0)
-    if int(geom.get("group", 0)) not in elements.groups or given == 0 or (given is None and density == 0):
+    if file.whole(geom, "group", 0) not in elements.groups or given == 0 or (given is None and density == 0):
         return None
     if kind == "plane":
         return None
@@ -252,6 +262,8 @@ def geom_mass(elements: Elements, geom: Element) -> MassProperties | None:
     ends = file.numbers(geom, "fromto", size=6)
     if ends is not None:
         along = ends[3:] - ends[:3]
+        if not np.any(along):
+            raise file.error(f"{described(geom)}: the two ends of fromto={geom.get('fromto')!r} coincide.")
         frame = Frame(turning_z_to(along), 0.5 * (ends[:3] + ends[3:]))
         half = 0.5 * np.linalg.norm(along)
         if kind == "sphere" or size is None:

@@ -20,11 +20,11 @@ def rotation(axis: Sequence[float], angle: float) -> np.ndarray:
     angle:  in radians, counterclockwise as seen from the tip of the axis.
     """
     a = np.array(vector(axis, "axis", "rotation", size=3))
-    length = float(np.linalg.norm(a))
-    if not length:
+    if not np.any(a):
         raise InputError("rotation(axis=[0, 0, 0]): axis must not be zero.")
+    a = a / np.max(np.abs(a))  # so that the squares of very large or small components are finite
     half = 0.5 * number(angle, "angle", "rotation")
-    return np.asarray(rotations.from_quaternion(jnp.asarray([np.cos(half), *(np.sin(half) * a / length)])))
+    return np.asarray(rotations.from_quaternion(jnp.asarray([np.cos(half), *(np.sin(half) * a / np.linalg.norm(a))])))
 
 
 def from_quaternion(e: Any) -> np.ndarray:

@@ -49,7 +49,11 @@ def from_urdf(
 class _Reader:
     def __init__(self, file: File, root: Element):
         self.file, self.root, self.tree = file, root, Tree(file)
-        self.links = {self.named(link): link for link in root.findall("link")}
+        self.links: dict[str, Element] = {}
+        for link in root.findall("link"):
+            if self.named(link) in self.links:
+                raise file.error(f"two links are called {link.get('name')!r}.")
+            self.links[self.named(link)] = link
         self.joints = root.findall("joint")
 
     def named(self, element: Element) -> str:
@@ -70,7 +74,8 @@ class _Reader:
             below[parent].append(joint)
         roots = [name for name in self.links if name not in children]
         if len(roots) != 1:
-            raise self.file.error(f"a robot is one tree of links; the links without parents are {', '.join(roots)}.")
+            found = f"the links without parents are {', '.join(roots)}" if roots else "no link is without a parent"
+            raise self.file.error(f"a robot is one tree of links; here {found}.")
         root = self.tree.add(roots[0], Frame(), None, not free, self.mass(self.links[roots[0]]))
         stack = [(roots[0], root)]
         while stack:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, TreeBuilder
@@ -20,6 +21,8 @@ class File:
     """What an importer says of a file: what it does not cover is collected, and refused together at the end."""
 
     def __init__(self, path: Any, callee: str, ignore: Any):
+        if not isinstance(path, (str, os.PathLike)):
+            raise InputError(f"{callee}(path={path!r}): path must be the name of a file.")
         self.path, self.callee = Path(path), callee
         named = isinstance(ignore, (list, tuple, set, frozenset)) and all(isinstance(x, str) for x in ignore)
         if not named:
@@ -73,6 +76,13 @@ class File:
     def number(self, element: Element, name: str, default: float | None = None) -> Any:
         found = self.numbers(element, name, None if default is None else [default], 1)
         return None if found is None else float(found[0])
+
+    def whole(self, element: Element, name: str, default: int) -> int:
+        """An attribute that is a whole number."""
+        found = self.number(element, name, default)
+        if found != int(found):
+            raise self.error(f"{described(element)}: {name}={element.get(name)!r} must be a whole number.")
+        return int(found)
 
     def check_children(self, element: Element, known: Any, harmless: Any = ()) -> None:
         """Refuse children of unknown tags."""

@@ -251,7 +251,9 @@ class System(Stated):
         if self.takes("potential", "t"):
             given.append("a potential of t")
         if given and not self.space.flat:
-            raise InputError(f"System(space={self.space.name}()): a system on a group takes no {', '.join(given)} yet.")
+            raise InputError(
+                f"System(space={self.space.name}()): systems on groups do not take {', '.join(given)} yet."
+            )
 
     def takes_auxiliary(self, name: str, function: Any) -> bool:
         return takes(name, function, "auxiliary", self.params is not None)
