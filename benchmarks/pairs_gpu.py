@@ -91,33 +91,27 @@ def measure(n: int) -> None:
         print(text, flush=True)
 
 
-# Settings of pair_gpu: particles of a lane, programs below which tiles are divided, pairs of an iteration.
-SETTINGS = {
-    1000: [(2, 1, 4), (2, 2112, 4), (2, 4224, 4), (2, 8448, 4), (1, 4224, 4), (1, 8448, 2)],
-    10_000: [(2, 1, 2), (2, 1, 4), (4, 1, 4)],
-}
+# Settings of pair_gpu: particles of a lane, pairs of an iteration.
+SETTINGS = {1000: [(2, 4), (2, 2), (1, 4), (4, 4)], 10_000: [(2, 2), (2, 4), (4, 4)]}
 
 
 def variants(n: int) -> None:
     """The force with other settings of the kernel; the best of them are kept for the rest of the run."""
     q, both = jnp.asarray(droplet(n), float), water(n)
     taken, first = {}, None
-    for rows, warps, unrolled in SETTINGS.get(n, []):
-        pair_gpu.ROWS, pair_gpu.WARPS, pair_gpu.UNROLLED = {0: 1, 1500: rows}, warps, unrolled
+    for rows, unrolled in SETTINGS.get(n, []):
+        pair_gpu.ROWS, pair_gpu.UNROLLED = {0: 1, 1500: rows}, unrolled
         jax.clear_caches()
-        parts = [pair_gpu.shape_of(m, 3, 2, pair_gpu.PARTS).parts for m in (3 * n, n)]
-        shape = (
-            f"  {n} molecules: {rows} particles of a lane, {parts[0]} and {parts[1]} parts of a tile, {unrolled} pairs"
-        )
+        shape = f"  {n} molecules: {rows} particles of a lane, {unrolled} pairs"
         try:
-            taken[rows, warps, unrolled], force = each(jax.grad(lambda x: both(x)), q, 0.3)
+            taken[rows, unrolled], force = each(jax.grad(lambda x: both(x)), q, 0.3)
             first = force if first is None else first
             apart = f"apart from the first by {np.abs(force - first).max() / np.abs(first).max():.1e}"
-            print(f"{shape} of an iteration: {taken[rows, warps, unrolled]:.1f} µs, {apart}", flush=True)
+            print(f"{shape} of an iteration: {taken[rows, unrolled]:.1f} µs, {apart}", flush=True)
         except Exception as error:  # a shape that the compiler refuses must not end the table
             print(f"{shape}: {type(error).__name__}: {str(error)[:200]}", flush=True)
     if taken:
-        rows, pair_gpu.WARPS, pair_gpu.UNROLLED = best = min(taken, key=taken.__getitem__)
+        rows, pair_gpu.UNROLLED = best = min(taken, key=taken.__getitem__)
         pair_gpu.ROWS = {0: 1, 1500: rows}
         print(f"  {n} molecules: goes on with {best}", flush=True)
     jax.clear_caches()

@@ -39,9 +39,9 @@ CASES = {
     "a subset": (mixed, {"sites": SITES, "on": [7, *range(1, N, 2)][1:], "squared": True, "exclude": [(3, 1), (5, 9)]}),
     "in a box": (lambda r: jnp.cos(r) / r, {"cutoff": 1.9, "box": BOX, "exclude": [(0, 44), (44, 1), (8, 30)]}),
 }
-# Of the kernel for GPUs: lanes, particles of a lane, programs, numbers in memory, parts of a tile. By turns one launch
-# with one group of particles for each program, several launches, several groups, and tiles in several parts.
-KERNELS = [(4, 2, 1000, 2**20, 2), (4, 2, 1000, 200, 2), (8, 1, 6, 2**20, 4)]
+# Of the kernel for GPUs: lanes, particles of a lane, programs, numbers in memory. By turns one launch with one group of
+# particles for each program, several launches, and several groups.
+KERNELS = [(4, 2, 1000, 2**20), (4, 2, 1000, 200), (8, 1, 6, 2**20)]
 
 
 def dense(phi, q, settings):
@@ -96,12 +96,11 @@ def settings_of(settings):
 def test_kernels(case, monkeypatch):
     """The kernel for GPUs, interpreted: several blocks, even and odd numbers of them, and several launches."""
     monkeypatch.setattr(pair_gpu, "INTERPRET", True)
-    lanes, rows, programs, numbers, parts = KERNELS[list(CASES).index(case) % len(KERNELS)]
+    lanes, rows, programs, numbers = KERNELS[list(CASES).index(case) % len(KERNELS)]
     monkeypatch.setattr(pair_gpu, "LANES", lanes)
     monkeypatch.setattr(pair_gpu, "ROWS", {0: rows})
     monkeypatch.setattr(pair_gpu, "PROGRAMS", programs)
     monkeypatch.setattr(pair_gpu, "NUMBERS", numbers)
-    monkeypatch.setattr(pair_gpu, "PARTS", parts)
     phi, settings = CASES[case]
     term, q, u = gm.md.PairPotential(phi, **settings).term, jnp.asarray(Q), jnp.asarray(RANDOM.normal(size=(N, 3)))
     order = list(CASES).index(case)

@@ -4,11 +4,9 @@ Each pair is evaluated once. Particles are cut into blocks of 32 · `rows` conse
 which is one warp, takes a block A with one or several groups of 32 particles of another block B: a lane holds `rows`
 particles i of A and one particle j of the group, evaluates them, and adds the result to the sums of i and, with the
 opposite sign, to that of j. Then the particles j move on to the next lane with their sums, and after 32 such rotations
-every pair of the tile has been evaluated. Where there are few programs, the rotations of a tile are divided into parts,
-each a program: a part begins with the particles j moved on by the rotations of the parts before. Block A takes the
-blocks B = A, A + 1, …, A + ⌊b/2⌋ modulo the number b of blocks, so that each pair of blocks meets once and all programs
-have the same length. Sums are written for each tile and added up afterwards in a fixed order: results do not depend on
-the order in which programs end.
+every pair of the tile has been evaluated. Block A takes the blocks B = A, A + 1, …, A + ⌊b/2⌋ modulo the number b of
+blocks, so that each pair of blocks meets once and all programs have the same length. Sums are written for each tile and
+added up afterwards in a fixed order: results do not depend on the order in which programs end.
 
 The function of one pair is translated to fused operations like a step of the kernel engine.
 """
@@ -36,8 +34,6 @@ ROWS = {0: 1, 1500: 2, 8000: 4}  # particles i of a lane, from so many particles
 PROGRAMS = 16896  # a program takes several groups where there are more than so many programs: 32 warps for each of the
 # 4 · 132 quarters of the multiprocessors of an H100 or H200
 UNROLLED = 4  # pairs of a lane in an iteration, of as many rotations as that takes; a power of two
-WARPS = 4224  # of fewer programs, tiles are divided into parts: the latency of a single warp is 32 rotations
-PARTS = 8  # at most
 NUMBERS = 2**26  # of sums in memory at a time; larger systems take several launches
 NOWHERE = 2**30
 INTERPRET = False  # run kernels without a GPU, for tests
@@ -63,8 +59,7 @@ class Shape(NamedTuple):
     particles: int
     rows: int  # particles i of a lane
     run: int  # groups of a program
-    programs: int  # along the groups of all blocks B, in one launch, but for their parts
-    parts: int  # programs of a tile, each with some of its rotations
+    programs: int  # along the groups of all blocks B, in one launch
     reach: int  # the largest difference of the numbers of two particles whose pair is left out
     interpret: bool
 
@@ -73,14 +68,9 @@ class Shape(NamedTuple):
         return self.rows * LANES
 
     @property
-    def rotations(self) -> int:
-        """Of a part."""
-        return LANES // self.parts
-
-    @property
     def unrolled(self) -> int:
         """Rotations of an iteration."""
-        return min(max(1, UNROLLED // self.rows), self.rotations)
+        return min(max(1, UNROLLED // self.rows), LANES)
 
     @property
     def blocks(self) -> int:
@@ -111,37 +101,32 @@ class Shape(NamedTuple):
         return self.particles // self.block
 
 
-def shape_of(particles: int, numbers: int, reach: int, most_parts: int) -> Shape:
+def shape_of(particles: int, numbers: int, reach: int) -> Shape:
     """`numbers`: that a particle adds up. The groups of a launch are those of whole blocks B."""
     rows = next(rows for least, rows in sorted(ROWS.items(), reverse=True) if particles >= least)
-    one = Shape(particles, rows, 1, 1, 1, reach, INTERPRET)
+    one = Shape(particles, rows, 1, 1, reach, INTERPRET)
     run = one.blocks * one.groups // PROGRAMS
     run = run // rows * rows or 1
     together = rows // math.gcd(rows, run)  # programs of a block B
     most = NUMBERS * rows // ((run + rows) * numbers * one.blocks * one.block)
     programs = min(max(1, most // together), -(-one.groups // (run * together)))
-    whole, parts = one._replace(run=run, programs=programs * together), 1
-    while whole.launches == 1 and parts < min(most_parts, LANES) and whole.blocks * whole.programs * parts < WARPS:
-        parts *= 2
-    return whole._replace(parts=parts)
+    return one._replace(run=run, programs=programs * together)
 
 
 def by_kernel(term: Term, order: int, *operands: Array) -> Array:
     """The operation `pair_sum` by a kernel."""
-    # Members of a batch fill the GPU together. Whether tiles are divided does not depend on how many there are, so that
-    # an ensemble gives the same bits on any number of devices.
-    function = functools.partial(_by_kernel, term, order, PARTS if operands[0].ndim == 2 else 1)
+    function = functools.partial(_by_kernel, term, order)
     for _ in range(operands[0].ndim - 2):
         function = jax.vmap(function)
     return function(*operands)
 
 
-def _by_kernel(term: Term, order: int, parts: int, *operands: Array) -> Array:
+def _by_kernel(term: Term, order: int, *operands: Array) -> Array:
     vectors, sites = operands[: max(order, 1)], operands[max(order, 1) :]
     n, dimension = vectors[0].shape
     chosen, numbers = term.chosen(n), dimension if order else 1
     m = len(chosen.which)
-    shape = shape_of(m, numbers, int(np.max(np.ptp(chosen.excluded, axis=1), initial=0)), parts)
+    shape = shape_of(m, numbers, int(np.max(np.ptp(chosen.excluded, axis=1), initial=0)))
     padded = shape.blocks * shape.block
     # Gathers instead of slices, pads and scatters, because XLA fuses them into one GPU kernel: for a thousand molecules
     # each further kernel of a step counts.
@@ -169,12 +154,12 @@ def _launch(term: Term, order: int, dimension: int, shape: Shape, rows: Any, out
 
     numbers, padded, kind = dimension if order else 1, rows.shape[1], rows.dtype
     # Sums of i, for each program, and after them of j, for each block A that a block meets.
-    sums = (shape.programs + (shape.offsets if order else 0)) * shape.parts
+    sums = shape.programs + (shape.offsets if order else 0)
     more: dict[str, Any] = {"interpret": True} if shape.interpret else {"compiler_params": _settings()}
     found = pl.pallas_call(
         functools.partial(_kernel, term, order, dimension, shape),
         out_shape=jax.ShapeDtypeStruct((sums, numbers, padded), kind),
-        grid=(shape.blocks, shape.programs * shape.parts),
+        grid=(shape.blocks, shape.programs),
         name="geomint_pairs",
         **more,
     )(jnp.full(1, launch, jnp.int32) * (shape.run * shape.programs), rows, *out)
@@ -197,14 +182,11 @@ class Row(NamedTuple):
 
 
 def _kernel(term: Term, order: int, dimension: int, shape: Shape, first: Any, rows: Any, *refs: Any) -> None:
-    """One program: a part of the rotations of a block A with `run` groups."""
+    """One program: a block A with `run` groups."""
     from jax.experimental import pallas as pl
 
     low, high, more, out = refs
-    program, part = pl.program_id(1), np.int32(0)
-    if shape.parts > 1:
-        program, part = (f(program, np.int32(shape.parts)) for f in (jax.lax.div, jax.lax.rem))
-    a, begin, moved = pl.program_id(0), first[0] + program * shape.run, part * shape.rotations
+    a, begin = pl.program_id(0), first[0] + pl.program_id(1) * shape.run
     mine = [pl.ds(a * shape.block + k * LANES, LANES) for k in range(shape.rows)]
     others = range(more.shape[0] if more.shape[0] > 1 else 0)
     values = lambda at: [rows[c, at] for c in range(rows.shape[0])]
@@ -219,14 +201,12 @@ def _kernel(term: Term, order: int, dimension: int, shape: Shape, first: Any, ro
         b = jax.lax.rem(a + offset, np.int32(shape.blocks))
         at = b * shape.block + jax.lax.rem(number, np.int32(shape.rows)) * LANES
         # Inside a block the particles j after i are taken.
-        # Particles j of the lanes after some rotations; those of the last part are back at their lanes.
-        at_lanes = lambda k: pl.ds(at, LANES) if shape.parts == 1 else at + ((lanes + (moved + k)) & (LANES - 1))
         block = [row._replace(low=jnp.where(offset == 0, np.int32(0), row.low)) for row in here]
 
         def rotations(masked: bool, k: Any, moving: Any) -> Any:
             for turn in range(shape.unrolled):
                 sums, there, theirs = moving
-                j = at + ((lanes + (moved + k * shape.unrolled + turn)) & (LANES - 1)) if masked else None
+                j = at + ((lanes + (k * shape.unrolled + turn)) & (LANES - 1)) if masked else None
                 added = []
                 for row, total in zip(block, sums, strict=True):
                     total, theirs = _pair(term, order, dimension, shape, row, there, j, total, theirs)
@@ -237,14 +217,14 @@ def _kernel(term: Term, order: int, dimension: int, shape: Shape, first: Any, ro
         # Of an even number of blocks the last offset leads to each pair of blocks twice.
         counts = (number < shape.groups) & ((2 * offset != shape.blocks) | (a < offset))
         whole = (jnp.abs(a - b) >= shape.far) & (jnp.maximum(a, b) < shape.full)  # all pairs count: no masks
-        moving = sums, values(at_lanes(0)), zeros if order else []
+        moving = sums, values(pl.ds(at, LANES)), zeros if order else []
         for masked, taken in ((True, counts & ~whole), (False, counts & whole)):
-            turns = jnp.where(taken, np.int32(shape.rotations // shape.unrolled), np.int32(0))
+            turns = jnp.where(taken, np.int32(LANES // shape.unrolled), np.int32(0))
             moving = jax.lax.fori_loop(np.int32(0), turns, functools.partial(rotations, masked), moving)
         sums, _, theirs = moving
         met = shape.programs + offset - jax.lax.div(first[0], np.int32(shape.rows))
         for c, x in enumerate(theirs):
-            out[met * shape.parts + part, c, at_lanes(shape.rotations)] = x
+            out[met, c, pl.ds(at, LANES)] = x
         return sums
 
     sums = jax.lax.fori_loop(np.int32(0), np.int32(shape.run), group, [zeros] * shape.rows)
