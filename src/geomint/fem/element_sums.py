@@ -250,7 +250,8 @@ def _by_kernel(term: ElementTerm, order: int, *operands: Array) -> Array:
         numbers = [padded(x, geometry.weights.shape[0]) for x in numbers]
         if term.pattern is None:
             return element_gpu.forces(term, order, vectors, numbers, geometry, element_gpu.Patches(*tables))
-        groups = element_groups.Groups(*tables, term.pattern)
+        nodes, shapes, places = tables
+        groups = element_groups.Groups(nodes, shapes, places, term.pattern)
         return element_groups.forces(term, order, vectors, numbers, groups, element_gpu.INTERPRET)
     except NotCovered:
         return by_arrays(term, order, *operands)
