@@ -58,9 +58,10 @@ MISSED = 64
 SHORT = 64  # up to so many steps between two saves are not divided into pieces
 
 
-def check_gradient(gradient: Any) -> None:
-    """Check the argument gradient=."""
+def checked_gradient(gradient: Any) -> str:
+    """The argument gradient=, checked."""
     choice(gradient, "gradient", "", MODES)
+    return gradient
 
 
 def integrate_traced(

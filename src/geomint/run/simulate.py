@@ -26,7 +26,7 @@ from ..system.index_check import check_indices
 from ..system.system import Stated
 from .defaults import of_model
 from .drive import archive_meta, drive
-from .gradients import check_gradient, integrate_traced
+from .gradients import checked_gradient, integrate_traced
 from .inputs import (
     check_energy,
     check_on_manifold,
@@ -40,7 +40,7 @@ from .inputs import (
 )
 from .prepare import checked_method, checked_settings, prepared
 from .trajectory import Checkpoint, Trajectory
-from .until import check_until, watched
+from .until import stopping
 
 
 @checked_keywords
@@ -70,9 +70,8 @@ def simulate(
     v0 or p0:     the velocity or the momentum at the start; at rest with neither.
     dt, t_end:    t_end − t0 is a whole number of steps. For event-driven methods dt is the interval between saves.
     output:       write the run to this file, with checkpoints; memory stays constant, whatever the length of the run.
-                  A name that ends in .xyz, .pdb, .h5md or .vtkhdf is written for other programs, frame by frame, with
-                  the archive of the run beside it (x.xyz.h5). The first three need a system with
-                  atoms=gm.md.Atoms(...); .vtkhdf is for elastic bodies, and for particles as points.
+                  A name in .xyz, .pdb, .h5md (of a system with atoms=gm.md.Atoms(...)) or .vtkhdf (elastic bodies, or
+                  particles as points) is written for other programs, with the archive beside it (x.xyz.h5).
     compensated:  sum the updates of q and p with compensation for rounding.
     engine:       "xla", the reference; "native", machine code for small systems, several times faster; "kernel", for
                   ensembles on a GPU; "auto", the one with which the run is likely to end first, compiling included.
@@ -81,38 +80,38 @@ def simulate(
     gradient:     how jax.grad goes back through the run. "backwards": by steps of −dt, for symmetric methods; nothing
                   is stored, and rounding limits how well the reversed run follows the run. "stored": from the state
                   at every save, for all methods. "auto": backwards for symmetric methods where no force does work.
-    until:        f(q, p, t): the run ends where the sign of f changes for the first time, at the latest at t_end. The
-                  last point is the state there, by a shorter step of the method, and run.stopped_at its time. It stays
-                  in memory.
+    until:        f(q, p, t): the run, in memory, ends where the sign of f changes first, at the latest at t_end. The
+                  last point is the state there, by a shorter step of the method, and run.stopped_at its time.
 
     Inside jax.grad, jax.jit or jax.vmap the result has traced arrays, and q0, v0, p0, mass and params may be
     differentiated. No error can be raised there: saved values after a failure are not finite, and gradients are NaN.
     """
     call = of_model("simulate", system, q0, v0, p0, method, dt, t_end, t0, save_every)
-    check_gradient(gradient)
-    seed = check_seed(seed)
+    seed, gradient = check_seed(seed), checked_gradient(gradient)
     path, progress, compensated = checked_settings(output, progress, compensated)
     method, times = checked_method(call.system, call.method), grid(call.dt, call.t_end, t0, save_every)
     q, p = phase(call.system.at_time(times.t0), call.q0, call.v0, p0)
     stated = measured_at(call.system, q)
-    at_start = stated.at_time(times.t0)
     velocity = stated_velocity(stated, "v0", call.v0)
     traced = is_traced(stated, q, p, method)
     if not traced:
         check_on_manifold(stated, q, p, "one", times.t0)
     check_indices(stated, q, p)
-    method = prepared(method, at_start, q, "one")
-    if until is not None:
-        check_until(until, traced, path)
-        method = watched(method, until)
+    method = prepared(method, stated.at_time(times.t0), q, "one")
+    method = stopping(method, until, traced, path)
     state = initial_state(q, p, times.t0, seed, compensated, velocity_guess=velocity)
     if traced:
         return _traced(stated, method, times, state, seed, compensated, path, gradient)
+    _check_start(method, stated, q, p, times)
+    return _run(stated, method, times, state, {"seed": seed, "compensated": compensated}, path, progress, engine)
+
+
+def _check_start(method: Method, stated: Stated, q: Any, p: Any, times: Grid) -> None:
+    """Warnings and errors on the system, the method and its step that need the numbers of the start."""
     warn_of_lost_digits(stated, q.shape)
-    protocols.warn(method, at_start, q, times.dt)
+    protocols.warn(method, stated.at_time(times.t0), q, times.dt)
     protocols.check_start(method, stated, q, p)
     check_overrides(stated, q, times.t0)
-    return _run(stated, method, times, state, {"seed": seed, "compensated": compensated}, path, progress, engine)
 
 
 def _run(

@@ -26,8 +26,11 @@ from .loop import Outcome
 from .trajectory import Checkpoint, Trajectory
 
 
-def check_until(until: Any, traced: bool, path: Any) -> None:
-    """An error where a run can't end early."""
+def stopping(method: Method, until: Any, traced: bool, path: Any) -> Method:
+    """The method that ends a run where until(q, p, t) changes its sign, or the method itself for None; an error where
+    a run can't end early."""
+    if until is None:
+        return method
     if traced:
         raise InputError(
             "until= can't be used inside jax.grad, jax.jit or jax.vmap: the length of the run must be known."
@@ -37,10 +40,6 @@ def check_until(until: Any, traced: bool, path: Any) -> None:
             "until= ends a run between two steps, and an archive holds whole steps only: leave output= out, and save "
             "the run afterwards with run.save(...)."
         )
-
-
-def watched(method: Method, until: Any) -> Method:
-    """The method that ends a run where until(q, p, t) changes its sign."""
     if method.traits.event_driven:
         raise InputError(f"until= needs a method with steps, and {method.name} chooses its own times.")
     return Until(method, function(until, "until", of="(q, p)"))
