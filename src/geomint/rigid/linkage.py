@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..numerics.compilation import jit
 from ..system.constraints import UPPER, WEIGHTS
 from .joints import PlacedJoint, locked
 
@@ -134,6 +135,7 @@ class Linkage(eqx.Module):
             found.append((_dot(gap, gap) - squares)[None])
         return [*found, self._rigid(bodies[..., 1:])]
 
+    @jit  # a step uses g and its derivatives in sixty places, and tracing it takes a tenth of a second
     def __call__(self, q: Array) -> Array:
         return self.order.ordered(self.pieces(self.directors.columns(q)))
 
@@ -195,6 +197,7 @@ class MovingLinkage(eqx.Module):
     still: Linkage
     prescribed: tuple[Prescribed, ...]
 
+    @jit
     def __call__(self, q: Array, t: Any) -> Array:
         bodies = self.still.directors.columns(q)
         moving = tuple(each.residual(bodies, t) for each in self.prescribed)
