@@ -10,8 +10,8 @@ pages.
 """
 
 import json
-import math
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 import geomint as gm
+from geomint import papers
 
 IMAGES = Path(__file__).parent / "images"
 RESULTS = Path(__file__).parent / "results.json"
@@ -353,31 +354,33 @@ PAPERS = {
 }
 
 
-def record(experiment, size, outcome):
-    """Write the numbers of one run to docs/results.json, to eight digits; a number that is not finite is left out."""
+def record(done):
+    """Write the rows of one run to docs/results.json, numbers to eight digits."""
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    rows = {
-        row.name: float(f"{row.measured:.8g}")
-        for row in (*outcome.checks, *outcome.information)
-        if math.isfinite(row.measured)
-    }
-    results.setdefault(experiment.id, {})[size] = rows
-    RESULTS.write_text(json.dumps(dict(sorted(results.items())), indent=1, ensure_ascii=False) + "\n")
+    rows = [row | {"measured": rounded(row["measured"])} for row in done.to_dict()["checks"]]
+    about = {"title": done.experiment.title, "figure": done.experiment.figure}
+    size = {"seconds": round(done.seconds, 1), "machine": papers.machine(), "checks": rows}
+    entry = results.get(done.experiment.id, {}) | about | {"quick" if done.quick else "full": size}
+    RESULTS.write_text(
+        json.dumps(dict(sorted((results | {done.experiment.id: entry}).items())), indent=1, ensure_ascii=False) + "\n"
+    )
+
+
+def rounded(number):
+    return None if number is None else float(f"{number:.8g}")
 
 
 def experiments(prefix, one=""):
     """The experiments of a paper at both sizes, or one of them. The figure is that of the full size."""
-    from geomint import papers
-
     for experiment in papers.find(f"{PAPERS[prefix]}/{one}" if one else PAPERS[prefix]):
-        for size in ("quick", "full"):
-            outcome = experiment(quick=size == "quick")
-            record(experiment, size, outcome)
-            for check in outcome.checks:
-                print(
-                    f"{size:6s}{check.name:85s} {check.measured:<12.6g} {'ok' if check.ok else 'OUT OF RANGE'}",
-                    flush=True,
-                )
+        for quick in (True, False):
+            with tempfile.TemporaryDirectory() as folder:
+                done, outcome = papers.reproduced(experiment, quick, Path(folder))
+            if outcome is None:
+                raise SystemExit(f"{experiment.id}: {done.error}")
+            record(done)
+            for check in done.checks:
+                print(f"{'quick' if quick else 'full':6s}{check.claim:85s} {check.measured_text:<12s} {check.outcome}")
         path = IMAGES / f"{prefix}-{experiment.name}.png"
         outcome.figure.savefig(path, dpi=1400 / outcome.figure.get_figwidth())
         with Image.open(path) as picture:

@@ -258,7 +258,8 @@ def paper_pages():
     by_paper = {}
     for name, sizes in json.loads((ROOT / "docs/results.json").read_text()).items():
         paper, _, experiment = name.partition("/")
-        by_paper.setdefault(paper, {})[experiment] = sizes["full"]
+        rows = {row["claim"]: row["measured"] for row in sizes["full"]["checks"]}
+        by_paper.setdefault(paper, {})[experiment] = rows
     return {
         path: with_numbers(path.read_text(), results)
         for paper, results in by_paper.items()

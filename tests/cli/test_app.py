@@ -11,22 +11,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
-from typer.testing import CliRunner
 
 import geomint as gm
 from geomint import papers
-from geomint.cli.app import app
 from geomint.io import archive
-from geomint.papers import Check, Information, Outcome, base
 from helpers.processes import COMMAND
-
-
-@pytest.fixture
-def shell(tmp_path, monkeypatch):
-    """Runs a command in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    return lambda *arguments: CliRunner().invoke(app, [str(a) for a in arguments])
 
 
 def complaint(result, code=2):
@@ -243,70 +232,6 @@ def test_certify_measures(shell):
     assert result.exit_code == 0, result.output
     for word in ("order", "symplecticity", "reversibility", "energy"):
         assert word in result.stdout
-
-
-# --- reproduce ------------------------------------------------------------------------------------------------------
-@pytest.fixture
-def one_experiment(monkeypatch):
-    """A registry of a single experiment whose measured number the test chooses."""
-    monkeypatch.setattr(base, "_experiments", {})
-
-    def register(measured):
-        papers.experiment("a-paper", "one", "A title", "Fig. 1")(
-            lambda quick: Outcome(
-                [Check("a [number]", measured, 1.0, 2.0, "about 1.5")],
-                Figure(),
-                [Information("another", 7.25, "wall time")],
-            )
-        )
-
-    return register
-
-
-def test_reproduce_in_range(shell, one_experiment, tmp_path):
-    one_experiment(1.4375)
-    result = shell("reproduce", "a-paper", "--quick")
-    assert result.exit_code == 0
-    row = next(line for line in result.stdout.splitlines() if "a [number]" in line)
-    assert re.split(r"  +", row.strip()) == ["a [number]", "1.4375", "about 1.5", "1 … 2", "ok"]
-    row = next(
-        line for line in result.stdout.splitlines() if "another" in line
-    )  # no range, no verdict, and not counted
-    assert re.split(r"  +", row.strip()) == ["another", "7.25", "wall time", "–", "not checked"]
-    assert "in range: 1 of 1 (1 checks)" in result.stdout
-    assert (tmp_path / "out" / "a-paper-one.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize("measured", [2.5, float("nan")])
-def test_reproduce_out_of_range(shell, one_experiment, measured):
-    one_experiment(measured)
-    result = shell("reproduce", "--out", "figures/here")
-    assert result.exit_code == 1
-    assert "FAILED" in result.stdout
-    assert "out of range: a-paper/one" in result.stdout
-    answer = shell("reproduce", "--json")
-    assert answer.exit_code == 1
-    found = json.loads(answer.stdout)  # nothing but JSON
-    assert found["ok"] is False
-    assert found["experiments"][0]["checks"][0]["measured"] == (None if measured != measured else 2.5)
-
-
-def test_reproduce_as_json(shell, one_experiment):
-    one_experiment(1.5)
-    found = json.loads(shell("reproduce", "a-paper/one", "--json", "--quick").stdout)
-    [experiment] = found["experiments"]
-    assert found["ok"] is True
-    assert (experiment["paper"], experiment["experiment"], experiment["figure"], experiment["quick"]) == (
-        "a-paper",
-        "one",
-        "Fig. 1",
-        True,
-    )
-    assert experiment["picture"] == "out/a-paper-one.png"
-    assert experiment["checks"] == [
-        {"name": "a [number]", "measured": 1.5, "low": 1.0, "high": 2.0, "expected": "about 1.5", "ok": True}
-    ]
-    assert experiment["information"] == [{"name": "another", "measured": 7.25, "remark": "wall time"}]
 
 
 # --- bench, version and a real process ------------------------------------------------------------------------------

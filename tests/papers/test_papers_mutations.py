@@ -220,7 +220,7 @@ def failing_rows(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> list[st
             getattr(module, cached).cache_clear()
     try:
         with unwatched():  # as `papers.reproduce` runs them
-            return [check.name for check in experiment(quick=True).checks if not check.ok]
+            return [check.claim for check in experiment(quick=True).checks if not check.ok]
     except gm.RunStopped as stopped:
         return [f"{mutation.row} (the run stopped: {stopped})"]
     finally:

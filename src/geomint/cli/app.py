@@ -11,7 +11,7 @@ import typer
 import typer.core
 
 from ..errors import GeomintError, Interrupted, ProcessLost, RunStopped
-from . import comparing, listing, simulations, verification, viewing
+from . import comparing, listing, reproduction, simulations, verification, viewing
 from .output import print_error
 
 
@@ -87,5 +87,5 @@ app.command("view")(viewing.view)
 app.command("info")(simulations.info)
 app.command("certify")(verification.certify)
 app.command("compare")(comparing.compare)
-app.command("reproduce")(verification.reproduce)
+app.command("reproduce")(reproduction.reproduce)
 app.command("bench", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(verification.bench)

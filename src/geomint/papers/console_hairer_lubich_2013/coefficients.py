@@ -27,7 +27,8 @@ from ...methods.multistep_coefficients import (
 )
 from ...run import simulate
 from ...system.system import System
-from ..base import Check, Outcome, experiment
+from ..base import Outcome, experiment
+from ..checks import Check
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,28 +99,28 @@ def coefficients(quick: bool) -> Outcome:
     tried = {n: math.comb(len(values), n) for n in different}
     printed = {k: tuple(Fraction(x, below) for x in above) for k, (below, above) in DELTA_HAT.items()}
     checks = [
-        Check(f"σ of order {2 * n + 2}: methods of {tried[n]} that differ from the paper's formula", x, 0, 0, "none")
+        Check(
+            f"σ of order {2 * n + 2}: methods of {tried[n]} that differ from the paper's formula",
+            x,
+            (0, 0),
+        )
         for n, x in different.items()
     ]
     checks.append(
         Check(
             "δ̂ for k = 2, 4, 6, 8: formulas that differ",
             sum(construct(values[: k // 2 - 1]).delta_hat != x for k, x in printed.items()),
-            0,
-            0,
-            "none",
+            (0, 0),
         )
     )
     for label, a in {"r = 4, a = 0.5": FOUR, "(A)": A, "r = 8": EIGHT}.items():
         method, r = construct(a), 2 * len(a) + 2
-        checks.append(Check(f"{label}: exact order", order(method.rho, method.sigma), r, r, str(r)))
+        checks.append(Check(f"{label}: exact order", order(method.rho, method.sigma), (r, r), note=str(r)))
         checks.append(
             Check(
                 f"{label}: conditions (12), (13) that are violated",
                 2 - holds(method, 12) - holds(method, 13),
-                0,
-                0,
-                "none",
+                (0, 0),
             )
         )
     fourth = [construct((a,)) for a in np.arange(-99, 100, 6) / 100]
@@ -127,19 +128,26 @@ def coefficients(quick: bool) -> Outcome:
         Check(
             f"r = 4: methods of {len(fourth)} with a₁ in (−1, 1) that violate (13)",
             sum(not holds(m, 13) for m in fourth),
-            0,
-            0,
-            "none",
+            (0, 0),
         )
     )
     checks += [
-        Check("(B): largest modulus of a root of σ", max(abs(roots(construct(B).sigma))), 1.31455, 1.31465, "1.3146"),
-        Check("(B) is refused, with the modulus", refusal(B), 1.31455, 1.31465, "1.3146"),
+        Check(
+            "(B): largest modulus of a root of σ",
+            max(abs(roots(construct(B).sigma))),
+            (1.31455, 1.31465),
+            note="1.3146",
+        ),
+        Check("(B) is refused, with the modulus", refusal(B), (1.31455, 1.31465), note="1.3146"),
     ]
     grid = list(itertools.combinations([Fraction(n, 20) for n in range(-19, 20, 2 if quick else 1)], 2))
     wrong = sum(holds(construct(pair), 13) != (discriminant(*pair) > 0) for pair in grid)
     checks.append(
-        Check(f"r = 6: of {len(grid)} pairs (a₁, a₂), those on the wrong side of β² = 4α(γ − 2α)", wrong, 0, 0, "none")
+        Check(
+            f"r = 6: of {len(grid)} pairs (a₁, a₂), those on the wrong side of β² = 4α(γ − 2α)",
+            wrong,
+            (0, 0),
+        )
     )
     return Outcome(checks, draw_coefficients())
 
@@ -241,13 +249,13 @@ def periodicity(quick: bool) -> Outcome:
     best = max(found, key=lambda pair: found[pair])
     methods = {label: SymmetricMultistep(a=a) for label, a in METHODS.items()}
     checks = [
-        Check("r = 4: largest distance from √(6(1 − a₁)/(2 − a₁))", off, None, 1e-12, "round-off"),
-        Check("r = 6: largest Ω where (13) holds", found[best], 1.05025, 1.05035, "1.0503"),
-        Check("r = 6: a₁ of the largest Ω, to hundredths", best[0], 0.655, 0.665, "0.66"),
-        Check("r = 6: a₂ of the largest Ω, to hundredths", best[1], -0.265, -0.255, "−0.26"),
-        Check("r = 4, a = 0.5: Ω", methods["r = 4, a = 0.5"].periodicity, 1.41415, 1.41425, "√2"),
-        Check("(A): Ω", methods["r = 6, (A)"].periodicity, 0.72165, 0.72185, "0.7218"),
-        Check("r = 8: Ω", methods["r = 8"].periodicity, 0.93815, 0.93825, "0.9382"),
+        Check("r = 4: largest distance from √(6(1 − a₁)/(2 − a₁))", off, (None, 1e-12)),
+        Check("r = 6: largest Ω where (13) holds", found[best], (1.05025, 1.05035), note="1.0503"),
+        Check("r = 6: a₁ of the largest Ω, to hundredths", best[0], (0.655, 0.665), note="0.66"),
+        Check("r = 6: a₂ of the largest Ω, to hundredths", best[1], (-0.265, -0.255), note="−0.26"),
+        Check("r = 4, a = 0.5: Ω", methods["r = 4, a = 0.5"].periodicity, (1.41415, 1.41425), note="√2"),
+        Check("(A): Ω", methods["r = 6, (A)"].periodicity, (0.72165, 0.72185), note="0.7218"),
+        Check("r = 8: Ω", methods["r = 8"].periodicity, (0.93815, 0.93825), note="0.9382"),
     ]
     offsets = np.array(
         [-1e-3, 1e-3] if quick else [*-np.geomspace(2e-2, 1e-4, 12), *np.geomspace(1e-4, 2e-2, 12), -1e-3, 1e-3]
@@ -263,11 +271,17 @@ def periodicity(quick: bool) -> Outcome:
                 bounded,
                 SWINGS[label],
                 0.05,
-                f"{SWINGS[label]:g} ± 5 %: bounded",
+                note=f"{SWINGS[label]:g} ± 5 %: bounded",
             )
         )
         checks.append(
-            Check(f"{label}: largest |q| in a run at hω = 1.001 Ω", grown, 1e40, None, "above 1e40: grows", rtol=None)
+            Check(
+                f"{label}: largest |q| in a run at hω = 1.001 Ω",
+                grown,
+                (1e40, None),
+                note="above 1e40: grows",
+                rtol=None,
+            )
         )
     gaps = {
         "r = 4, a = 0.5": (0.322, 3),
@@ -281,9 +295,8 @@ def periodicity(quick: bool) -> Outcome:
             Check(
                 f"{label}: smallest gap between roots of ρ and σ, in radians",
                 smallest_gap(methods[label].coefficients),
-                gap - half,
-                gap + half,
-                f"{gap:g}",
+                (gap - half, gap + half),
+                note=f"{gap:g}",
             )
         )
     return Outcome(checks, draw_periodicity(0.1 if quick else 0.025, offsets, swings))

@@ -24,7 +24,8 @@ from ...methods import Rattle
 from ...numerics.compilation import jit
 from ...run import simulate
 from ...system.lagrangian import derive
-from ..base import Check, Information, Outcome, experiment
+from ..base import Outcome, experiment
+from ..checks import Check
 from .problems import EPS, PAPER
 
 if TYPE_CHECKING:
@@ -152,16 +153,29 @@ def chain_of_links(quick: bool) -> Outcome:
     }
     checks = sweep_checks(plain, best, bent)
     checks += [
-        Check("most rounds of Newton's method in the first step", max(x.rounds for x in costs), 2, 4, "3", rtol=None),
         Check(
-            "largest |g| over ε L max |q|", max(x.residual for x in costs), None, 10, "2 … 4: at round-off", rtol=None
+            "most rounds of Newton's method in the first step",
+            max(x.rounds for x in costs),
+            (2, 4),
+            note="3",
+            rtol=None,
+        ),
+        Check(
+            "largest |g| over ε L max |q|",
+            max(x.residual for x in costs),
+            (None, 10),
+            note="2 … 4: at round-off",
+            rtol=None,
         ),
     ]
     checks += [
-        Check(f"Rattle(solver='sweep') against Newton, {n} links", x, None, 1e-12 * n, f"below {1e-12 * n:.0e}")
+        Check(f"Rattle(solver='sweep') against Newton, {n} links", x, (None, 1e-12 * n), note=f"below {1e-12 * n:.0e}")
         for n, x in roots.items()
     ]
-    information = [Information(f"µs a step, {x.n} links", x.microseconds, "wall time") for x in costs]
+    information = [
+        Check(f"µs a step, {x.n} links", x.microseconds, verdict="information", note="wall time", rtol=None)
+        for x in costs
+    ]
     each = {
         n: {
             r: sweeps(straight(n), r)
@@ -178,7 +192,7 @@ def chain_of_links(quick: bool) -> Outcome:
                 0.2,
             )
         )
-    return Outcome(checks, draw_chain(costs, plain, best, bent, each), information)
+    return Outcome([*checks, *information], draw_chain(costs, plain, best, bent, each))
 
 
 def sweep_checks(plain: dict[int, int], best: dict[int, int], bent: dict[int, int]) -> list[Check]:
@@ -186,7 +200,7 @@ def sweep_checks(plain: dict[int, int], best: dict[int, int], bent: dict[int, in
     digit = {n: (plain[n] - sweeps(straight(n), tolerance=1e-8)) / 2 for n in (30, 100)}
     relaxed = (best[100] - sweeps(straight(100), best_relaxation(100), 1e-8)) / 2
     checks = [
-        Check.near(f"sweeps for a digit over n², {n} links", x / n**2, 0.933, 0.005, "4 ln 10/π² = 0.933")
+        Check.near(f"sweeps for a digit over n², {n} links", x / n**2, 0.933, 0.005, note="4 ln 10/π² = 0.933")
         for n, x in digit.items()
     ]
     checks += [
@@ -203,11 +217,10 @@ def sweep_checks(plain: dict[int, int], best: dict[int, int], bent: dict[int, in
         Check(
             "sweeps for a digit over n, 100 links, best relaxation",
             relaxed / 100,
-            0.72,
-            0.82,
-            "0.785, a little above ln 10/π = 0.733",
+            (0.72, 0.82),
+            note="0.785, a little above ln 10/π = 0.733",
         ),
-        Check("most sweeps of a chain with right angles", max(bent.values()), 2, 2, "2, of any length"),
+        Check("most sweeps of a chain with right angles", max(bent.values()), (2, 2), note="2, of any length"),
     ]
     return checks
 
@@ -299,7 +312,7 @@ def by_hand(q: Any, p: Any, system: Any) -> float:
     return float(np.max(np.abs(there[:-1] - q[1:])))
 
 
-ENERGY = {2: (1.9e-5, 2.4e-5, "2.1e-5"), 7: (4e-6, 2e-5, "6e-6 … 1.1e-5; chaotic")}  # error over H
+ENERGY = {2: (1.9e-5, 2.4e-5), 7: (4e-6, 2e-5)}  # error over H
 
 
 @experiment(
@@ -316,29 +329,42 @@ def sphere_particles(quick: bool) -> Outcome:
     for x in both:
         first, second = np.array_split(x.energy, 2)
         checks += [
-            Check(f"N = {x.n}: closed form against Newton, 100 steps", x.apart.max(), None, 1e-13, "below 1e-13"),
-            Check(f"N = {x.n}: against the formula in NumPy, a step", x.steps, None, 5e-15, "below 5e-15"),
+            Check(
+                f"N = {x.n}: closed form against Newton, 100 steps", x.apart.max(), (None, 1e-13), note="below 1e-13"
+            ),
+            Check(f"N = {x.n}: against the formula in NumPy, a step", x.steps, (None, 5e-15), note="below 5e-15"),
             Check(
                 f"N = {x.n}: largest energy error over H",
                 np.max(np.abs(x.energy)) / x.run.energy[0],
-                *ENERGY[x.n],
+                ENERGY[x.n],
                 rtol=0.05 if x.n == 2 else None,
             ),
             Check(
                 f"N = {x.n}: mean energy, second half − first, over its spread",
                 abs(second.mean() - first.mean()) / x.energy.std(),
-                None,
-                0.1,
-                "below 0.1: no drift",
+                (None, 0.1),
+                note="below 0.1: no drift",
                 rtol=None,
             ),
-            Check(f"N = {x.n}: angular momentum", x.momentum.max(), None, 1e-12, "below 1e-12"),
+            Check(f"N = {x.n}: angular momentum", x.momentum.max(), (None, 1e-12), note="below 1e-12"),
             Check(
-                f"N = {x.n}: largest ||q|² − 1|", np.max(np.abs(x.run.constraint_residual)), None, 2e-15, "below 2e-15"
+                f"N = {x.n}: largest ||q|² − 1|",
+                np.max(np.abs(x.run.constraint_residual)),
+                (None, 2e-15),
+                note="below 2e-15",
             ),
         ]
-    information = [Information(f"N = {x.n}: time of Newton over the closed form", x.ratio, "wall time") for x in both]
-    return Outcome(checks, draw_spheres(both), information)
+    information = [
+        Check(
+            f"N = {x.n}: time of Newton over the closed form",
+            x.ratio,
+            verdict="information",
+            note="wall time",
+            rtol=None,
+        )
+        for x in both
+    ]
+    return Outcome([*checks, *information], draw_spheres(both))
 
 
 def draw_spheres(both: list[Particles]) -> Figure:

@@ -18,7 +18,8 @@ from ...models import Model
 from ...numerics.compilation import jit
 from ...run import simulate
 from ...system.lagrangian import derive
-from ..base import Check, Outcome, experiment
+from ..base import Outcome, experiment
+from ..checks import Check
 from .problems import PAPER, pendula, spheres
 
 if TYPE_CHECKING:
@@ -147,10 +148,13 @@ def generalized_rattle(quick: bool) -> Outcome:
     exact, checks = measure.independent_reference(model.system, at, 0.1 * np.arange(1, 11)).q, []
     for label, base in bases.items():
         method = Rattle(base)
-        checks.append(Check(f"order over {label}", order(model, base, at, exact, 0.1), 1.99, 2.01, "2"))
+        checks.append(Check(f"order over {label}", order(model, base, at, exact, 0.1), (1.99, 2.01), note="2"))
         checks.append(
             Check(
-                f"symmetry over {label}", measure.symmetry(method, model.system, at, 0.05), None, 1e-14, "below 1e-14"
+                f"symmetry over {label}",
+                measure.symmetry(method, model.system, at, 0.05),
+                (None, 1e-14),
+                note="below 1e-14",
             )
         )
         if not quick or label == best:
@@ -158,9 +162,8 @@ def generalized_rattle(quick: bool) -> Outcome:
                 Check(
                     f"symplecticity on TM over {label}",
                     measure.symplecticity(method, model.system, at, 0.05),
-                    None,
-                    1e-14,
-                    "below 1e-14",
+                    (None, 1e-14),
+                    note="below 1e-14",
                 )
             )
     problems = (
@@ -188,7 +191,7 @@ def generalized_rattle(quick: bool) -> Outcome:
             gain,
             AT_ENDS[x.problem],
             0.06,
-            f"about {AT_ENDS[x.problem]:g}: a loss",
+            note=f"about {AT_ENDS[x.problem]:g}: a loss",
         )
         for x in gains
         for label, gain in x.ends.items()

@@ -20,7 +20,8 @@ from ...analysis.measure import step_jacobian
 from ...methods import EnergyStepping, Verlet
 from ...run import Trajectory, simulate
 from ...system.lagrangian import derive
-from ..base import Check, Information, Outcome, experiment
+from ..base import Outcome, experiment
+from ..checks import Check
 from .terraces import PAPER, terraced
 
 if TYPE_CHECKING:
@@ -100,30 +101,23 @@ def kept(parts: int, ns: float) -> list[Check]:
         Check(
             f"{name}: largest |ΔE|/E₀ of T + V_h",
             np.abs(run.energy_error).max() / -start_energy(),
-            None,
-            1e-13,
-            "rounding",
+            (None, 1e-13),
         ),
         Check(
             f"{name}: total momentum over Σ|p|",
             np.abs(run.momentum_maps["translation"]).max() / np.abs(cluster().v0).sum(),
-            None,
-            1e-12,
-            "rounding",
+            (None, 1e-12),
         ),
         Check(
             f"{name}: relative change of the angular momentum",
             np.abs(turning / turning[0] - 1).max(),
-            None,
-            1e-11,
-            "rounding",
+            (None, 1e-11),
         ),
         Check(
             f"{name}: largest T + V less T + V_h, over h",
             (run.smooth_energy - run.energy).max() / height(parts),
-            0.99,
-            1 + 1e-9,
-            "just below 1",
+            (0.99, 1 + 1e-9),
+            note="just below 1",
             rtol=None,
         ),
     ]
@@ -141,7 +135,7 @@ def argon_energy(quick: bool) -> Outcome:
     interact."""
     ns = 1.0 if quick else 100.0
     checks, information = (
-        [Check("E/ε at the start", start_energy() / epsilon(), -10.519264, -10.519244, "−10.519254", rtol=1e-5)],
+        [Check("E/ε at the start", start_energy() / epsilon(), (-10.519264, -10.519244), note="−10.519254", rtol=1e-5)],
         [],
     )
     for parts in PARTS:
@@ -150,14 +144,19 @@ def argon_energy(quick: bool) -> Outcome:
             Check(
                 f"E₀/{parts}: mean step over 1 ns, median of {len(steps)}, fs",
                 np.median(steps),
-                low,
-                high,
-                f"{low} … {high}; paper {PAPER_STEPS[parts]}",
+                (low, high),
+                note=f"{low} … {high}; paper {PAPER_STEPS[parts]}",
                 rtol=None,
             )
         )
         information += [
-            Information(f"E₀/{parts}: {which} mean step of a nanosecond, fs", x, "chaotic")
+            Check(
+                f"E₀/{parts}: {which} mean step of a nanosecond, fs",
+                x,
+                verdict="information",
+                note="chaotic",
+                rtol=None,
+            )
             for which, x in (("smallest", steps.min()), ("largest", steps.max()))
         ]
         if not quick:
@@ -165,8 +164,8 @@ def argon_energy(quick: bool) -> Outcome:
                 Check(
                     f"E₀/{parts}: mean step over 100 ns, fs",
                     ns * 1e6 / len(long_run(parts, ns).events),
-                    *WHOLE_RUN[parts],
-                    f"paper {PAPER_STEPS[parts]}",
+                    WHOLE_RUN[parts],
+                    note=f"paper {PAPER_STEPS[parts]}",
                     rtol=None,
                 )
             )
@@ -178,10 +177,10 @@ def argon_energy(quick: bool) -> Outcome:
         step: verlet(step, 1.0 if step > 100 else ns, 1 if quick or step > 100 else 100)
         for step in PAPER_STEPS.values()
     }
-    return Outcome(checks, draw_energy({parts: long_run(parts, ns) for parts in PARTS}, shown), information)
+    return Outcome([*checks, *information], draw_energy({parts: long_run(parts, ns) for parts in PARTS}, shown))
 
 
-def verlet_errors() -> tuple[list[Check], Information]:
+def verlet_errors() -> tuple[list[Check], Check]:
     """The largest errors of the energy over a nanosecond of Verlet; and over the first 0.1 ns of its longest step."""
     error = {step: np.abs(verlet(step, 1.0).energy_error) / epsilon() for step in PAPER_STEPS.values()}
     early = np.arange(len(error[124.88])) * 124.88 * FEMTOSECOND < 0.1
@@ -189,30 +188,31 @@ def verlet_errors() -> tuple[list[Check], Information]:
         Check(
             "Verlet, 56.98 fs, 1 ns: largest error of the energy over ε",
             error[56.98].max(),
-            0.04,
-            0.13,
-            "0.05 … 0.08",
+            (0.04, 0.13),
+            note="0.05 … 0.08",
             rtol=None,
         ),
         Check(
             "Verlet, 87.56 fs, 1 ns: largest error of the energy over ε",
             error[87.56].max(),
-            0.13,
-            0.45,
-            "0.17 … 0.27",
+            (0.13, 0.45),
+            note="0.17 … 0.27",
             rtol=None,
         ),
         Check(
             "Verlet, 124.88 fs, 1 ns: largest error of the energy over ε",
             error[124.88].max(),
-            2.0,
-            None,
-            "above 10: atoms leave",
+            (2.0, None),
+            note="above 10: atoms leave",
             rtol=None,
         ),
     ]
-    early_error = Information(
-        "Verlet, 124.88 fs, 0.1 ns: largest error of the energy over ε", error[124.88][early].max(), "chaotic"
+    early_error = Check(
+        "Verlet, 124.88 fs, 0.1 ns: largest error of the energy over ε",
+        error[124.88][early].max(),
+        verdict="information",
+        note="chaotic",
+        rtol=None,
     )
     return checks, early_error
 
@@ -336,18 +336,17 @@ def argon_trajectories(quick: bool) -> Outcome:
     size = next(iter(found.values())).radius.mean()
     apart, again = reversal()
     checks = [
-        Check("E₀/100, 20 events: JᵀΩJ − Ω over |J|²", symplecticity(), None, 1e-13, "rounding"),
-        Check("E₀/100, 100 events and back: from the start, nm", apart, None, 1e-10, "rounding, amplified"),
-        Check("E₀/100, 100 events and back: events on the way back", again, 100, 100, "100"),
+        Check("E₀/100, 20 events: JᵀΩJ − Ω over |J|²", symplecticity(), (None, 1e-13)),
+        Check("E₀/100, 100 events and back: from the start, nm", apart, (None, 1e-10), note="rounding, amplified"),
+        Check("E₀/100, 100 events and back: events on the way back", again, (100, 100), note="100"),
     ]
     for name, x in found.items():
         checks.append(
             Check(
                 f"{name}: an atom's largest distance from the origin, nm",
                 x.farthest,
-                0.4,
-                0.8,
-                "0.47 … 0.62: bound",
+                (0.4, 0.8),
+                note="0.47 … 0.62: bound",
                 rtol=None,
             )
         )
@@ -355,9 +354,8 @@ def argon_trajectories(quick: bool) -> Outcome:
             Check(
                 f"{name}: shift of the centre, nm",
                 np.abs(x.whole.q.mean(axis=1) - cluster().q0.mean(axis=0)).max(),
-                None,
-                5e-9,
-                "rounding, times 100 ns",
+                (None, 5e-9),
+                note="rounding, times 100 ns",
                 rtol=None,
             )
         )
@@ -366,9 +364,8 @@ def argon_trajectories(quick: bool) -> Outcome:
                 Check(
                     f"{name}: mean radius of the cluster over the reference's",
                     x.radius.mean() / size,
-                    0.98,
-                    1.02,
-                    "1",
+                    (0.98, 1.02),
+                    note="1",
                     rtol=None,
                 )
             )

@@ -13,7 +13,8 @@ from ...methods import EnergyStepping, Method, Verlet
 from ...models.colliding_balls import DENSITY, LAME, SHEAR, colliding_balls, two_meshes
 from ...run import simulate
 from ...system.system import System
-from ..base import Check, Information, Outcome, experiment
+from ..base import Outcome, experiment
+from ..checks import Check
 from .terraces import PAPER
 
 if TYPE_CHECKING:
@@ -64,9 +65,9 @@ class Balls:
 
     def invariants(self) -> list[Check]:
         return [
-            Check(f"{self.name}: largest relative error of T + V_h", self.energy_error, None, 1e-13, "rounding"),
+            Check(f"{self.name}: largest relative error of T + V_h", self.energy_error, (None, 1e-13)),
             *(
-                Check(f"{self.name}: largest relative error of the {name} momentum", x, None, 1e-12, "rounding")
+                Check(f"{self.name}: largest relative error of the {name} momentum", x, (None, 1e-12))
                 for name, x in zip(("angular", "linear"), self.momentum_errors.values(), strict=True)
             ),
         ]
@@ -74,18 +75,48 @@ class Balls:
     def impact(self, longest: float) -> list[Check]:
         x = self.collision
         return [
-            Check(f"{self.name}: coefficient of restitution, from (74)", x.energy_kept**0.5, 0.7, 1.0, rtol=None),
-            Check(f"{self.name}: time from the first to the last contact", x.duration, 0.045, longest, rtol=None),
+            Check(f"{self.name}: coefficient of restitution, from (74)", x.energy_kept**0.5, (0.7, 1.0), rtol=None),
+            Check(f"{self.name}: time from the first to the last contact", x.duration, (0.045, longest), rtol=None),
         ]
 
-    def information(self) -> list[Information]:
+    def information(self) -> list[Check]:
         v = np.asarray(self.run.watched["velocity"])[-1]
         return [
-            Information(f"{self.name}: restitution, from (74)", self.collision.energy_kept**0.5, "the paper: .964"),
-            Information(f"{self.name}: time in contact", self.collision.duration, "the paper: .0476; Hertz: .069"),
-            Information(f"{self.name}: first contact", self.collision.start, "the paper: about 0.1", rtol=0.02),
-            Information(f"{self.name}: final velocity of the target", v[0, 0], "the paper: −4.91"),
-            Information(f"{self.name}: final velocity of the other ball", v[1, 0], "the paper: −0.09"),
+            Check(
+                f"{self.name}: restitution, from (74)",
+                self.collision.energy_kept**0.5,
+                verdict="information",
+                note="the paper: .964",
+                rtol=None,
+            ),
+            Check(
+                f"{self.name}: time in contact",
+                self.collision.duration,
+                verdict="information",
+                note="the paper: .0476; Hertz: .069",
+                rtol=None,
+            ),
+            Check(
+                f"{self.name}: first contact",
+                self.collision.start,
+                verdict="information",
+                note="the paper: about 0.1",
+                rtol=0.02,
+            ),
+            Check(
+                f"{self.name}: final velocity of the target",
+                v[0, 0],
+                verdict="information",
+                note="the paper: −4.91",
+                rtol=None,
+            ),
+            Check(
+                f"{self.name}: final velocity of the other ball",
+                v[1, 0],
+                verdict="information",
+                note="the paper: −0.09",
+                rtol=None,
+            ),
         ]
 
 
@@ -109,7 +140,7 @@ def two_balls(quick: bool) -> Outcome:
     checks = [
         *exact.invariants(),
         *exact.impact(0.06),
-        Check("saved points with intersecting faces", intersecting, 0, 0, "none"),
+        Check("saved points with intersecting faces", intersecting, (0, 0)),
         Check.near("contact time by Hertz's theory, (75)", hertz_time(SPEED), 0.0694, 0.005),
     ]
     information, runs = exact.information(), [exact]
@@ -118,10 +149,12 @@ def two_balls(quick: bool) -> Outcome:
         penalty = Balls("penalty", 3, 0.3, 1e3, penalty=True)
         newmark = Balls("penalty, Newmark", 3, 0.3, None, penalty=True)
         checks += [*finer.invariants(), *finer.impact(hertz_time(SPEED)), *penalty.invariants()]
-        checks += [Check("penalty, Newmark: relative error of the energy", newmark.energy_error, 1e-3, None, rtol=None)]
+        checks += [
+            Check("penalty, Newmark: relative error of the energy", newmark.energy_error, (1e-3, None), rtol=None)
+        ]
         information += [*finer.information(), *penalty.information()]
         runs += [finer, penalty, newmark]
-    return Outcome(checks, draw(runs), information)
+    return Outcome([*checks, *information], draw(runs))
 
 
 def draw(runs: list[Balls]) -> Figure:

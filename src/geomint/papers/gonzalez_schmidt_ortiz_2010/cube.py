@@ -24,7 +24,8 @@ from ...methods.flight import REFLECTED
 from ...models import elastic_cube
 from ...run import Trajectory, simulate
 from ...system.mechanics import Mechanics
-from ..base import Check, Information, Outcome, experiment
+from ..base import Outcome, experiment
+from ..checks import Check
 from .terraces import PAPER, terraced
 
 if TYPE_CHECKING:
@@ -87,9 +88,9 @@ def conserved(run: Trajectory, height: float) -> list[Check]:
     name = f"h = {height:.0e}"
     energy = float(np.max(np.abs(run.energy / run.energy[0] - 1)))
     return [
-        Check(f"{name}: largest change of T + V_h, relative", energy, None, 1e-13),
-        Check(f"{name}: largest change of the momentum", drift(run, "translation"), None, 1e-13),
-        Check(f"{name}: largest change of the angular momentum", drift(run, "rotation"), None, 1e-13),
+        Check(f"{name}: largest change of T + V_h, relative", energy, (None, 1e-13)),
+        Check(f"{name}: largest change of the momentum", drift(run, "translation"), (None, 1e-13)),
+        Check(f"{name}: largest change of the angular momentum", drift(run, "rotation"), (None, 1e-13)),
     ]
 
 
@@ -117,16 +118,16 @@ def cube_motion(quick: bool) -> Outcome:
     lumped, at_end = "8.33e-3 of a solid cube, 1.2 % more with lumped masses", "blows up near 16"
     steps = END / len(first.events)
     checks = [
-        Check.near("kinetic energy at the start", float(first.kinetic[0]), 8.431e-3, 0.001, lumped),
-        Check.near("h = 1e-05: mean step to t = 80", steps, 0.0081, 0.05, "0.0081 ± 5 %; paper 0.0082", rtol=None),
+        Check.near("kinetic energy at the start", float(first.kinetic[0]), 8.431e-3, 0.001, note=lumped),
+        Check.near("h = 1e-05: mean step to t = 80", steps, 0.0081, 0.05, note="0.0081 ± 5 %; paper 0.0082", rtol=None),
         *(check for h, run in runs.items() for check in conserved(run, h)),
         Check.near("first maximum of V", highest, 4.393e-3, 0.01),
         Check.near("its time", when, 2.06, 0.01),
         Check.near("critical step of Newmark's method at rest", critical_step(), 0.1014, 0.01),
-        Check("h = 1e-05: distance of the point from that of Newmark, t ≤ 20", apart(first, fine, 20.0), None, 0.1),
-        Check("Newmark, dt = 0.0381, noise of 1e-3: end of the run", noisy.t[-1], 5.0, 60.0, at_end, rtol=None),
+        Check("h = 1e-05: distance of the point from that of Newmark, t ≤ 20", apart(first, fine, 20.0), (None, 0.1)),
+        Check("Newmark, dt = 0.0381, noise of 1e-3: end of the run", noisy.t[-1], (5.0, 60.0), note=at_end, rtol=None),
     ]
-    return Outcome(checks, draw_motion(runs, fine, noisy), information(runs))
+    return Outcome([*checks, *information(runs)], draw_motion(runs, fine, noisy))
 
 
 def apart(run: Trajectory, other: Trajectory, t_end: float) -> float:
@@ -141,10 +142,14 @@ def point(run: Trajectory) -> np.ndarray:
     return np.asarray(run.q[:, at])
 
 
-def information(runs: dict[float, Trajectory]) -> list[Information]:
+def information(runs: dict[float, Trajectory]) -> list[Check]:
     return [
-        Information(
-            f"h = {h:.0e}: mean step", END / len(run.events), f"paper {STEPS[h]}; depends on where the edges lie"
+        Check(
+            f"h = {h:.0e}: mean step",
+            END / len(run.events),
+            verdict="information",
+            note=f"paper {STEPS[h]}; depends on where the edges lie",
+            rtol=None,
         )
         for h, run in runs.items()
         if h > 1e-5
@@ -216,14 +221,22 @@ def cube_steps(quick: bool) -> Outcome:
         name = f"h = {h:.0e}"
         checks += conserved(runs[0], h)
         checks += [
-            Check(f"{name}: reflected, share of the later events, median", share, 0.99, 1.0, "1: locked", rtol=None),
-            Check(f"{name}: longest mean step over shortest", ratio, 1.5, None, "no property of h alone", rtol=None),
+            Check(
+                f"{name}: reflected, share of the later events, median", share, (0.99, 1.0), note="1: locked", rtol=None
+            ),
+            Check(
+                f"{name}: longest mean step over shortest", ratio, (1.5, None), note="no property of h alone", rtol=None
+            ),
         ]
         notes += [
-            Information(f"{name}: shortest mean step", means.min(), f"paper {STEPS[h]}"),
-            Information(f"{name}: longest mean step", means.max(), f"paper {STEPS[h]}"),
+            Check(
+                f"{name}: shortest mean step", means.min(), verdict="information", note=f"paper {STEPS[h]}", rtol=None
+            ),
+            Check(
+                f"{name}: longest mean step", means.max(), verdict="information", note=f"paper {STEPS[h]}", rtol=None
+            ),
         ]
-    return Outcome(checks, draw_steps(found, offsets), notes)
+    return Outcome([*checks, *notes], draw_steps(found, offsets))
 
 
 def draw_steps(found: dict[float, list[Trajectory]], offsets: Sequence[float]) -> Figure:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ... import models
-from ..base import Check, Information, Outcome, experiment
+from ..base import Outcome, experiment
+from ..checks import Check
 from .terraces import PAPER, terraced
 
 if TYPE_CHECKING:
@@ -66,29 +67,28 @@ class Orbit:
         between = np.diff(np.flatnonzero(self.run.events.codes == 3))
         name = f"h = {self.h:g}"
         return [
-            Check(f"{name}: largest relative error of T + V_h", self.energy_error.max(), None, 3e-13, "rounding"),
+            Check(f"{name}: largest relative error of T + V_h", self.energy_error.max(), (None, 3e-13)),
             Check(
                 f"{name}: largest relative error of the angular momentum",
                 self.momentum_error.max(),
-                None,
-                3e-13,
-                "rounding",
+                (None, 3e-13),
             ),
-            Check(f"{name}: from aphelion to aphelion, off the closed form", apart.max(), None, 1e-11, "rounding"),
+            Check(f"{name}: from aphelion to aphelion, off the closed form", apart.max(), (None, 1e-11)),
             Check(
                 f"{name}: revolutions whose number of events is not that of the closed form",
                 np.sum(between != events),
-                0,
-                0,
-                "none",
+                (0, 0),
             ),
-            Check(f"{name}: longest row of reflections", self.run.events["longest"], 1, 1, "1: nowhere caught"),
+            Check(f"{name}: longest row of reflections", self.run.events["longest"], (1, 1), note="1: nowhere caught"),
         ]
 
-    def information(self) -> list[Information]:
+    def information(self) -> list[Check]:
         return [
-            Information(
-                f"h = {self.h:g}: events in {self.periods} periods of the ellipse", len(self.run.events), rtol=0.01
+            Check(
+                f"h = {self.h:g}: events in {self.periods} periods of the ellipse",
+                len(self.run.events),
+                verdict="information",
+                rtol=0.01,
             )
         ]
 
@@ -105,9 +105,8 @@ def kepler_terraces(quick: bool) -> Outcome:
     events; energy and momenta would be conserved with wrong times too."""
     orbits = [Orbit(h, 10 if quick else 100) for h in (0.1, 0.02)]
     return Outcome(
-        [check for x in orbits for check in x.checks()],
+        [row for x in orbits for row in (*x.checks(), *x.information())],
         draw_kepler(orbits),
-        [row for x in orbits for row in x.information()],
     )
 
 

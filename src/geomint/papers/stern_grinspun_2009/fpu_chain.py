@@ -22,7 +22,8 @@ from ...methods import (
     Verlet,
 )
 from ...run import simulate
-from ..base import Check, Outcome, experiment
+from ..base import Outcome, experiment
+from ..checks import Check
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -131,10 +132,10 @@ def fpu_baselines(quick: bool) -> Outcome:
         Check.near("reference: largest I", exact.total.max(), 1.0623, 0.003),
         Check.near("reference: first time I₁ = I₃", exact.exchange_time, 77.38, 0.003),
         Check.near(
-            "Verlet, h = 0.03: largest I", verlet.total.max(), 1.67, 0.04, "1.67: the invariant is not conserved"
+            "Verlet, h = 0.03: largest I", verlet.total.max(), 1.67, 0.04, note="1.67: the invariant is not conserved"
         ),
         Check.near(
-            "midpoint, h = 0.1: smallest I₁ − I₃", midpoint.lead.min(), 0.791, 0.03, "0.79, above 0: no exchange"
+            "midpoint, h = 0.1: smallest I₁ − I₃", midpoint.lead.min(), 0.791, 0.03, note="0.79, above 0: no exchange"
         ),
     ]
     return Outcome(checks, draw_exchange([exact, verlet, midpoint]))

@@ -14,7 +14,8 @@ from ...methods import (
     Method,
 )
 from ...run import ensemble
-from ..base import Check, Outcome, experiment
+from ..base import Outcome, experiment
+from ..checks import Check
 from .fpu_chain import PAPER
 
 if TYPE_CHECKING:
@@ -68,16 +69,15 @@ def resonance(quick: bool) -> Outcome:
     }
     at = lambda label, x: float(errors[label][np.argmin(np.abs(ratios - x))])
     checks = [
-        Check(f"impulse at hω/π = {k}", at("impulse", k), 980 / k**2, 1040 / k**2, f"about {1010 / k**2:.4g}")
+        Check(f"impulse at hω/π = {k}", at("impulse", k), (980 / k**2, 1040 / k**2), note=f"about {1010 / k**2:.4g}")
         for k in PEAKS
     ]
     checks += [
         Check(
             f"r-RESPA at hω/π = {x:.4f}, where its inner steps turn by {k}π",
             at("r-RESPA", x),
-            980 / k**2,
-            1040 / k**2,
-            f"about {1010 / k**2:.4g}",
+            (980 / k**2, 1040 / k**2),
+            note=f"about {1010 / k**2:.4g}",
         )
         for k, x in zip(PEAKS, RESPA_PEAKS, strict=True)
     ]
@@ -86,7 +86,7 @@ def resonance(quick: bool) -> Outcome:
         for k, value in zip(PEAKS, (3.4e13, 4.1e6, 2.0e4, 1.4e3), strict=True)
     ]
     checks.append(
-        Check(f"IMEX: largest of all {len(ratios)} ω", errors["IMEX"].max(), 0.00249, 0.00251, "h²/4 = 2.5e-3")
+        Check(f"IMEX: largest of all {len(ratios)} ω", errors["IMEX"].max(), (0.00249, 0.00251), note="h²/4 = 2.5e-3")
     )
     return Outcome(checks, draw_resonance(ratios, errors, near))
 

@@ -17,7 +17,8 @@ from ...methods import (
     Trigonometric,
     Verlet,
 )
-from ..base import Check, Information, Outcome, experiment
+from ..base import Outcome, experiment
+from ..checks import Check
 from .fpu_chain import OMEGA, PAPER, OscillatoryEnergies, draw_energies
 
 if TYPE_CHECKING:
@@ -101,12 +102,14 @@ def slow_exchange(quick: bool) -> Outcome:
             runs[label].lead.min(),
             LEADS[label],
             0.02,
-            f"{LEADS[label]:g}, above 0: no exchange",
+            note=f"{LEADS[label]:g}, above 0: no exchange",
         )
         for label in silent
     ]
     kept = max(np.abs(runs[label].total - 1).max() for label in silent)
-    checks.append(Check.near("the methods without exchange: largest |I − 1|", kept, 0.073, 0.1, "0.073: I is kept"))
+    checks.append(
+        Check.near("the methods without exchange: largest |I − 1|", kept, 0.073, 0.1, note="0.073: I is kept")
+    )
     # .25 is near hω = 4π, within the window of its resonance.
     steps = np.unique(np.append(np.linspace(0.05, 0.26, 8 if quick else 85), 0.25))
     largest = {
@@ -114,14 +117,25 @@ def slow_exchange(quick: bool) -> Outcome:
     }
     at = int(np.argmax(steps == 0.25))
     checks.append(
-        Check.near("impulse, h = 0.25 (hω = 3.98π): largest I", largest["impulse"][at], 40.6, 0.05, "40.6: resonance")
+        Check.near(
+            "impulse, h = 0.25 (hω = 3.98π): largest I", largest["impulse"][at], 40.6, 0.05, note="40.6: resonance"
+        )
     )
     checks.append(
         Check(
-            "IMEX: largest I of all steps up to 0.18", largest["IMEX"][steps < 0.181].max(), 1.09, 1.32, "1.11 … 1.26"
+            "IMEX: largest I of all steps up to 0.18",
+            largest["IMEX"][steps < 0.181].max(),
+            (1.09, 1.32),
+            note="1.11 … 1.26",
         )
     )
     information = [
-        Information("IMEX: largest I of all steps up to 0.26", largest["IMEX"].max(), "chaotic at the longest steps")
+        Check(
+            "IMEX: largest I of all steps up to 0.26",
+            largest["IMEX"].max(),
+            verdict="information",
+            note="chaotic at the longest steps",
+            rtol=None,
+        )
     ]
-    return Outcome(checks, draw_slow_exchange([reference, *runs.values()], steps, largest), information)
+    return Outcome([*checks, *information], draw_slow_exchange([reference, *runs.values()], steps, largest))

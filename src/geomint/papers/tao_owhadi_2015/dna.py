@@ -17,7 +17,8 @@ from ...methods import Method, Verlet, ZhangSkeel
 from ...numerics.compilation import jit
 from ...run import simulate
 from ...system.lagrangian import derive
-from ..base import Check, Information, Outcome, experiment
+from ..base import Outcome, experiment
+from ..checks import Check
 from .structure import PAPER
 from .systems import kept_energy, positions
 
@@ -143,22 +144,26 @@ def dna(quick: bool) -> Outcome:
         Check(
             "Z&S, h = 1: largest T + Ṽ over the smallest",
             lost[0].kept.max() / lost[0].kept.min(),
-            1.1,
-            1.35,
-            "1.24: bounded",
+            (1.1, 1.35),
+            note="1.24: bounded",
             rtol=0.1,
         ),
-        Check("Verlet: linear step limit at the steepest angle", verlet_limit(), 0.9675, 0.9677, "0.9676, not 0.2"),
         Check(
-            "Z&S: step at which h²λ(Hess Ṽ) passes 4 on the hump", steps[np.argmax(stiffness > 4)], 1.212, 1.223, "1.22"
+            "Verlet: linear step limit at the steepest angle", verlet_limit(), (0.9675, 0.9677), note="0.9676, not 0.2"
         ),
-        Check("Z&S: step from which M + βh²H is indefinite somewhere", indefinite_step(), 2.386, 2.388, "2.387"),
+        Check(
+            "Z&S: step at which h²λ(Hess Ṽ) passes 4 on the hump",
+            steps[np.argmax(stiffness > 4)],
+            (1.212, 1.223),
+            note="1.22",
+        ),
+        Check("Z&S: step from which M + βh²H is indefinite somewhere", indefinite_step(), (2.386, 2.388), note="2.387"),
     ]
     information = []
     if not quick:
         more, last = long_dna(system, verlet[0].transition)
         checks, information = checks + more, last
-    return Outcome(checks, draw_dna(verlet, coarse, lost, steps, stiffness), information)
+    return Outcome([*checks, *information], draw_dna(verlet, coarse, lost, steps, stiffness))
 
 
 def damping_checks(verlet: Opening, coarse: Opening) -> list[Check]:
@@ -167,7 +172,9 @@ def damping_checks(verlet: Opening, coarse: Opening) -> list[Check]:
     return [
         Check.near("Verlet: median T + V, t ≤ 500", until(verlet), 2.036, 0.01),
         Check.near("Z&S, h = 1.8: median T + V at q, t ≤ 500", coarse.energy_at_q(), 0.456, 0.03),
-        Check.near("Z&S, h = 1.8: median T + V at x, t ≤ 500", until(coarse), 1.27, 0.03, "1.27, at the wrong place"),
+        Check.near(
+            "Z&S, h = 1.8: median T + V at x, t ≤ 500", until(coarse), 1.27, 0.03, note="1.27, at the wrong place"
+        ),
         Check.near(
             "Verlet: kinetic energy in modes with ω > 1.5, t ≤ 500", verlet.kinetic_energy(1.5, np.inf), 0.668, 0.03
         ),
@@ -176,28 +183,26 @@ def damping_checks(verlet: Opening, coarse: Opening) -> list[Check]:
             coarse.kinetic_energy(1.5, np.inf),
             0.0575,
             0.05,
-            "0.057: damped",
+            note="0.057: damped",
         ),
         Check(
             "Verlet: kinetic energy in modes with ω < 0.5, t ≤ 500",
             verlet.kinetic_energy(0.0, 0.5),
-            0.08,
-            0.12,
-            "0.10",
+            (0.08, 0.12),
+            note="0.10",
             rtol=0.1,
         ),
         Check(
             "Z&S, h = 1.8: kinetic energy in modes with ω < 0.5, t ≤ 500",
             coarse.kinetic_energy(0.0, 0.5),
-            0.065,
-            0.105,
-            "0.08: hardly damped",
+            (0.065, 0.105),
+            note="0.08: hardly damped",
             rtol=0.1,
         ),
     ]
 
 
-def long_dna(system: Any, transition: float) -> tuple[list[Check], list[Information]]:
+def long_dna(system: Any, transition: float) -> tuple[list[Check], list[Check]]:
     """When Z&S blows up, and what Verlet does at steps closer to its limit."""
     ends = {dt: [Opening(system, seed, SOFT, dt, 30_000.0, 50).stopped for seed in range(3)] for dt in (2.0, 1.8)}
     fine, near = Opening(system, 0, Verlet(), 0.02, 100.0, 10), Opening(system, 0, Verlet(), 0.9, 99.0)
@@ -209,17 +214,15 @@ def long_dna(system: Any, transition: float) -> tuple[list[Check], list[Informat
         Check(
             "Z&S, h = 2: the run blows up at t, median of seeds 0 to 2",
             np.median(ends[2.0]),
-            4500.0,
-            10_000.0,
-            "6700",
+            (4500.0, 10_000.0),
+            note="6700",
             rtol=None,
         ),
         Check(
             "Z&S, h = 1.8: the run blows up at t, median of seeds 0 to 2",
             np.median(ends[1.8]),
-            9000.0,
-            22_000.0,
-            "13,000",
+            (9000.0, 22_000.0),
+            note="13,000",
             rtol=None,
         ),
         Check.near(
@@ -230,12 +233,13 @@ def long_dna(system: Any, transition: float) -> tuple[list[Check], list[Informat
         ),
     ]
     information = [
-        Information(f"Z&S, h = {dt:g}, seed {k}: the run blows up at t", t, "chaotic")
+        Check(f"Z&S, h = {dt:g}, seed {k}: the run blows up at t", t, verdict="information", note="chaotic", rtol=None)
         for dt, found in ends.items()
         for k, t in enumerate(found)
     ]
     return checks, information + [
-        Information(f"{label}: seconds to t = 9900", x, "wall time") for label, x in times.items()
+        Check(f"{label}: seconds to t = 9900", x, verdict="information", note="wall time", rtol=None)
+        for label, x in times.items()
     ]
 
 

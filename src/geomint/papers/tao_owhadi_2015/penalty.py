@@ -21,7 +21,8 @@ from ...analysis.penalty import penalize, recover_multipliers
 from ...methods import Rattle, Verlet
 from ...run import simulate
 from ...system.system import System
-from ..base import Check, Outcome, experiment
+from ..base import Outcome, experiment
+from ..checks import Check
 from .structure import PAPER
 
 if TYPE_CHECKING:
@@ -80,31 +81,29 @@ class Sprung:
             Check(
                 f"ω = {omega:g}: ω²q₁ as printed against eigenvectors",
                 omega**2 * np.max(np.abs(x.printed - x.exact[:, 0])),
-                None,
-                1e-8,
-                "below 1e-8: right as printed",
+                (None, 1e-8),
+                note="below 1e-8: right as printed",
             ),
             Check.near(
                 f"ω = {omega:g}: ω²q₁ of Verlet against it",
                 np.max(np.abs(x.raw - omega**2 * x.printed)),
                 2.6e-6 * omega,
                 0.05,
-                "(hω)²ωt/24 = 2.6e-6 ω",
+                note="(hω)²ωt/24 = 2.6e-6 ω",
             ),
-            Check(f"ω = {omega:g}: rms of ω²g − λ", x.off(x.raw), 0.7, 0.72, "about √½: no limit"),
+            Check(f"ω = {omega:g}: rms of ω²g − λ", x.off(x.raw), (0.7, 0.72), note="about √½: no limit"),
             Check.near(
                 f"ω = {omega:g}: largest error of q₂",
                 x.slow_error,
                 3.957 / omega**2,
                 0.02,
-                "max ½t |sin t|/ω² = 3.957/ω²",
+                note="max ½t |sin t|/ω² = 3.957/ω²",
             ),
             Check(
                 f"ω = {omega:g}: rms of the average − λ",
                 x.off(x.average),
-                0.3 * x.bound,
-                0.5 * x.bound,
-                "0.3 … 0.5 of w²/24 + 2/(ωw)",
+                (0.3 * x.bound, 0.5 * x.bound),
+                note="0.3 … 0.5 of w²/24 + 2/(ωw)",
             ),
         ]
 
@@ -122,20 +121,20 @@ def penalty_against_multipliers(quick: bool) -> Outcome:
     held = simulate(HELD, Q0, V0, method=Rattle(), dt=0.001, t_end=T_END, save_every=10)
     slope = lambda y: float(np.polyfit(np.log(list(sprung)), np.log(y), 1)[0])
     checks = [
-        Check("Rattle, h = 0.001: largest |q₁|", np.max(np.abs(held.q[:, 0])), None, 1e-15, "0"),
+        Check("Rattle, h = 0.001: largest |q₁|", np.max(np.abs(held.q[:, 0])), (None, 1e-15), note="0"),
         Check.near(
             "Rattle: q₂ against cos t",
             np.max(np.abs(held.q[:, 1] - np.cos(held.t))),
             3.30e-7,
             0.03,
-            "h²/24 max t |sin t| = 3.3e-7",
+            note="h²/24 max t |sin t| = 3.3e-7",
         ),
         Check.near(
             "Rattle: λ against cos t (the paper's is −cos t)",
             np.max(np.abs(held.multipliers[:, 0] - np.cos(held.t))),
             3.30e-7,
             0.03,
-            "the same",
+            note="the same",
         ),
     ]
     for omega in (10.0, 50.0, 250.0):
@@ -144,11 +143,10 @@ def penalty_against_multipliers(quick: bool) -> Outcome:
         Check(
             "rms of the average − λ over w²/24 + 2/(ωw), the largest",
             max(x.off(x.average) / x.bound for x in sprung.values()),
-            0.4,
-            0.55,
-            "0.44 … 0.49, below √½",
+            (0.4, 0.55),
+            note="0.44 … 0.49, below √½",
         ),
-        Check("error of q₂ as a power of ω", slope([x.slow_error for x in sprung.values()]), -2.01, -1.99, "−2"),
+        Check("error of q₂ as a power of ω", slope([x.slow_error for x in sprung.values()]), (-2.01, -1.99), note="−2"),
     ]
     return Outcome(checks, draw_penalty(sprung, held))
 

@@ -32,7 +32,8 @@ from ...methods import (
 from ...numerics.compilation import jit
 from ...run import simulate
 from ...system.system import System
-from ..base import Check, Outcome, experiment
+from ..base import Outcome, experiment
+from ..checks import Check
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -111,14 +112,14 @@ def structure_checks(rows: list[Structure]) -> list[Check]:
     for row in rows:
         where, name = f"{row.method}, {row.problem}", f"symplecticity defect: {row.method}, {row.problem}"
         defect = DEFECTS.get((row.method, row.problem))
-        small = Check(name, row.symplecticity, None, 1e-13, "< 1e-13")
+        small = Check(name, row.symplecticity, (None, 1e-13), note="< 1e-13")
         checks.append(
             small
             if defect is None
-            else Check.near(name, row.symplecticity, defect, 0.05, f"{defect:g}: not symplectic")
+            else Check.near(name, row.symplecticity, defect, 0.05, note=f"{defect:g}: not symplectic")
         )
         if row.reversibility is not None:
-            checks.append(Check(f"reversibility: {where}", row.reversibility, None, 1e-12, "< 1e-12"))
+            checks.append(Check(f"reversibility: {where}", row.reversibility, (None, 1e-12), note="< 1e-12"))
     return checks
 
 
@@ -194,7 +195,7 @@ def structure(quick: bool) -> Outcome:
         for label, (method, _, _) in bases.items()
     }
     checks = [
-        Check(f"order: {label}", orders[label].order, n - width, n + width, f"{n} ± {width:g}")
+        Check(f"order: {label}", orders[label].order, (n - width, n + width), note=f"{n} ± {width:g}")
         for label, (_, n, width) in bases.items()
     ]
     return Outcome(structure_checks(rows + shorter) + checks, draw_structure(orders, rows))
@@ -227,7 +228,9 @@ def linear_stability(quick: bool) -> Outcome:
     found = {beta: threshold(beta) for beta in (0.0, 0.1, 0.2, 0.24)}
     exact = {beta: 2 / np.sqrt(1 - 4 * beta) for beta in found}
     checks = [
-        Check(f"limit of hω, β = {b:g}", x, exact[b] * (1 - 1e-6), exact[b] * (1 + 1e-6), f"{exact[b]:.7g} to 1e-6")
+        Check(
+            f"limit of hω, β = {b:g}", x, (exact[b] * (1 - 1e-6), exact[b] * (1 + 1e-6)), note=f"{exact[b]:.7g} to 1e-6"
+        )
         for b, x in found.items()
     ]
     far = jnp.asarray(np.geomspace(1e-2, 1e4, 2001 if quick else 20_001))
@@ -235,9 +238,8 @@ def linear_stability(quick: bool) -> Outcome:
         Check(
             f"largest ½|trace| up to hω = 1e4, β = {b:g}",
             float(jnp.max(half_traces(b, far))),
-            None,
-            1.0,
-            "at most 1: stable",
+            (None, 1.0),
+            note="at most 1: stable",
         )
         for b in (0.25, 0.3, 0.4)
     ]
@@ -324,7 +326,7 @@ def step_limit(quick: bool) -> Outcome:
         solved = position_error(Newmark(beta=BETA), 2000.0)[0]
     checks = filtered_checks(products, errors)
     checks.append(
-        Check("pushforward Newmark, h = 0.1: largest error of T + Ṽ up to h²ω = 0.5", newmark.max(), 1.7e-3, 5.2e-3)
+        Check("pushforward Newmark, h = 0.1: largest error of T + Ṽ up to h²ω = 0.5", newmark.max(), (1.7e-3, 5.2e-3))
     )
     checks += [
         Check.near(f"pushforward Newmark, h = 0.1, ω = {omega}: error of T + Ṽ", x, 1.83e-3, 0.06)
@@ -334,9 +336,8 @@ def step_limit(quick: bool) -> Outcome:
         Check(
             f"{label}, h = 0.1, ω = 2000: the run stops at step",
             x,
-            1,
-            20,
-            "in the first steps, as section 4.1 says",
+            (1, 20),
+            note="in the first steps, as section 4.1 says",
             rtol=None,
         )
         for label, x in stops.items()
@@ -347,7 +348,7 @@ def step_limit(quick: bool) -> Outcome:
             solved,
             0.081,
             0.05,
-            "0.081: stable, where section 4.1 says unstable",
+            note="0.081: stable, where section 4.1 says unstable",
         )
     )
     return Outcome(checks, draw_step_limit(products, errors, newmark))
@@ -359,11 +360,11 @@ def filtered_checks(products: np.ndarray, errors: dict[float, np.ndarray]) -> li
         h: float(np.append(products, np.nan)[np.argmax(np.isinf(np.append(e, np.inf)))]) for h, e in errors.items()
     }
     checks = [
-        Check(f"Z&S, h = {h:g}: first h²ω at which the run stops", x, 0.33, 0.37, "0.34 or 0.36")
+        Check(f"Z&S, h = {h:g}: first h²ω at which the run stops", x, (0.33, 0.37), note="0.34 or 0.36")
         for h, x in first.items()
     ]
     checks += [
-        Check(f"Z&S, h = {h:g}: largest error of T + Ṽ up to h²ω = 0.3", e[products <= 0.3].max(), *FILTERED_ERRORS[h])
+        Check(f"Z&S, h = {h:g}: largest error of T + Ṽ up to h²ω = 0.3", e[products <= 0.3].max(), FILTERED_ERRORS[h])
         for h, e in errors.items()
     ]
     return checks

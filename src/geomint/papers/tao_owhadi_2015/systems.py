@@ -23,7 +23,8 @@ from ...methods import Method, Newmark, Rattle, SimplifiedZhangSkeel, Verlet, Zh
 from ...models import Model
 from ...run import Trajectory, simulate
 from ...system.lagrangian import derive
-from ..base import Check, Outcome, experiment
+from ..base import Outcome, experiment
+from ..checks import Check
 from .structure import BETA, OMEGA, PAPER, pendulum
 
 if TYPE_CHECKING:
@@ -148,7 +149,10 @@ def row_checks(rows: dict[str, Row], multipliers: np.ndarray) -> list[Check]:
     ]
     checks += [
         Check(
-            "RATTLE: largest |g|", np.max(np.abs(rows["RATTLE"].run.constraint_residual)), None, 1e-14, "below 1e-14"
+            "RATTLE: largest |g|",
+            np.max(np.abs(rows["RATTLE"].run.constraint_residual)),
+            (None, 1e-14),
+            note="below 1e-14",
         ),
         Check.near(
             "RATTLE: multipliers, rms error",
@@ -164,7 +168,7 @@ def row_checks(rows: dict[str, Row], multipliers: np.ndarray) -> list[Check]:
             rows["Newmark, one Newton step"].energy[-1],
             -3.36,
             0.005,
-            "−3.36: damped from −3",
+            note="−3.36: damped from −3",
         ),
     ]
     return checks
@@ -175,7 +179,7 @@ def stiff_checks(stiff: dict[float, Stiff], multipliers: np.ndarray) -> list[Che
     return [
         Check.near("smallest max ω²|g(q)|, ω = 20 … 500", min(x.at_q for x in stiff.values()), 1.84, 0.03),
         Check.near("largest max ω²|g(q)|, ω = 20 … 500", max(x.at_q for x in stiff.values()), 2.42, 0.03),
-        Check.near("max ω²|g(x)| at ω = 500", stiff[500.0].at_x, 30.7, 0.05, "30.7: it grows"),
+        Check.near("max ω²|g(x)| at ω = 500", stiff[500.0].at_x, 30.7, 0.05, note="30.7: it grows"),
         Check.near("multipliers, ω = 20: rms error", stiff[20.0].rms(multipliers), 0.0341, 0.05),
         Check.near("multipliers, ω = 500: rms error", stiff[500.0].rms(multipliers), 0.00475, 0.05),
     ]
@@ -187,17 +191,15 @@ def sensitivity_checks() -> list[Check]:
         Check(
             "as printed, V = −Σy: what becomes of a turn by 1e-8 by t = 40",
             sensitivity(-1.0),
-            1e-2,
-            4.0,
-            "0.14: chaotic",
+            (1e-2, 4.0),
+            note="0.14: chaotic",
             rtol=None,
         ),
         Check(
             "with V = +Σy: what becomes of a turn by 1e-8 by t = 40",
             sensitivity(1.0),
-            2e-8,
-            2e-7,
-            "7e-8: it hardly grows",
+            (2e-8, 2e-7),
+            note="7e-8: it hardly grows",
             rtol=0.2,
         ),
     ]
@@ -303,7 +305,7 @@ def chain(quick: bool) -> Outcome:
             np.max(np.abs(kept - kept[0])),
             0.00225,
             0.06,
-            "0.00225; Z&Ss has 0.0098",
+            note="0.00225; Z&Ss has 0.0098",
         )
     )
     return Outcome(checks, draw_chain(run, exact.q, apart))
@@ -334,7 +336,7 @@ def chain_checks(apart: dict[str, np.ndarray], beside: np.ndarray, dt: float, ti
                 until(apart[f"RATTLE, h = {h:g}"], t),
                 RATTLE_DEVIATIONS[t] * h**2,
                 0.05,
-                f"{RATTLE_DEVIATIONS[t]:g} h²",
+                note=f"{RATTLE_DEVIATIONS[t]:g} h²",
             )
             for t in times
         ]

@@ -30,7 +30,8 @@ from ...run import Trajectory, simulate
 from ...run.inputs import initial_state
 from ...system.lagrangian import derive
 from ...system.units import EV, KCAL
-from ..base import Check, Information, Outcome, experiment
+from ..base import Outcome, experiment
+from ..checks import Check
 from .structure import BETA, PAPER
 from .systems import kept_energy, positions
 
@@ -122,7 +123,7 @@ def most_frequent(found: Sample) -> float:
 
 
 def temperature_checks(samples: dict[str, Sample], share: float) -> list[Check]:
-    within = lambda name, x: Check(name, x, 1 - share, 1 + share, f"1 ± {100 * share:g} %", rtol=None)
+    within = lambda name, x: Check(name, x, (1 - share, 1 + share), note=f"1 ± {100 * share:g} %", rtol=None)
     return [
         row
         for label, found in samples.items()
@@ -158,24 +159,31 @@ def water_7(quick: bool) -> Outcome:
     samples = {label: sample(7, label, t_end, seeds, RELAXATION) for label in BASES}
     rigid, stiff = samples.values()
     checks = [
-        Check("total variation between the distributions", total_variation(rigid, stiff), None, 0.06, rtol=None),
+        Check("total variation between the distributions", total_variation(rigid, stiff), (None, 0.06), rtol=None),
         *temperature_checks(samples, 0.12 if quick else 0.05),
         *(
-            Check(f"{label}: most frequent distance of neighbours (Å)", most_frequent(found), 2.6, 2.8, rtol=None)
+            Check(f"{label}: most frequent distance of neighbours (Å)", most_frequent(found), (2.6, 2.8), rtol=None)
             for label, found in samples.items()
         ),
         *(
-            Check(f"{label}: share of saved points with a molecule on its own", found.left, None, 0.5, rtol=None)
+            Check(f"{label}: share of saved points with a molecule on its own", found.left, (None, 0.5), rtol=None)
             for label, found in samples.items()
         ),
     ]
     information = [
-        Information(f"{label}: statistical error of the kinetic temperature", found.kinetic.error)
+        Check(
+            f"{label}: statistical error of the kinetic temperature",
+            found.kinetic.error,
+            verdict="information",
+            rtol=None,
+        )
         for label, found in samples.items()
     ]
-    information.append(Information("time of stiff Z&Ss over that of RATTLE", stiff.seconds / rigid.seconds))
+    information.append(
+        Check("time of stiff Z&Ss over that of RATTLE", stiff.seconds / rigid.seconds, verdict="information", rtol=None)
+    )
     title = f"Seven molecules, 232 K, {seeds} runs to t = {t_end:g} each"
-    return Outcome(checks, draw_distances(samples, title), information)
+    return Outcome([*checks, *information], draw_distances(samples, title))
 
 
 @experiment(PAPER, "water-100", "A hundred water molecules at 232 K, and what a step costs", "Fig. 7")
@@ -187,28 +195,28 @@ def water_100(quick: bool) -> Outcome:
     samples = {label: sample(100, label, t_end, 1, begin) for label in BASES}
     rigid, stiff = samples.values()
     checks = [
-        Check("total variation between the distributions", total_variation(rigid, stiff), None, 0.03, rtol=None),
+        Check("total variation between the distributions", total_variation(rigid, stiff), (None, 0.03), rtol=None),
         Check(
             "configurational temperature, stiff Z&Ss over RATTLE",
             stiff.configurational / rigid.configurational,
-            1 - share,
-            1 + share,
-            f"1 ± {100 * share:g} %",
+            (1 - share, 1 + share),
+            note=f"1 ± {100 * share:g} %",
             rtol=None,
         ),
         *([] if quick else temperature_checks(samples, share)),
         *(
-            Check(f"{label}: most frequent distance of neighbours (Å)", most_frequent(found), 2.6, 2.8, rtol=None)
+            Check(f"{label}: most frequent distance of neighbours (Å)", most_frequent(found), (2.6, 2.8), rtol=None)
             for label, found in samples.items()
         ),
     ]
     information = [] if quick else cost_of_steps()
     return Outcome(
-        checks, draw_distances(samples, f"A hundred molecules, 232 K, t = {begin:g} … {t_end:g}"), information
+        [*checks, *information],
+        draw_distances(samples, f"A hundred molecules, 232 K, t = {begin:g} … {t_end:g}"),
     )
 
 
-def cost_of_steps(n: int = 100) -> list[Information]:
+def cost_of_steps(n: int = 100) -> list[Check]:
     """CPU time of a step without thermostat, compiled by XLA: the least of seven runs, one after the other."""
     rigid = cluster(n, True)
     free = dataclasses.replace(rigid.system, potential=None)
@@ -225,7 +233,10 @@ def cost_of_steps(n: int = 100) -> list[Information]:
         runs[label]()
         least[label] = min(least[label], time.process_time() - began)
     name = f"CPU time of a step of {n} molecules (µs)"
-    return [Information(f"{label}: {name}", 1e6 * x / STEPS, "one machine") for label, x in least.items()]
+    return [
+        Check(f"{label}: {name}", 1e6 * x / STEPS, verdict="information", note="one machine", rtol=None)
+        for label, x in least.items()
+    ]
 
 
 def _steps(system: Any, method: Method, q0: np.ndarray, v0: np.ndarray) -> Callable[[], Any]:
@@ -272,24 +283,23 @@ def water_multipliers(quick: bool) -> Outcome:
     first, second, third = springs
     checks = [
         Check.near("RATTLE, h = 0.05: rms error of λ", rms(coarse.multipliers - exact[::5]), 3.7e-5, 0.35),
-        Check(f"{third}: rms of ω²g − λ", off[third], 0.2, 0.6, "0.2 … 0.6: as large as λ", rtol=0.05),
-        Check(f"{third}: rms error of the average", left[third], 1e-3, 0.04, "0.001 … 0.04", rtol=0.05),
+        Check(f"{third}: rms of ω²g − λ", off[third], (0.2, 0.6), note="0.2 … 0.6: as large as λ", rtol=0.05),
+        Check(f"{third}: rms error of the average", left[third], (1e-3, 0.04), note="0.001 … 0.04", rtol=0.05),
         Check(
             f"{first}: rms of ω²g − λ",
             off[first],
-            0.003,
-            0.1,
-            "0.003 … 0.1: the filter damps the oscillation",
+            (0.003, 0.1),
+            note="0.003 … 0.1: the filter damps the oscillation",
             rtol=0.05,
         ),
-        Check(f"{first}: rms error of the average", left[first], 1e-4, 0.01, rtol=0.05),
-        Check(f"{second}: rms error of the average", left[second], 1e-3, 0.02, rtol=0.05),
+        Check(f"{first}: rms error of the average", left[first], (1e-4, 0.01), rtol=0.05),
+        Check(f"{second}: rms error of the average", left[second], (1e-3, 0.02), rtol=0.05),
     ]
     information = [
-        Information("rms of λ", rms(exact)),
-        Information("rms of λ about its mean", rms(exact - exact.mean(0))),
+        Check("rms of λ", rms(exact), verdict="information", rtol=None),
+        Check("rms of λ about its mean", rms(exact - exact.mean(0)), verdict="information", rtol=None),
     ]
-    return Outcome(checks, draw_multipliers(np.asarray(exact), coarse, raw[third], averaged[first]), information)
+    return Outcome([*checks, *information], draw_multipliers(np.asarray(exact), coarse, raw[third], averaged[first]))
 
 
 def draw_multipliers(exact: np.ndarray, coarse: Trajectory, raw: np.ndarray, averaged: np.ndarray) -> Figure:
@@ -345,19 +355,21 @@ def water_conservation(quick: bool) -> Outcome:
     loss = kept["Newmark, one Newton step"].energy
     kinetic = float(kept["RATTLE"].run.kinetic[0])
     checks = [
-        Check("RATTLE: largest |g| (Å²)", residual, None, 2e-14),
-        *(Check(f"{label}: change of the momentum", largest(label, "momentum"), None, 1e-11) for label in methods),
-        Check("RATTLE: change of the angular momentum", largest("RATTLE", "angular"), None, 2e-12),
-        Check("Z&S: change of the angular momentum", largest("Z&S", "angular"), None, 1e-11),
-        Check("stiff Z&Ss: change of the angular momentum", largest("stiff Z&Ss", "angular"), 1e-4, 0.05, rtol=None),
-        Check("stiff Z&Ss: torque at h = 0.025 over that at h = 0.0125", torques[0] / torques[1], 3.5, 4.5, "4: h²"),
-        Check("RATTLE: energy error over the kinetic energy", largest("RATTLE", "energy") / kinetic, None, 2e-3),
-        Check("Z&S: error of T + Ṽ over the kinetic energy", largest("Z&S", "energy") / kinetic, None, 6e-3),
+        Check("RATTLE: largest |g| (Å²)", residual, (None, 2e-14)),
+        *(Check(f"{label}: change of the momentum", largest(label, "momentum"), (None, 1e-11)) for label in methods),
+        Check("RATTLE: change of the angular momentum", largest("RATTLE", "angular"), (None, 2e-12)),
+        Check("Z&S: change of the angular momentum", largest("Z&S", "angular"), (None, 1e-11)),
+        Check("stiff Z&Ss: change of the angular momentum", largest("stiff Z&Ss", "angular"), (1e-4, 0.05), rtol=None),
         Check(
-            "stiff Z&Ss: energy error over the kinetic energy", largest("stiff Z&Ss", "energy") / kinetic, None, 0.03
+            "stiff Z&Ss: torque at h = 0.025 over that at h = 0.0125", torques[0] / torques[1], (3.5, 4.5), note="4: h²"
+        ),
+        Check("RATTLE: energy error over the kinetic energy", largest("RATTLE", "energy") / kinetic, (None, 2e-3)),
+        Check("Z&S: error of T + Ṽ over the kinetic energy", largest("Z&S", "energy") / kinetic, (None, 6e-3)),
+        Check(
+            "stiff Z&Ss: energy error over the kinetic energy", largest("stiff Z&Ss", "energy") / kinetic, (None, 0.03)
         ),
         Check(
-            "Newmark, one Newton step: energy lost over the kinetic energy", -loss[-1] / kinetic, 0.1, 2.0, rtol=None
+            "Newmark, one Newton step: energy lost over the kinetic energy", -loss[-1] / kinetic, (0.1, 2.0), rtol=None
         ),
     ]
     return Outcome(checks, draw_conservation(kept))

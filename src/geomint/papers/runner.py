@@ -1,0 +1,127 @@
+"""Experiments run here: one after another or in several processes, with what was found, how long it took and where."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import datetime
+import importlib.metadata
+import multiprocessing
+import os
+import platform
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import GeomintError
+from ..run.instability import unwatched
+from .base import Experiment, Outcome, holds
+from .checks import Check
+
+PACKAGES = ("geomint", "jax", "numpy", "scipy", "h5py", "llvmlite")
+
+
+@dataclasses.dataclass(frozen=True)
+class Reproduction:
+    """The result of running an experiment here; `error` says why there is no outcome."""
+
+    experiment: Experiment
+    quick: bool
+    seconds: float
+    checks: tuple[Check, ...] = ()
+    parameters: tuple[tuple[str, Any], ...] = ()
+    left_out: tuple[str, ...] = ()
+    picture: Path | None = None
+    error: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.error is None and holds(self.checks)
+
+    @property
+    def failures(self) -> tuple[Check, ...]:
+        """The rows out of their range."""
+        return tuple(check for check in self.checks if not check.ok)
+
+    def to_dict(self) -> dict[str, Any]:
+        about = {
+            "paper": self.experiment.paper,
+            "experiment": self.experiment.name,
+            "title": self.experiment.title,
+            "figure": self.experiment.figure,
+        }
+        found = {"checks": [check.to_dict() for check in self.checks], "parameters": dict(self.parameters)}
+        size = {"quick": self.quick, "seconds": round(self.seconds, 3), "left_out": list(self.left_out)}
+        picture = self.picture and str(self.picture)
+        return {**about, **size, "picture": picture, "ok": self.ok, **found, "error": self.error}
+
+
+def machine() -> dict[str, Any]:
+    """Where and when numbers were measured: versions, processor, date."""
+
+    def version(package: str) -> str:
+        try:
+            return importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:  # run from a folder that is not installed
+            return "not installed"
+
+    return {
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "python": platform.python_version(),
+        "versions": {package: version(package) for package in PACKAGES},
+        "system": platform.platform(terse=True),
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+    }
+
+
+def _processor() -> str:
+    """The name of the processor; on Linux from /proc, elsewhere what Python knows."""
+    table = Path("/proc/cpuinfo")
+    lines = table.read_text(errors="replace").splitlines() if table.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def reproduce(experiment: Experiment, quick: bool, folder: Path) -> Reproduction:
+    """Run one experiment and write its figure to folder/PAPER-EXPERIMENT.png. A GeomintError is reported as a
+    failure, so that the other experiments still run."""
+    return reproduced(experiment, quick, folder)[0]
+
+
+def reproduced(experiment: Experiment, quick: bool, folder: Path) -> tuple[Reproduction, Outcome | None]:
+    """`reproduce`, and the outcome with its figure and its motion, for pages."""
+    from ..plots.figures import save_figure
+
+    began = time.perf_counter()
+    try:
+        with unwatched():  # experiments exceed limits of methods on purpose, and check the energy themselves
+            outcome = experiment(quick=quick)
+    except GeomintError as error:
+        return Reproduction(experiment, quick, time.perf_counter() - began, error=str(error)), None
+    seconds = time.perf_counter() - began
+    picture = save_figure(outcome.figure, folder / f"{experiment.paper}-{experiment.name}.png")
+    parameters, left_out = tuple(outcome.parameters.items()), tuple(outcome.left_out) if quick else ()
+    done = Reproduction(experiment, quick, seconds, tuple(outcome.checks), parameters, left_out, picture)
+    return done, outcome
+
+
+def run_all(experiments: Sequence[Experiment], quick: bool, folder: Path, jobs: int = 1) -> Iterator[Reproduction]:
+    """Run experiments and yield each when it is done: in their order with one job, else as they end.
+
+    With several jobs each experiment runs in a process of its own, started afresh, since a process that has used JAX
+    cannot be forked.
+    """
+    if jobs == 1:
+        for each in experiments:
+            yield reproduce(each, quick, folder)
+        return
+    fresh = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=fresh, max_tasks_per_child=1) as pool:
+        tasks = [pool.submit(reproduce, each, quick, folder) for each in experiments]
+        try:
+            for task in concurrent.futures.as_completed(tasks):
+                yield task.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
