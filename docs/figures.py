@@ -5,7 +5,7 @@ python docs/figures.py [first] [work-precision] [stability] [console] [fernandez
 They are committed; run this again when a method changes what they show. `work-precision` takes a minute or two, since
 it measures times. `stability` also writes the tables of docs/stability.md; it takes half a minute. The others are the
 experiments of the papers; `tao/chain` is one of them. Each is run at full and at reduced size (all of them: about 15
-minutes), and its numbers are written to docs/results.json, from which docs/generate.py writes the numbers in the
+minutes), and its numbers are written to docs/results/, from which docs/generate.py writes the numbers in the
 pages.
 """
 
@@ -23,7 +23,7 @@ import geomint as gm
 from geomint import papers
 
 IMAGES = Path(__file__).parent / "images"
-RESULTS = Path(__file__).parent / "results.json"
+RESULTS = Path(__file__).parent / "results"
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
 
@@ -355,15 +355,16 @@ PAPERS = {
 
 
 def record(done):
-    """Write the rows of one run to docs/results.json, numbers to eight digits."""
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    """Write the rows of one run to docs/results/PAPER.json, numbers to eight digits."""
+    path = RESULTS / f"{done.experiment.paper}.json"
+    results = json.loads(path.read_text()) if path.exists() else {}
     rows = [row | {"measured": rounded(row["measured"])} for row in done.to_dict()["checks"]]
     about = {"title": done.experiment.title, "figure": done.experiment.figure}
     size = {"seconds": round(done.seconds, 1), "machine": papers.machine(), "checks": rows}
-    entry = results.get(done.experiment.id, {}) | about | {"quick" if done.quick else "full": size}
-    RESULTS.write_text(
-        json.dumps(dict(sorted((results | {done.experiment.id: entry}).items())), indent=1, ensure_ascii=False) + "\n"
+    results[done.experiment.name] = (
+        results.get(done.experiment.name, {}) | about | {"quick" if done.quick else "full": size}
     )
+    path.write_text(json.dumps(dict(sorted(results.items())), indent=1, ensure_ascii=False) + "\n")
 
 
 def rounded(number):

@@ -2,7 +2,7 @@
 
 The table in README.md, docs/methods.md and docs/models.md come from the registries, docs/reference.md from docstrings
 and signatures (docs/reference_page.py).
-The numbers in the papers' pages come from docs/results.json (see `with_numbers`), which docs/figures.py writes when it
+The numbers in the papers' pages come from docs/results (see `with_numbers`), which docs/figures.py writes when it
 runs the experiments.
 
 python docs/generate.py           writes them
@@ -219,7 +219,7 @@ def with_numbers(text, results):
     def one(match):
         experiment, row = match["experiment"], match["row"]
         if experiment not in results:
-            raise SystemExit(f"docs/results.json has no experiment {experiment!r}, which a page refers to.")
+            raise SystemExit(f"docs/results has no experiment {experiment!r}, which a page refers to.")
         return (
             as_written(match["number"], row_value(results[experiment], row), match["percent"] or "")
             + match[0][match[0].index("<!--") :]
@@ -234,9 +234,7 @@ def row_value(rows, name):
     pattern = re.compile(".*".join(re.escape(part) for part in name.split("…")))
     found = [key for key in plain if pattern.fullmatch(key)] or [key for key in plain if pattern.match(key)]
     if len(found) != 1:
-        raise SystemExit(
-            f"{name!r} names {len(found)} rows of an experiment in docs/results.json: {found or list(plain)}"
-        )
+        raise SystemExit(f"{name!r} names {len(found)} rows of an experiment in docs/results: {found or list(plain)}")
     return plain[found[0]]
 
 
@@ -255,11 +253,13 @@ def as_written(old, value, percent):
 
 def paper_pages():
     """The pages of the papers, each named as its paper."""
-    by_paper = {}
-    for name, sizes in json.loads((ROOT / "docs/results.json").read_text()).items():
-        paper, _, experiment = name.partition("/")
-        rows = {row["claim"]: row["measured"] for row in sizes["full"]["checks"]}
-        by_paper.setdefault(paper, {})[experiment] = rows
+    by_paper = {
+        path.stem: {
+            experiment: {row["claim"]: row["measured"] for row in sizes["full"]["checks"]}
+            for experiment, sizes in json.loads(path.read_text()).items()
+        }
+        for path in sorted((ROOT / "docs/results").glob("*.json"))
+    }
     return {
         path: with_numbers(path.read_text(), results)
         for paper, results in by_paper.items()

@@ -107,14 +107,15 @@ def test_the_tables_of_a_paper_hold_measured_numbers(paper):
 
 def test_a_stale_number_is_found(generate, monkeypatch, tmp_path):
     """Where an experiment gives another number than the page has, the check fails and names the page."""
-    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/results").mkdir(parents=True)
     page = ROOT / "docs/stern-grinspun-2009.md"
     (tmp_path / "docs/stern-grinspun-2009.md").write_text(page.read_text())
-    results = json.loads((ROOT / "docs/results.json").read_text())
+    results = json.loads((ROOT / "docs/results/stern-grinspun-2009.json").read_text())
+    [row] = [row for row in results["fpu"]["full"]["checks"] if row["claim"] == "IMEX, h = 0.1: first time I₁ = I₃"]
     monkeypatch.setattr(generate, "ROOT", tmp_path)
     for change in (0.0, 1.0):
-        results["stern-grinspun-2009/fpu"]["full"]["IMEX, h = 0.1: first time I₁ = I₃"] += change
-        (tmp_path / "docs/results.json").write_text(json.dumps(results))
+        row["measured"] += change
+        (tmp_path / "docs/results/stern-grinspun-2009.json").write_text(json.dumps(results))
         stale = [path for path, text in generate.paper_pages().items() if path.read_text() != text]
         assert bool(stale) is bool(change)
 

@@ -14,7 +14,11 @@ from geomint.papers import base
 from geomint.papers.stern_grinspun_2009.fpu_chain import OscillatoryEnergies
 from geomint.run.instability import unwatched
 
-RESULTS = json.loads((Path(__file__).parents[2] / "docs/results.json").read_text())
+RESULTS = {
+    f"{path.stem}/{name}": sizes
+    for path in (Path(__file__).parents[2] / "docs/results").glob("*.json")
+    for name, sizes in json.loads(path.read_text()).items()
+}
 
 
 def compare(experiment, size):
@@ -27,9 +31,9 @@ def compare(experiment, size):
     rows = {check.claim: check for check in outcome.checks}
     assert len(rows) == len(outcome.checks), "two rows of one claim"
     recorded = {row["claim"]: row["measured"] for row in RESULTS[experiment.id][size]["checks"]}
-    assert rows.keys() == recorded.keys(), "docs/results.json is stale; run docs/figures.py"
+    assert rows.keys() == recorded.keys(), "docs/results is stale; run docs/figures.py"
     other = [
-        f"{claim}: {rows[claim].measured:g}, docs/results.json has {x:g}"
+        f"{claim}: {rows[claim].measured:g}, docs/results has {x:g}"
         for claim, x in recorded.items()
         if x is not None and not rows[claim].agrees(x)
     ]

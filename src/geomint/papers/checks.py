@@ -22,7 +22,7 @@ class Check:
     verdict:   what the range shows when it holds, see below
     note:      what is true where the paper is wrong, or what the number depends on
     spread:    the number is `measured` ± `spread`, as of an ensemble
-    rtol:      the relative difference to the number in docs/results.json that the tests accept. Where it is None
+    rtol:      the relative difference to the number in docs/results that the tests accept. Where it is None
                (chaotic motion) or there is no lower bound (rounding errors), the digits differ between machines and
                only the range counts
 
