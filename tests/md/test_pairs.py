@@ -240,6 +240,30 @@ def test_overlapping_particles_are_named():
             gm.simulate(gm.System(potential), q, method=gm.Verlet(), dt=0.1, t_end=0.1)
 
 
+def test_particles_that_are_too_close_are_named_where_a_run_fails():
+    """The energy at the start is finite; it is nearly that of the close pairs alone."""
+    lennard_jones = lambda s: 4 * (1 / s**6 - 1 / s**3)
+    q = np.array(Q)
+    q[17] = q[30] + np.array([0.001, 0, 0])
+    pair = gm.md.PairPotential(lennard_jones, squared=True, cutoff=1.8, box=BOX)
+    with pytest.raises(
+        gm.RunStopped, match=r"Before it, particles 17 and 30 are at the distance 0.001; move them apart"
+    ):
+        gm.simulate(gm.System(pair, auxiliary=pair.neighbours(0.2)), q, method=gm.Verlet(), dt=0.01, t_end=0.1)
+    q[17] = q[30] + np.array([0.05, 0, 0])
+    with pytest.warns(gm.InstabilityWarning, match=r"At the start, particles 17 and 30 are at the distance 0.05"):
+        gm.simulate(
+            gm.System(gm.md.PairPotential(lennard_jones, squared=True)), q, method=gm.Verlet(), dt=0.01, t_end=0.1
+        )
+    for potential in (
+        gm.md.PairPotential(lennard_jones, squared=True),
+        gm.md.PairPotential(charges, sites={"charge": CHARGE}),
+    ):
+        assert potential.explain(Q) == ""
+    bonded = gm.md.PairPotential(lennard_jones, squared=True, exclude=[(30, 17)])
+    assert bonded.explain(q) == ""
+
+
 def test_what_is_refused():
     phi, q = charges, jnp.asarray(Q)
     make = gm.md.PairPotential

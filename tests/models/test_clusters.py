@@ -240,3 +240,10 @@ def test_a_model_made_again_is_the_same_program():
     assert gm.models.lennard_jones_cluster(6).system is not first.system
     assert first.q0 is not second.q0
     assert gm.models.hard_spheres(4).inside == gm.models.hard_spheres(4).inside
+
+
+def test_overlapping_atoms_are_named():
+    model = gm.models.argon_cluster()
+    q0 = np.concatenate([model.q0[:-1], model.q0[:1]])
+    with pytest.raises(gm.InputError, match=r"particles 0 and 6 are at the distance 0; move them apart"):
+        gm.simulate(model, q0)

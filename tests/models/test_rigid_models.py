@@ -49,7 +49,7 @@ def test_two_magnets_swing_with_their_frequencies(phase, frequency):
 
 
 def test_a_conical_pendulum_keeps_its_height():
-    model = gm.models.spherical_pendulum(length=2.0, angle=0.8)
+    model = gm.models.spherical_pendulum(length=2.0, angle=0.8, rate=1.0)
     period = 2 * np.pi * np.sqrt(2 * np.cos(0.8))
     run = gm.simulate(model, method=gm.Composition(gm.Rattle(), order=8), dt=period / 80, t_end=period, engine="xla")
     np.testing.assert_allclose(run.q[-1], model.q0, atol=1e-12)

@@ -216,6 +216,34 @@ def test_names_of_the_user(bodies, kepler):
         bodies.plot(labels=["Sun"])
 
 
+def test_watched_quantities_that_hardly_change():
+    """Ticks of a nearly constant quantity would all show the same number: its change is drawn. Names may be
+    identifiers."""
+    watch = {
+        "angular_momentum": lambda q, p: q[0] * p[1] - q[1] * p[0],
+        "x": lambda q, p: q[0],
+        "zero": lambda q, p: 0.0,
+    }
+    system = gm.System(gm.models.kepler().system.potential.function, watch=watch)
+    run = gm.simulate(system, [1.0, 0.0], [0.0, 1.1], method=gm.Verlet(), dt=0.05, t_end=10.0)
+    shown = panels(run.plot())
+    momentum = run.watched["angular_momentum"]
+    assert shown["Angular momentum"].get_ylabel() == "change from the start"
+    np.testing.assert_array_equal(shown["Angular momentum"].lines[0].get_ydata(), momentum - momentum[0])
+    assert shown["X"].get_ylabel() == "as watched"
+    np.testing.assert_array_equal(shown["X"].lines[0].get_ydata(), run.q[:, 0])
+    assert shown["Zero"].get_ylabel() == "as watched"
+
+
+def test_a_plane_path_in_space():
+    """Rounding in the third coordinate does not get a scale of its own."""
+    model = gm.models.spherical_pendulum(rate=1.0)
+    run = gm.simulate(model, t_end=4.0)
+    axes = panels(run.plot())["Paths in space (dots: start)"]
+    assert 0 < np.ptp(run.q[:, 2]) < 1e-3
+    assert np.ptp(axes.get_zlim3d()) > np.ptp(axes.get_xlim3d()) / 10
+
+
 def test_watched_quantities_with_several_entries():
     m = gm.models.kepler()
     system = gm.System(m.system.potential.function, watch={"velocity": lambda q, p: p})

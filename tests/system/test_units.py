@@ -84,6 +84,10 @@ def test_names_and_errors():
         EV.convert(1.0, "presure", KCAL)
     with pytest.raises(gm.InputError, match=r"UnitSystem\(mass=...\) is the size of a unit"):
         gm.units.UnitSystem("x", 1.0, 0.0, 1.0)
+    with pytest.raises(gm.InputError, match=r"kT\(temperature=-3\): a temperature must be a number of at least 0"):
+        EV.kT(-3)
+    with pytest.raises(gm.InputError, match=r"kT\(temperature=...\): temperature must be an array of numbers"):
+        EV.kT("300 K")
     assert EV.axis("time", "time") == "time (10.18 fs)"
     assert REDUCED.axis("energy", "energy") == "energy"
     assert gm.md.Atoms("Ar", units="kJ/mol").units is KJ

@@ -156,8 +156,8 @@ class PairPotential(eqx.Module):
         )
 
     def explain(self, q: Any) -> str:
-        """Which pair is closest, for the error where the energy at q is not finite."""
-        return nearest_pair(self.term, self.box, q)
+        """Which pair is too close, for the error where the energy at q is not finite or a run has failed after q."""
+        return nearest_pair(self.term, self.box, q, list(self.sites.values()))
 
     def of(self, s: Array) -> Array:
         """S φ at squared distances s, element by element, of particles without parameters."""

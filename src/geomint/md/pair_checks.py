@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -15,7 +15,10 @@ from ..system.checks import as_array, shown
 from .box import Box
 from .pair_terms import Frozen, Term
 
-TOUCHING = 1e-6  # of the mean distance between neighbours: closer pairs are named where the energy is not finite
+# Of the mean distance between neighbours. Of a run that can't start or has failed, pairs that touch are named, and
+# close pairs that have nearly all of the energy of the pairs of neighbours.
+TOUCHING, CLOSE, NEIGHBOURS = 1e-6, 0.3, 1.5
+NEARLY_ALL = 0.999
 
 
 def check_arguments(phi: Any, sites: Any) -> None:
@@ -83,26 +86,43 @@ def _whole_numbers(x: Any, name: str, must: str) -> np.ndarray:
     return array
 
 
-def nearest_pair(term: Term, box: Box | None, q: Any) -> str:
-    """The closest pair that interacts, if it is so close that φ may be singular there, else ""."""
-    from scipy.spatial import KDTree  # takes a while to load
+def nearest_pair(term: Term, box: Box | None, q: Any, sites: Sequence[Any] = ()) -> str:
+    """The closest pair that interacts, if φ may be singular there or the pairs that are about as close have nearly all
+    of the energy, else "".
 
+    sites: the parameters of the particles, (n,) each, in the order of term.names
+    """
     q = np.asarray(q, float)
     which, excluded = term.chosen(len(q))
     if len(which) < 2 or not np.all(np.isfinite(q)):
         return ""
     at = q[which] if box is None else np.mod(q[which], box.lengths)
-    extent = np.max(np.ptp(at, axis=0), initial=0.0)
-    reach = TOUCHING * extent / len(which) ** (1 / q.shape[1])
-    close = KDTree(at, boxsize=None if box is None else box.lengths).query_pairs(reach, output_type="ndarray")
-    left_out = set(map(tuple, excluded.tolist()))
-    found = [(i, j) for i, j in np.sort(close, axis=1).tolist() if (i, j) not in left_out]
-    if not found:
+    apart = np.max(np.ptp(at, axis=0), initial=0.0) / len(which) ** (1 / q.shape[1])  # of neighbours, on average
+    i, j, r = _closer_than(CLOSE * apart, at, box, excluded)
+    count = int(np.sum(r < TOUCHING * apart))
+    if not count and len(r):
+        i2, j2, r2 = _closer_than(NEIGHBOURS * apart, at, box, excluded)
+        parameters = [jnp.asarray(x)[which] for x in sites]
+        energy = np.asarray(term.energy(jnp.asarray(r2**2), *([x[k] for x in parameters] for k in (i2, j2))))
+        energy, close = np.where(np.isnan(energy), np.inf, np.abs(energy)), r2 < CLOSE * apart
+        count = len(r) if np.sum(energy[~close]) < (1 - NEARLY_ALL) * np.sum(energy[close]) else 0
+    if not count:
         return ""
-    apart = at[[i for i, _ in found]] - at[[j for _, j in found]]
-    apart = apart if box is None else apart - np.array(box.lengths) * np.rint(apart / np.array(box.lengths))
-    r = np.sqrt(np.sum(apart**2, axis=1))
     first = int(np.argmin(r))
-    i, j = (int(which[k]) for k in found[first])
-    more = "" if len(found) == 1 else f", and {len(found) - 1} more pairs are as close"
-    return f"particles {i} and {j} are at the distance {r[first]:.3g}{more}; move them apart"
+    more = "" if count == 1 else f", and {count - 1} more pairs are as close"
+    return (
+        f"particles {which[i[first]]} and {which[j[first]]} are at the distance {r[first]:.3g}{more}; move them apart"
+    )
+
+
+def _closer_than(reach: float, at: np.ndarray, box: Box | None, excluded: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The pairs that are closer, but for the excluded ones, and their distances."""
+    from scipy.spatial import KDTree  # takes a while to load
+
+    tree = KDTree(at, boxsize=None if box is None else box.lengths)
+    found = np.sort(tree.query_pairs(reach, output_type="ndarray"), axis=1)
+    left_out = set(map(tuple, excluded.tolist()))
+    i, j = found[[pair not in left_out for pair in map(tuple, found.tolist())]].T if len(found) else found.T
+    d = at[i] - at[j]
+    d = d if box is None else d - np.array(box.lengths) * np.rint(d / np.array(box.lengths))
+    return i, j, np.sqrt(np.sum(d**2, axis=1))

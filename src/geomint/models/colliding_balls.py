@@ -29,7 +29,7 @@ def contact_of(layers: int) -> ExactContact:
 
 @model
 def colliding_balls(
-    layers: Annotated[int, count(1, 12)] = 3, speed: Positive = 5.0, spin: float = 2.5, height: Positive = 1e3
+    layers: Annotated[int, count(1, 12)] = 3, speed: Positive = 5.0, spin: float = 2.5, height: Positive = 150.0
 ) -> Model:
     """Two neo-Hookean balls of radius 1, section 5.2.2 of Gonzalez, Schmidt and Ortiz (2010): one is at rest, the other
     comes from the right with `speed` and the angular velocity `spin` about the z axis, and hits it at t ≈ 0.1 (at the

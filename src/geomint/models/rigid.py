@@ -137,7 +137,7 @@ def two_magnets(distance: Positive = 1.0, tilt: Angle = 0.3, spin: float = 0.5) 
 
 
 @model
-def spherical_pendulum(length: Positive = 1.0, angle: Angle = 1.0, rate: float = 1.0) -> Model:
+def spherical_pendulum(length: Positive = 1.0, angle: Angle = 1.0, rate: float = 0.4) -> Model:
     """A unit mass on a rod that swings in space, H = ½|ẋ|² + x₃, |x| = length.
 
     length: of the rod.

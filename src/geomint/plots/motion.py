@@ -20,6 +20,7 @@ from ..system.spaces import SO3, Poses, space_of
 from .figures import AXES, LINES, PATHS, POINTS, axis_label, chosen, envelope, graded, legend
 
 NARROW = 8  # paths this many times as long as wide are drawn with two scales
+FLAT = 1e-3  # paths in space thinner than this share of their length are drawn as a plane curve
 
 
 def q_shape(run: Any) -> tuple[int, ...]:
@@ -116,7 +117,7 @@ def draw_paths(axes: Any, run: Any, members: np.ndarray | None, view: View, labe
     axes.set(**{f"{k}label": axis_label(run, label, "length") for k, label in zip(AXES, view.labels, strict=False)})
     part = f", {len(drawn)} of {particles} particles" if len(drawn) < particles else ""
     axes.set_title(f"{title}{view.title}{part} (dots: start)", fontsize=10)
-    legend(axes, loc="upper center", bbox_to_anchor=(0.5, -0.02 if view.spatial else -0.13), ncols=5)
+    legend(axes, loc="upper center", bbox_to_anchor=(0.5, -0.08 if view.spatial else -0.13), ncols=5)
     axes.grid(alpha=0.25)
 
 
@@ -125,13 +126,23 @@ def _set_aspect(axes: Any, view: View) -> None:
     if view.spatial:
         limits = [axes.get_xlim3d(), axes.get_ylim3d(), axes.get_zlim3d()]
         extent = np.ptp(np.array(limits), axis=1)
-        axes.set_box_aspect(extent if np.max(extent) < NARROW * np.min(extent) else (1, 1, 1))
+        if np.min(extent) < FLAT * np.max(extent):  # a plane curve: a scale of its own would show rounding
+            limits = [_widened(x, np.max(extent) / NARROW) for x in limits]
+            axes.set(xlim3d=limits[0], ylim3d=limits[1], zlim3d=limits[2])
+            extent = np.ptp(np.array(limits), axis=1)
+        axes.set_box_aspect(extent if np.max(extent) < NARROW * np.min(extent) else (1, 1, 1), zoom=0.92)
         axes.locator_params(nbins=5)
         axes.tick_params(labelsize=8)
         return
     width, height = (np.ptp(x) for x in (axes.dataLim.intervalx, axes.dataLim.intervaly))
     if width < NARROW * height and height < NARROW * width:
         axes.set_aspect("equal", adjustable="datalim")
+
+
+def _widened(limits: tuple[float, float], least: float) -> tuple[float, float]:
+    """The interval, or one of this length about its middle."""
+    middle, half = 0.5 * (limits[0] + limits[1]), 0.5 * max(limits[1] - limits[0], least)
+    return middle - half, middle + half
 
 
 def coordinates(run: Any, labels: list[str] | None) -> list[tuple[int, str]]:

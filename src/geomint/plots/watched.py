@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from .figures import AXES, LINES, axis_label, envelope, graded, legend
 
 WATCHED = 3  # most quantities of System(watch=...) that are drawn
+NEARLY_CONSTANT = 1e-5  # relative change below which the ticks of an axis would show the same number
 
 
 Lines = list[tuple[str | None, Any, np.ndarray]]  # label, color, values over time
@@ -36,11 +37,18 @@ def watched_panels(run: Any, members: np.ndarray | None) -> list[tuple[str, str,
         title = "Momentum map" + ("s" if len(maps) > 1 else "") + (": " + ", ".join(run.momentum_maps) if named else "")
         panels.append((title, "J(t) − J(0)", maps))
     for name, values in list(run.watched.items())[:WATCHED]:
-        rows = pick(values)
-        panels.append((name.capitalize(), "as watched", _watched_lines(rows, colors, members)))
+        rows, label = pick(values), "as watched"
+        if 0 < np.ptp(rows - rows[:, :1]) < NEARLY_CONSTANT * np.max(np.abs(rows)):
+            rows, label = rows - rows[:, :1], "change from the start"
+        panels.append((_as_title(name), label, _watched_lines(rows, colors, members)))
     if run.constraint_residual.shape[-1]:
         panels.append(("Constraint residual", "max |g(q)|", single(np.abs(pick(run.constraint_residual)).max(axis=-1))))
     return panels
+
+
+def _as_title(name: str) -> str:
+    """The name of a watched quantity, which may be an identifier."""
+    return name[:1].upper() + name[1:].replace("_", " ")
 
 
 def _watched_lines(rows: np.ndarray, colors: list[Any], members: np.ndarray | None) -> Lines:

@@ -14,10 +14,12 @@ from ..methods import protocols
 from ..system.lagrangian import LagrangianMechanics, derive
 from ..system.mechanics import Mechanics
 from ..system.system import System
+from .inputs import explained
 from .loop import Failure
 from .trajectory import Trajectory
 
 LARGE = 1e50  # states below this are not on their way to infinity
+THROWN_APART = 1e3  # growth of the extent in one step beyond which positions explain nothing
 
 
 def interrupted(times: Grid, run: Trajectory, step: int) -> Interrupted:
@@ -68,24 +70,18 @@ class Said(NamedTuple):
 
 
 def _explained(system: Any, good: dict[str, Any], bad: dict[str, Any], t: float, dt: float) -> Said:
-    if not isinstance(system, System) or not any(hasattr(x, "explain") for x in (system.potential, system.fast)):
+    if not isinstance(system, System):
         return Said("", "")
-    ask = lambda q, t: next(filter(None, (_said_by(system, name, q, t) for name in ("potential", "fast"))), "")
-    if found := ask(good["q"], t - dt):
+    if found := explained(system, good["q"], t - dt):
         return Said(f" Before it, {found}.", "")
     ways = [bad["q"]]
     if not np.all(np.isfinite(bad["q"])):
         v = np.asarray(Mechanics(system, good["q"].shape).velocity(jnp.asarray(good["p"])))
         ways = [good["q"] + part * dt * v for part in (0.5, 1.0)]
-    found = next(filter(None, (ask(q, t) for q in ways)), "")
+    # Where all has been thrown apart, any two particles that were left behind seem to be close.
+    ways = [q for q in ways if np.ptp(q) < THROWN_APART * np.ptp(good["q"])]
+    found = next(filter(None, (explained(system, q, t) for q in ways)), "")
     return Said("", f" There, {found}. Try a smaller dt than {dt:g}." if found else "")
-
-
-def _said_by(system: System, name: str, q: Any, t: float) -> str:
-    explain = getattr(getattr(system, name), "explain", None)
-    if explain is None:
-        return ""
-    return explain(q, t) if system.takes(name, "t") else explain(q)
 
 
 def kept_in(run: Trajectory) -> str:

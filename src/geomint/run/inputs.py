@@ -232,7 +232,7 @@ def check_energy(system: Stated, seen: dict[str, Any], start: int = 0, own_param
             what = f"{' or '.join(f'{name}(q0)' for name in parts)} is not finite. Check the potential there"
         if isinstance(system, System) and np.max(np.abs(seen["p"])) > 1e140:
             raise InputError(f"the energy at q0{whose} overflows: v0 (or p0) or mass is too large.")
-        found = _explained(system, q)
+        found = explained(system, q)
         if found:
             raise InputError(f"the energy at q0{whose} is {float(np.ravel(seen['energy'])[first])}: {found}.")
         raise InputError(
@@ -241,10 +241,16 @@ def check_energy(system: Stated, seen: dict[str, Any], start: int = 0, own_param
         )
 
 
-def _explained(system: Any, q: Any) -> str:
-    """Why the energy may not be finite at q, from potentials that can say it."""
-    parts: list[Any] = [getattr(system, name, None) for name in ("potential", "fast")]
-    return next(filter(None, (x.explain(q) for x in parts if hasattr(x, "explain"))), "")
+def explained(system: Any, q: Any, t: float = 0.0) -> str:
+    """What is wrong with a position, such as particles that are too close, from potentials that can tell; else ""."""
+    if not isinstance(system, System):
+        return ""
+    for name in ("potential", "fast"):
+        explain = getattr(getattr(system, name), "explain", None)
+        found = "" if explain is None else explain(q, t) if system.takes(name, "t") else explain(q)
+        if found:
+            return found
+    return ""
 
 
 ON_MANIFOLD = 1e-8  # relative size of g(q0) and of G(q0) v0 up to which initial data count as satisfying the constraint

@@ -29,6 +29,7 @@ from .energy_scale import (
     trusted,
     whole_scale,
 )
+from .inputs import explained
 from .reducing_engine import Reducing
 from .trajectory import Trajectory
 
@@ -161,11 +162,13 @@ def _warned(run: Trajectory, suspect: Suspect, starts: list[Start]) -> bool:
         return False
     index, error = first_beyond(saved, member, scale)
     step, seen = index * grid.save_every, max(whole_scale(saved, member), tried.scale)
+    found = explained(starts[0].system, starts[0].q, grid.t0)
+    close = f" At the start, {found}." if found else ""
     known = f", {seen:.3g}" if seen > 0 else ""  # 0 where a start at rest has no save before the end
     warnings.warn(
         f"{run.method.name} with dt = {grid.dt:g}: the energy error{whose} exceeds the scale of the energy{known}: "
         f"it is {error:.3g} at step {step}, t = {grid.t0 + step * grid.dt:g}, and at most {largest:.3g}. These results "
-        f"do not follow the motion. {tried.advice}",
+        f"do not follow the motion. {tried.advice}{close}",
         InstabilityWarning,
         stacklevel=outside(),
     )

@@ -77,6 +77,11 @@ class Function(eqx.Module):
         """Bounds of its second derivative along a line, where the function offers them (see EnergyStepping)."""
         return getattr(self.function, "curvature", None)
 
+    @property
+    def explain(self) -> Callable | None:
+        """What is wrong with a position, where the function can tell (see PairPotential)."""
+        return getattr(self.function, "explain", None)
+
 
 class AtTime(eqx.Module):
     """A function whose time is held."""

@@ -25,7 +25,11 @@ import math
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
+import numpy as np
+from jax.core import Tracer
+
 from ..errors import InputError, nearest
+from .checks import as_array
 
 ANGSTROM, NANOMETRE, PICOSECOND, FEMTOSECOND = 1e-10, 1e-9, 1e-12, 1e-15  # in metres and seconds
 DALTON = 1.66053906892e-27  # kilograms
@@ -113,6 +117,9 @@ class UnitSystem:
 
     def kT(self, temperature: float) -> float:
         """The energy kT of a temperature in kelvin, in units of energy: what gm.GeometricLangevin takes."""
+        x = as_array(temperature, "temperature", "kT")
+        if not isinstance(x, Tracer) and np.any(x < 0):
+            raise InputError(f"kT(temperature={temperature!r:.60}): a temperature must be a number of at least 0.")
         return self.boltzmann * temperature
 
     def temperature(self, energy: float) -> float:
