@@ -32,11 +32,6 @@ class ElasticWithContact(eqx.Module):
         return self.elastic.mesh
 
     @property
-    def surface(self) -> Any:
-        """The triangles of the surface as rows of q, for pictures."""
-        return self.elastic.surface
-
-    @property
     def held(self) -> Any:
         """The nodes that are not in q."""
         return self.elastic.held
