@@ -32,7 +32,7 @@ def staple(size: float = 1.0) -> fem.Mesh:
     used, cells = np.unique(whole.cells[~((np.abs(x[:, 0] - 0.6) < 0.2) & (x[:, 2] < 0.4))], return_inverse=True)
     turn = gm.rigid.rotation((0.3, 1.0, 0.1), 0.35)
     nodes = whole.nodes[used] @ turn.T
-    return fem.Mesh(nodes + [0.0, 0.0, 0.05 - nodes[:, 2].min()], cells.reshape(-1, 4))
+    return fem.Mesh(nodes + np.array([0.0, 0.0, 0.05 - nodes[:, 2].min()]), cells.reshape(-1, 4))
 
 
 def plate() -> fem.Mesh:
@@ -60,7 +60,7 @@ def main(size: float) -> None:
     taken = time.process_time() - began
     kinetic = 0.5 * np.sum(run.p * run.v, axis=(1, 2))
     bad = sum(intersecting(contact, q) for q in run.q)
-    pressed = run.q[-1] + np.array([0.0, 0.0, -0.3]) * (run.t[-1] > 0)
+    pressed = run.q[-1] - np.array([0.0, 0.0, 0.3])
     lowest, turned = run.q[:, :, 2].min(), run.watched["angular_velocity"][-1, 0]
     table(
         f"{len(mesh.cells)} tetrahedra, {len(mesh.boundary_faces)} faces, on a plate",

@@ -100,6 +100,11 @@ def checked_inside(inside: Any) -> tuple[Any, ...]:
         raise InputError(
             "EnergyStepping(inside=...) takes one set without collisions: state all bodies and obstacles in one."
         )
+    for c in listed:
+        if place := getattr(c, "is_energy", None):
+            raise InputError(
+                f"EnergyStepping(inside=...): {type(c).__name__} is an energy, not a condition c(q): write {place}."
+            )
     return tuple(function(c, "inside", "EnergyStepping") for c in listed)
 
 

@@ -1,5 +1,5 @@
-"""How bodies look, each in a colour of its own: elastic ones by their faces, with the nodes that are held; rigid ones as
-the box that has their mass and inertia, which for a box is itself."""
+"""How bodies look, each in a colour of its own: elastic ones by their faces, with the nodes that are held, and rigid
+ones as the box that has their mass and inertia, which for a box is itself."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ from ..plots.figures import envelope
 from ..plots.motion import is_space, q_shape
 from ..system.checks import choice, whole
 from ..system.constraints import Distances, RigidMolecules
+from .bodies import boxes_of_assembly, boxes_of_poses, faces_of_body
 from .pictures import HANGING, PICTURES
 from .scene import Page, Scene
-from .bodies import boxes_of_assembly, boxes_of_poses, faces_of_body
 
 FRAMES = 600  # of an animation
 NUMBERS = 3_000_000  # positions × frames: a file of 8 MB
