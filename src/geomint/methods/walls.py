@@ -36,6 +36,7 @@ class Collisions(abc.ABC):
     """
 
     reach: float  # the longest displacement along which an impact is searched at a time
+    at_once: int = 0  # how many impacts may happen at one time, beyond those that any motion may have
 
     @abc.abstractmethod
     def first_impact(self, q: Array, v: Array, start: Array, stop: Array) -> Impact:
