@@ -1,6 +1,7 @@
 """VTKHDF files as VTK reads them."""
 
 import h5py
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -56,6 +57,19 @@ def test_an_elastic_body_with_a_held_node(tmp_path):
         np.testing.assert_allclose(velocities, np.insert(run.v[k], 3, 0.0, axis=0), rtol=1e-14)
         np.testing.assert_array_equal(cells, mesh.cells)
         assert not bodies.any()
+
+
+def test_velocities_of_nodes_that_are_moved(tmp_path):
+    mesh, path = fem.cube(1), tmp_path / "run.vtkhdf"
+    side = mesh.where(lambda x: x[:, 2] == 0)
+    moved = lambda t: jnp.asarray(mesh.nodes[side]) + jnp.array([0.1, 0.0, 0.0]) * jnp.sin(3 * t)
+    system = fem.solid(mesh, fem.NeoHookean(1.0, 1.0), prescribed=(side, moved))
+    q0 = np.delete(mesh.nodes, side, axis=0)
+    run = gm.simulate(system, q0, 0 * q0, method=gm.Verlet(), dt=0.02, t_end=0.2, save_every=5, output=path)
+    t, points, velocities, _, _, _ = frame(path, 2)
+    np.testing.assert_array_equal(points[side], moved(t))
+    np.testing.assert_allclose(velocities[side], np.tile([0.3 * np.cos(3 * t), 0, 0], (len(side), 1)), rtol=1e-14)
+    np.testing.assert_allclose(np.delete(velocities, side, axis=0), run.v[2], rtol=1e-14)
 
 
 def test_particles_are_vertices_and_angles_are_refused(tmp_path):

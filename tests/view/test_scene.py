@@ -4,6 +4,7 @@ import base64
 import json
 import re
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
@@ -97,6 +98,67 @@ def test_faces_of_a_solid_and_values_at_its_points():
         Scene([0.0], corners[None], bonds=[(0, 4)])
     with pytest.raises(gm.InputError, match="frames, points"):
         Scene([0.0], corners)
+
+
+def test_elastic_bodies_with_held_nodes():
+    """All faces are shown, each body in its own colour; nodes that are held belong to them, moved ones where they are.
+    In the plane, with a stiff part and nothing that is conserved, it is still a body."""
+    mesh = gm.fem.Mesh.union([gm.fem.cube(1), gm.fem.cube(1).moved((2.0, 0.0, 0.0))])
+    side = mesh.where(lambda x: x[:, 2] == 0)
+    path = lambda t: jnp.asarray(mesh.nodes[side]) + jnp.array([0.1, 0.0, 0.0]) * jnp.sin(3 * t)
+    system = gm.fem.solid(mesh, gm.fem.NeoHookean(1.0, 1.0), prescribed=(side, path))
+    q0 = np.delete(mesh.nodes, side, axis=0)
+    run = gm.simulate(system, q0, 0 * q0, method=gm.Verlet(), dt=0.02, t_end=0.2, save_every=2)
+    scene = scene_of(run)
+    np.testing.assert_array_equal(scene.triangles, mesh.boundary_faces)
+    for k in (0, 3):
+        np.testing.assert_allclose(scene.positions[k], system.potential.positions(run.q[k], run.t[k]), atol=1e-15)
+    assert np.ptp(scene.positions[:, side[0], 0]) > 0.02
+    assert scene.colors == tuple(mesh.bodies)
+    assert not scene.dots
+    beam = gm.fem.box((2.0, 1.0), (2, 1))
+    wall = beam.where(lambda x: x[:, 0] == 0)
+    system = gm.fem.solid(beam, gm.fem.NeoHookean(1.0, 1.0), fixed=wall, stiff=[0])
+    q0 = np.delete(beam.nodes, wall, axis=0)
+    flat = gm.simulate(system, q0, 0.01 + 0 * q0, method=gm.IMEX(), dt=0.02, t_end=0.1)
+    scene = scene_of(flat)
+    np.testing.assert_array_equal(scene.positions[0], beam.nodes)
+    np.testing.assert_array_equal(scene.triangles, beam.cells)
+    assert len(scene.bonds) == len(beam.nodes) + len(beam.cells) - 1  # Euler: edges of a disc
+    assert "Paths" in flat.plot().axes[0].get_title()
+
+
+def test_rigid_bodies_are_boxes_of_their_inertia(tmp_path):
+    """Of boxes with a joint: their corners, in space. Of a free body with a tensor: a box with that tensor."""
+    box = gm.rigid.inertia.box((1.0, 0.2, 0.4), mass=2.0)
+    arm = gm.rigid.Assembly([box, box], [gm.rigid.Ball(0, 1, (0.5, 0, 0))], positions=[(0, 0, 0), (1.0, 0, 0)])
+    run = gm.simulate(arm, arm.q(), arm.v(arm.q(), angular_velocities=[(0, 0, 1), (0, 0, 1)],
+                      velocities=[(0, -0.5, 0), (0, 0.5, 0)]), method=gm.Rattle(), dt=0.1, t_end=0.5)  # fmt: skip
+    scene, local = scene_of(run), np.array([0.5, 0.1, 0.2])
+    for k in (0, 5):
+        for body in (0, 1):
+            corners = scene.positions[k, 8 * body : 8 * body + 8] - arm.positions(run.q)[k, body]
+            np.testing.assert_allclose(np.abs(corners @ arm.rotations(run.q)[k, body]), np.tile(local, (8, 1)))
+    assert scene.triangles.shape == (24, 3)
+    assert "centres of mass" in run.plot().axes[0].get_title()
+    tensor = np.diag([1.0, 2.0, 2.5]) + 0.1
+    body = gm.rigid.RigidBody(tensor, mass=3.0)
+    free = gm.simulate(body.system(), *body.state(None, (0, 0, 1)), method=gm.LieVerlet(), dt=0.1, t_end=0.2)
+    x = scene_of(free).positions[2]
+    second = 3.0 * x.T @ x / 24  # of a box with these corners: ∫ x xᵀ dm = m Σ x xᵀ / (3 · 8)
+    turned = free.q[2, 1:] @ tensor @ free.q[2, 1:].T
+    np.testing.assert_allclose(np.trace(second) * np.eye(3) - second, turned, atol=1e-12)
+    for other in (run, free):
+        with pytest.raises(gm.InputError, match="axes of rigid bodies"):
+            other.save(tmp_path / "run.vtkhdf")
+
+
+def test_a_film_shows_faces(tmp_path):
+    run = gm.simulate(gm.models.elastic_cube(cells=1), dt=0.02, t_end=0.2)
+    with Image.open(run.movie(tmp_path / "cube.gif", seconds=0.3, fps=10)) as film:
+        pixels = np.asarray(film.convert("RGB"), float)
+    blue = (pixels[..., 2] - pixels[..., 0] > 40) & (pixels[..., 2] > pixels[..., 1])
+    assert blue.mean() > 0.05  # points and lines alone cover a hundredth
 
 
 def test_a_film(pendulum, tmp_path):

@@ -13,6 +13,7 @@ from jaxtyping import Array
 from ..errors import InputError
 from ..numerics.keywords import checked_keywords
 from .mesh import Mesh, checked_mesh
+from .mesh_checks import checked_numbers
 from .solid import mesh_masses
 
 
@@ -34,7 +35,10 @@ def watch_bodies(mesh: Mesh, density: Any = 1.0, fixed: Sequence[int] | None = N
     """
     if checked_mesh(mesh, "watch_bodies").dim != 3:
         raise InputError("watch_bodies is for tetrahedra in space; this mesh is in the plane.")
-    free = np.setdiff1d(np.arange(len(mesh.nodes)), np.zeros(0, int) if fixed is None else np.asarray(fixed, int))
+    held = [] if fixed is None else checked_numbers(fixed, len(mesh.nodes), "fixed", "nodes", "watch_bodies")
+    free = np.setdiff1d(np.arange(len(mesh.nodes)), held)
+    if not len(free):
+        raise InputError("watch_bodies(fixed=...): all nodes are fixed; nothing moves.")
     masses, body = mesh_masses(mesh, density)[free], np.unique(mesh.bodies[free], return_inverse=True)[1]
     count = int(body.max()) + 1
     total = np.bincount(body, masses)[:, None]
@@ -48,12 +52,9 @@ def watch_bodies(mesh: Mesh, density: Any = 1.0, fixed: Sequence[int] | None = N
         inertia = of_bodies(masses[:, None, None] * (square - r[:, :, None] * r[:, None, :])) / total[:, :, None]
         return jnp.linalg.solve(inertia, spin(q, p)[..., None])[..., 0]
 
-    return {
-        "centre_of_mass": centre,
-        "velocity": lambda q, p: of_bodies(p) / total,
-        "angular_velocity": angular_velocity,
-        "spin": spin,
-    }
+    velocity = lambda q, p: of_bodies(p) / total
+    velocity.masses = masses  # gm.fem.solid compares them with its own
+    return {"centre_of_mass": centre, "velocity": velocity, "angular_velocity": angular_velocity, "spin": spin}
 
 
 CHANGE = 1e-9  # of a relative velocity: a larger one is not rounding
@@ -79,6 +80,11 @@ def collision(run: Any) -> Collision:
     run:  where contact is exact, its events give the times. Otherwise they are those of the saved points between which
           the velocities of the bodies change.
     """
+    if not {"centre_of_mass", "velocity"} <= set(run.watched):
+        raise InputError(
+            "collision(run): the run has no motion of bodies; state the solid with "
+            "watch=gm.fem.watch_bodies(mesh, density)."
+        )
     t, centres, velocities = (np.asarray(x) for x in (run.t, run.watched["centre_of_mass"], run.watched["velocity"]))
     if centres.shape[1] != 2:
         raise InputError(f"collision(run) is for two bodies, and this run has {centres.shape[1]}.")

@@ -61,18 +61,6 @@ class Elastic(eqx.Module):
         every = jnp.zeros(self.mesh.nodes.shape, jnp.result_type(q, float))
         return every.at[self.held.free].set(q).at[self.held.nodes].set(self.held_at(t))
 
-    @property
-    def surface(self) -> np.ndarray | None:
-        """The triangles of the surface (k, 3) as rows of q, for pictures; those with a held node are left out. None in
-        the plane."""
-        if self.mesh.dim != 3:
-            return None
-        place = np.full(len(self.mesh.nodes), -1)
-        free = np.arange(len(place)) if self.held is None else np.asarray(self.held.free)
-        place[free] = np.arange(len(free))
-        faces = place[self.mesh.boundary_faces]
-        return faces[np.all(faces >= 0, axis=1)]
-
     def held_at(self, t: Any) -> Array:
         """The positions of the held nodes (k, d).
 
@@ -152,6 +140,12 @@ class MovedElastic(Elastic):
         t = jnp.asarray(t, float)
         acceleration = jax.jvp(rate, (t,), (jnp.ones_like(t),))[1]
         return total + jnp.sum(q * self.coupling.product(acceleration))
+
+
+def elastic_body(system: Any) -> Any:
+    """The part of the system's energy that has a mesh; None without one."""
+    parts = (getattr(system, name, None) for name in ("potential", "fast"))
+    return next((x for x in parts if hasattr(x, "mesh") and hasattr(x, "positions")), None)
 
 
 def elements_of(mesh: Mesh, chosen: np.ndarray | None, place: np.ndarray | None) -> Geometry:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
@@ -175,6 +176,16 @@ def lame_constants(young: float, poisson: float) -> tuple[float, float]:
     young:   Young's modulus.
     poisson: Poisson's ratio, below ½.
     """
+    numbers = [as_array(x, name, "lame_constants") for x, name in ((young, "young"), (poisson, "poisson"))]
+    if any(isinstance(x, Tracer) for x in numbers):
+        pass
+    elif not np.all(numbers[0] > 0):
+        raise InputError(f"lame_constants(young={shown(young)}): Young's modulus must be positive.")
+    elif not np.all((numbers[1] > -1) & (numbers[1] < 0.5)):
+        raise InputError(
+            f"lame_constants(poisson={shown(poisson)}): Poisson's ratio lies between −1 and ½, both excluded; at ½ the "
+            "material is incompressible and λ infinite."
+        )
     return young * poisson / ((1 + poisson) * (1 - 2 * poisson)), young / (2 * (1 + poisson))
 
 
@@ -190,12 +201,31 @@ def _checked(x: Any, name: str, callee: str, positive: bool = False) -> Array:
     return jnp.asarray(array)
 
 
-def checked_material(material: Any, callee: str) -> Material:
+def checked_material(material: Any, callee: str, dim: int) -> Material:
+    """The material, whose energy is one number for each element; dim: of space."""
+    if not isinstance(material, Material) and callable(material) and not isinstance(material, type):
+        material = StoredEnergy(function(material, "material", callee, of="(F)"))
+        _check_energy(material, callee, dim)
     if isinstance(material, Material):
         return material
-    if callable(material) and not isinstance(material, type):
-        return StoredEnergy(function(material, "material", callee, of="(F)"))
     raise InputError(
         f"{callee}(material=...) must be a material, such as gm.fem.NeoHookean(lame, shear), or a function W(F) of the "
         f"deformation gradient, not {shown(material)}."
     )
+
+
+def _check_energy(material: Material, callee: str, dim: int) -> None:
+    """That W(F), evaluated for two elements at once, is a number for each."""
+    F = [[jax.ShapeDtypeStruct((2,), float)] * dim for _ in range(dim)]
+    try:
+        shape = np.shape(jax.eval_shape(material.energy, F))
+    except Exception as error:  # whatever the user's function raises
+        raise InputError(
+            f"{callee}(material=W): W(F) raised {type(error).__name__} ({str(error).splitlines()[0]}). F[i][j] is an "
+            "array with an entry for each element; write W with jax.numpy, and jnp.where in place of if."
+        ) from error
+    if shape not in ((), (2,)):
+        raise InputError(
+            f"{callee}(material=W): W(F) must be one number for each element; for two elements it has the shape "
+            f"{shape}. F[i][j] is an array with an entry for each element."
+        )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
+import io
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..numerics.keywords import checked_keywords
-from ..system.checks import shown
+from ..system.checks import as_array, shown
 from . import mesh_checks
 from .mesh_checks import faces_of, signed_volumes
 
@@ -124,7 +126,10 @@ class Mesh:
 
         by: the displacement.
         """
-        return Mesh(self.nodes + np.asarray(by, float), self.cells)
+        along = as_array(by, "by", "Mesh.moved")
+        if along.shape != (self.dim,):
+            raise InputError(f"Mesh.moved(by=...): give {self.dim} numbers, not {shown(by)}.")
+        return Mesh(self.nodes + along, self.cells)
 
     def mapped(self, map: Callable[[np.ndarray], Any]) -> Mesh:
         """The mesh with nodes at map(x); cells that it inverts are refused.
@@ -139,7 +144,7 @@ class Mesh:
 
         meshes: the bodies. Nodes at the same place stay different.
         """
-        listed = list(meshes)
+        listed = list(meshes) if isinstance(meshes, Iterable) else []
         if not listed or not all(isinstance(x, Mesh) and x.dim == listed[0].dim for x in listed):
             raise InputError("Mesh.union(meshes): give meshes of one dimension, at least one.")
         start = np.cumsum([0, *(len(x.nodes) for x in listed)])
@@ -157,7 +162,7 @@ class Mesh:
         orient:  exchange two nodes of cells of negative volume, since formats differ in the order.
         """
         if isinstance(mesh, str | Path):
-            mesh = _meshio().read(mesh)
+            mesh = _read(mesh)
         by_type = mesh.cells_dict
         dim = next((d for d, name in CELL_TYPES.items() if len(by_type.get(name, ()))), None)
         if dim is None:
@@ -186,6 +191,18 @@ def checked_mesh(mesh: Any, callee: str) -> Mesh:
             f"not {shown(mesh)}."
         )
     return mesh
+
+
+def _read(path: str | Path) -> Any:
+    """A file by meshio, which prints what it can't read and ends the process."""
+    meshio, said = _meshio(), io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            return meshio.read(path)
+    except (Exception, SystemExit) as error:  # parsers raise whatever the file makes them
+        why = "" if isinstance(error, SystemExit) else f"{error}"
+        why = " ".join(f"{said.getvalue()} {why}".split())
+        raise InputError(f"Mesh.from_meshio({str(path)!r}): meshio can't read this file. {why}".rstrip()) from None
 
 
 def _meshio() -> Any:

@@ -126,6 +126,18 @@ def faces_of(cells: np.ndarray) -> np.ndarray:
     return cells[:, np.array(kept)]
 
 
+def checked_numbers(x: Any, count: int, name: str, what: str, callee: str) -> np.ndarray:
+    """Numbers of nodes or elements, each once."""
+    array = np.asarray(x)
+    fits = array.ndim == 1 and (array.dtype.kind in "iu" or not array.size)
+    if not fits or np.any(array < 0) or np.any(array >= count) or len(np.unique(array)) < len(array):
+        raise InputError(
+            f"{callee}({name}=...) must be the numbers of {what}, from 0 to {count - 1}, each once, not {shown(x)}."
+            + (" Of a mask, take np.flatnonzero(mask)." if array.dtype == bool else "")
+        )
+    return array.astype(int)
+
+
 def _listed(kind: str, chosen: np.ndarray) -> str:
     """ "cell 7 is", "cells 1, 2 and 8 more are"."""
     places = np.flatnonzero(chosen)

@@ -19,6 +19,7 @@ from ..system.system import System
 from .elastic import Elastic, Held, MovedElastic, elements_of, part
 from .materials import Material, checked_material
 from .mesh import Mesh, checked_mesh
+from .mesh_checks import checked_numbers
 
 
 @checked_keywords
@@ -56,16 +57,18 @@ def solid(
     force:      as for System.
     damping:    as for System.
     """
-    mesh, material = checked_mesh(mesh, "solid"), checked_material(material, "solid")
+    mesh = checked_mesh(mesh, "solid")
+    material = checked_material(material, "solid", mesh.dim)
     _check_numbers(material, mesh)
     nodes = _nodes(mesh, fixed, prescribed)
     density = _per_element(density, "density", mesh)
+    _check_watched(watch, mesh, density, nodes)
     matrices = mass_matrices(mesh, density, choice(mass, "mass", "solid", ("lumped", "consistent")), nodes)
     forces = _load(mesh, load, gravity, mesh_masses(mesh, density), nodes)
     make = lambda chosen, forces, coupling: _potential(mesh, material, chosen, nodes, forces, coupling)
     potential, fast = make(None, forces, matrices.coupling), None
     if stiff is not None:
-        inside = _whole(stiff, len(mesh.cells), "stiff", "elements")
+        inside = checked_numbers(stiff, len(mesh.cells), "stiff", "elements", "solid")
         outside = np.setdiff1d(np.arange(len(mesh.cells)), inside)
         if not len(outside):
             raise InputError("solid(stiff=...): all elements are stiff; leave some to the slow part.")
@@ -95,7 +98,7 @@ def _nodes(mesh: Mesh, fixed: Any, prescribed: Any) -> Nodes | None:
     if fixed is None and prescribed is None:
         return None
     count = len(mesh.nodes)
-    still = np.zeros(0, int) if fixed is None else _whole(fixed, count, "fixed", "nodes")
+    still = np.zeros(0, int) if fixed is None else checked_numbers(fixed, count, "fixed", "nodes", "solid")
     moved, path = np.zeros(0, int), None
     if prescribed is not None:
         if not isinstance(prescribed, tuple) or len(prescribed) != 2 or not callable(prescribed[1]):
@@ -103,7 +106,7 @@ def _nodes(mesh: Mesh, fixed: Any, prescribed: Any) -> Nodes | None:
                 f"solid(prescribed=...) must be (nodes, path), path a function of t that returns the positions of "
                 f"the nodes, not {shown(prescribed)}."
             )
-        moved, path = _whole(prescribed[0], count, "prescribed", "nodes"), prescribed[1]
+        moved, path = checked_numbers(prescribed[0], count, "prescribed", "nodes", "solid"), prescribed[1]
         shape = np.shape(jax.eval_shape(lambda t: jnp.asarray(path(t), float), 0.0))
         if shape != (len(moved), mesh.dim):
             raise InputError(
@@ -215,6 +218,20 @@ def _per_element(x: Any, name: str, mesh: Mesh) -> Any:
     return x
 
 
+def _check_watched(watch: Any, mesh: Mesh, density: Any, nodes: Nodes | None) -> None:
+    """That watch_bodies was given the masses of this body."""
+    if not isinstance(watch, Mapping) or isinstance(density, Tracer):
+        return
+    masses = mesh_masses(mesh, density)
+    own = masses if nodes is None else masses[nodes.free]
+    for masses in (f.masses for f in watch.values() if hasattr(f, "masses")):
+        if masses.shape != own.shape or not np.allclose(masses, own, rtol=1e-9, atol=0):
+            raise InputError(
+                "solid(watch=...): watch_bodies was given another mesh, density or fixed nodes than this solid; its "
+                "velocities would be wrong. Write watch_bodies(mesh, density, fixed) with those of the solid."
+            )
+
+
 def _check_numbers(material: Material, mesh: Mesh) -> None:
     for x in jax.tree.leaves(material):
         if jnp.ndim(x) and jnp.shape(x) != (len(mesh.cells),):
@@ -222,13 +239,3 @@ def _check_numbers(material: Material, mesh: Mesh) -> None:
                 f"solid(material={type(material).__name__}(...)): its numbers must be single ones, or one for each of "
                 f"the {len(mesh.cells)} elements, not an array of shape {jnp.shape(x)}."
             )
-
-
-def _whole(x: Any, count: int, name: str, what: str) -> np.ndarray:
-    array = np.asarray(x)
-    fits = array.ndim == 1 and (array.dtype.kind in "iu" or not array.size)
-    if not fits or np.any(array < 0) or np.any(array >= count) or len(np.unique(array)) < len(array):
-        raise InputError(
-            f"solid({name}=...) must be the numbers of {what}, from 0 to {count - 1}, each once, not {shown(x)}."
-        )
-    return array.astype(int)

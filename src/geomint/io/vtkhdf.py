@@ -20,7 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import InputError
+from ..fem.elastic import elastic_body
+from ..rigid.assembly import Assembly
 from ..system.inertia import inertia
+from ..system.spaces import Flat, space_of
 from ..system.system import Stated
 from .frames import Frames, FrameTopology
 from .hdf5_frames import Hdf5Frames, growing
@@ -36,11 +39,13 @@ class MeshTopology(FrameTopology):
 
     def __init__(self, system: Stated | None, q_shape: tuple[int, ...], what: str):
         mass, self.q_shape = getattr(system, "mass", None), tuple(q_shape)
-        self.elastic = _elastic(system)
+        self.elastic = elastic_body(system)
         if mass is None or not q_shape or q_shape[-1] not in (2, 3):
             raise InputError(
                 f"{what} is for elastic bodies and for particles, with q of shape (n, 3) or (n, 2), not {self.q_shape}."
             )
+        if isinstance(system, Assembly) or not isinstance(space_of(system), Flat):
+            raise InputError(f"{what} is for elastic bodies and for particles; here q has axes of rigid bodies too.")
         self.velocity = jax.vmap(inertia(mass, self.q_shape).velocity)
         if self.elastic is None:
             self.count = int(np.prod(q_shape[:-1]))
@@ -51,31 +56,17 @@ class MeshTopology(FrameTopology):
 
     def frames(self, rows: dict[str, Any], t: np.ndarray, first: int, save_every: int) -> Frames:
         p = np.asarray(rows["p"])
-        positions = self._nodes(jnp.asarray(rows["q"]), jnp.asarray(t))
-        velocities = self._rates(self.velocity(jnp.asarray(p)), positions)
+        q, v = jnp.asarray(rows["q"]), self.velocity(jnp.asarray(p))
+        if self.elastic is not None:
+            q, v = jax.vmap(self._of_all_nodes)(q, v, jnp.asarray(t, float))
+        positions, velocities = (_in_space(np.asarray(x).reshape(len(t), self.count, -1)) for x in (q, v))
         steps = (first + np.arange(len(t))) * save_every
         return Frames(steps, np.asarray(t), positions, p, velocities, np.asarray(rows["energy"]))
 
-    def _nodes(self, q: Any, t: Any) -> np.ndarray:
-        """(frames, nodes, 3) from q."""
-        if self.elastic is not None:
-            q = jax.vmap(self.elastic.positions)(q, t)
-        return _in_space(np.asarray(q).reshape(len(q), self.count, -1))
-
-    def _rates(self, v: Any, positions: np.ndarray) -> np.ndarray:
-        """The velocities of all nodes; those of held nodes are shown as 0."""
-        held = None if self.elastic is None else self.elastic.held
-        if held is None:
-            return _in_space(np.asarray(v).reshape(len(v), self.count, -1))
-        every = np.zeros_like(positions)
-        every[:, np.asarray(held.free), : v.shape[-1]] = v
-        return every
-
-
-def _elastic(system: Any) -> Any:
-    """The part of the system's energy that has a mesh."""
-    parts = (getattr(system, name, None) for name in ("potential", "fast"))
-    return next((x for x in parts if hasattr(x, "mesh") and hasattr(x, "positions")), None)
+    def _of_all_nodes(self, q: Any, v: Any, t: Any) -> tuple[Any, Any]:
+        """Positions and velocities; held nodes move along their path, or not at all."""
+        assert self.elastic is not None
+        return jax.jvp(self.elastic.positions, (q, t), (v, jnp.ones_like(t)))
 
 
 def _in_space(x: np.ndarray) -> np.ndarray:

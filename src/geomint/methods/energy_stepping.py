@@ -73,7 +73,7 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
     offset:  V at one of the edges between terraces. By default the start lies in the middle of a terrace, but at a
              turning point (v·∇V = 0) on an edge: from the middle, such a motion would reach the next edge after half a
              height, too slow to climb a whole one (a planet at its perihelion would be reflected for ever). Avoid an
-             edge at the value of V at infinity
+             edge at the value of V at infinity, and at that of bodies without stress
     inside:  functions c(q), numbers or arrays, positive where the motion may go: it is reflected where one vanishes;
              or a set without collisions, such as gm.fem.ExactContact
     reach:   the largest displacement of a coordinate in one trial of the search. Needed only for potentials that are
@@ -123,6 +123,12 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
     @property
     def _inside(self) -> Inside:
         return Inside.of(self.inside)
+
+    @property
+    def _most_at_once(self) -> int:
+        """So many events may happen at the same time."""
+        sets = self._inside.collisions
+        return IDLE + (0 if sets is None else sets.at_once)
 
     # --- the region of a flight -------------------------------------------------------------------------------------
     def _gauges(self, mech: Mechanics, flight: Flight, q: Array) -> Array:
@@ -177,7 +183,8 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
         n, v = jax.lax.stop_gradient((mech.gradient(q), mech.velocity(p)))
         turning = jnp.vdot(n, v) ** 2 <= TURNING**2 * jnp.vdot(n, mech.velocity(n)) * jnp.vdot(p, v)
         steepest = jnp.max(jnp.abs(n))  # where it is rounding, as in a body at rest, its direction has no meaning
-        turning &= (steepest == 0) | (steepest * (1 + jnp.max(jnp.abs(q))) > ON_AN_EDGE * self.height)
+        exactly = (steepest == 0) & (self._inside.collisions is None)  # an impact of a body at rest stays off edges
+        turning &= exactly | (steepest * (1 + jnp.max(jnp.abs(q))) > ON_AN_EDGE * self.height)
         return jax.lax.stop_gradient(jnp.where(turning, start, start - 0.5 * self.height))
 
     def _jet_and_higher(self, mech: Mechanics, flight: Flight, t: Array) -> tuple[Jet, HigherDerivatives]:
@@ -311,7 +318,7 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
             longest_by_speed=self._longest_by_speed(mech, value(there), value(moved)),
             counts=flight.counts.after(kind, when.value == flight.t.value),
             kind=kind,
-            status=jnp.where(flight.counts.idle > IDLE, TIME_STOPPED, flight.status),
+            status=jnp.where(flight.counts.idle > self._most_at_once, TIME_STOPPED, flight.status),
         )
         flight = flight.with_line(mech)
         here, higher = self._jet_and_higher(mech, flight, jnp.zeros_like(after))

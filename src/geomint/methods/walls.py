@@ -36,6 +36,7 @@ class Collisions(abc.ABC):
     """
 
     reach: float  # the longest displacement along which an impact is searched at a time
+    at_once: int = 0  # how many impacts may happen at one time, beyond those that any motion may have
 
     @abc.abstractmethod
     def first_impact(self, q: Array, v: Array, start: Array, stop: Array) -> Impact:
@@ -100,6 +101,11 @@ def checked_inside(inside: Any) -> tuple[Any, ...]:
         raise InputError(
             "EnergyStepping(inside=...) takes one set without collisions: state all bodies and obstacles in one."
         )
+    for c in listed:
+        if place := getattr(c, "is_energy", None):
+            raise InputError(
+                f"EnergyStepping(inside=...): {type(c).__name__} is an energy, not a condition c(q): write {place}."
+            )
     return tuple(function(c, "inside", "EnergyStepping") for c in listed)
 
 

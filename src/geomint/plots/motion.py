@@ -13,6 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpecBase
 
 from ..errors import InputError
+from ..fem.elastic import elastic_body
+from ..rigid.assembly import Assembly
 from ..system.checks import shown
 from ..system.constraints import Orthogonal
 from ..system.lagrangian import LagrangianSystem
@@ -32,6 +34,8 @@ def is_space(run: Any) -> bool:
     if not shape or shape[-1] not in (2, 3):
         return False
     stated = run.system
+    if elastic_body(stated) is not None:
+        return True
     if isinstance(stated, LagrangianSystem) and len(shape) == 1:
         return False  # angles and other coordinates, not a position
     # A fast part without spatial symmetry and without constraint: rows are modes or springs (fpu), not particles.
@@ -86,8 +90,11 @@ def checked_labels(run: Any, labels: Sequence[str] | None, paths: bool) -> list[
 
 def drawn_points(run: Any) -> tuple[Callable[[np.ndarray], np.ndarray], str]:
     """The points of q whose paths are drawn, and a title: of a rotation matrix the image of the last axis of the body,
-    of a pose the centre of mass."""
+    of poses and of bodies with joints the centres of mass."""
     space = space_of(run.system)
+    if isinstance(run.system, Assembly):
+        centres = np.asarray(run.system.layout.directors.starts[:-1])
+        return lambda q: q[..., centres, :], "Paths of the centres of mass"
     if isinstance(getattr(run.system, "constraint", None), Orthogonal) or isinstance(space, SO3):
         return lambda q: q[..., -1], "Path of the last axis of the body"
     if isinstance(space, Poses):

@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 from matplotlib.animation import FFMpegWriter, PillowWriter
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_rgb
+from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
 from ..errors import InputError
 from ..plots.figures import new_figure
@@ -15,6 +18,7 @@ from .of_run import scene_of
 from .scene import Scene
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a6d3b", "#7f7f7f", "#b3334c", "#6a51a3")
+LIGHT = np.array([0.3, -0.5, 0.81])  # where it comes from
 
 
 def film(run: Any, path: str | Path, seconds: float, fps: int, **settings: Any) -> Path:
@@ -68,12 +72,10 @@ class _Drawing:
         self.lines = [self.axes.plot([], [], color="#5b6775", lw=1.6)[0] for _ in scene.bonds]
         trailed = range(scene.positions.shape[1]) if scene.trail else ()
         self.trails = [self.axes.plot([], [], color=colors[k], lw=0.8, alpha=0.6)[0] for k in trailed]
+        self.faces = _Faces(self.axes, scene, colors) if len(scene.triangles) else None
         size = 8 + 900 * float(np.mean(scene.radius)) / float(np.max(span))
-        self.dots = (
-            self.axes.scatter(*scene.positions[0].T, s=size, c=colors, depthshade=True)
-            if self.spatial
-            else (self.axes.scatter(*scene.positions[0].T, s=size, c=colors, zorder=3))
-        )
+        look = {"depthshade": True} if self.spatial else {"zorder": 3}
+        self.dots = self.axes.scatter(*scene.positions[0].T, s=size, c=colors, **look) if scene.dots else None
         if len(fixed):
             self.axes.plot(*fixed.T, "s", color="#16202b", ms=4)
         self.fixed = fixed
@@ -97,9 +99,11 @@ class _Drawing:
             self._set(line, joined[[i, j]])
         for k, line in enumerate(self.trails):
             self._set(line, self.scene.positions[max(0, frame - self.scene.trail) : frame + 1, k])
-        if self.spatial:
+        if self.faces is not None:
+            self.faces.show(joined)
+        if self.dots is not None and self.spatial:
             self.dots._offsets3d = tuple(x.T)
-        else:
+        elif self.dots is not None:
             self.dots.set_offsets(x)
         if self.mark is not None:
             self.mark.set_xdata([self.scene.times[frame]] * 2)
@@ -108,3 +112,27 @@ class _Drawing:
         line.set_data(points[:, 0], points[:, 1])
         if self.spatial:
             line.set_3d_properties(points[:, 2])
+
+
+class _Faces:
+    """Triangles, each in the colour of its first point, as bright as the light makes them."""
+
+    def __init__(self, axes: Any, scene: Scene, colors: list[str]):
+        self.triangles = np.asarray(scene.triangles, int).reshape(-1, 3)
+        self.base = np.array([to_rgb([*colors, COLORS[0]][min(k, len(colors))]) for k in self.triangles[:, 0]])
+        corners = np.zeros((len(self.triangles), 3, scene.positions.shape[2]))
+        if scene.positions.shape[2] == 3:
+            self.shown: Any = Poly3DCollection(corners, facecolors=self.base)
+            axes.add_collection3d(self.shown)
+        else:
+            self.shown = PolyCollection(corners, facecolors=self.base, alpha=0.7)
+            axes.add_collection(self.shown)
+
+    def show(self, x: np.ndarray) -> None:
+        corners = x[self.triangles]
+        self.shown.set_verts(corners)
+        if x.shape[1] == 3:
+            normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+            length = np.linalg.norm(normal, axis=1)
+            light = 0.35 + 0.65 * np.abs(normal @ LIGHT) / np.where(length > 0, length, 1.0)
+            self.shown.set_facecolor(self.base * light[:, None])

@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import InputError
+from ..fem.elastic import elastic_body
 from ..plots.figures import envelope
 from ..plots.motion import is_space, q_shape
 from ..system.checks import choice, whole
 from ..system.constraints import Distances, RigidMolecules
+from .bodies import boxes_of_assembly, boxes_of_poses, faces_of_body
 from .pictures import HANGING, PICTURES
 from .scene import Page, Scene
 
@@ -48,6 +50,12 @@ class Points(NamedTuple):
     dots: bool = True
     paths: bool = True
     note: str = ""
+    completed: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None  # (points, t): with nodes that are held
+
+    def at(self, run: Any, frames: np.ndarray) -> np.ndarray:
+        """(frames, points, 2 or 3), of a single run."""
+        x = self.of(np.asarray(run.q[frames]))
+        return x if self.completed is None else self.completed(x, np.asarray(run.t[frames]))
 
 
 def scene_of(
@@ -75,7 +83,9 @@ def scene_of(
     if bonds is not None:
         points = points._replace(bonds=tuple((int(i), int(j)) for i, j in bonds))
     if run.members:  # of which only points are shown, in the colour of their member
-        points = points._replace(bonds=(), fixed=(), colors=None, radii=None, names={}, triangles=(), dots=True)
+        points = points._replace(
+            bonds=(), fixed=(), colors=None, radii=None, names={}, triangles=(), dots=True, completed=None
+        )
     chosen = _frames(run, points, most)
     x = _placed(run, points, chosen)
     origin = getattr(run.system, "origin", None) or "a system"
@@ -120,6 +130,9 @@ def _points(run: Any) -> Points:
     name = (getattr(system, "origin", None) or "").partition("(")[0]
     if name in PICTURES and not _is_plane(run):
         return Points(**PICTURES[name])
+    boxes = boxes_of_assembly(system) or boxes_of_poses(run, shape)
+    if boxes is not None:
+        return Points(**boxes, dots=False, paths=False)
     if _are_rotations(run, shape):
         return _axes_of_bodies(shape)
     if is_space(run):
@@ -157,16 +170,8 @@ def _particles(system: Any, shape: tuple[int, ...]) -> Points:
     atoms = getattr(system, "atoms", None)
     if atoms is not None:
         found = _as_atoms(found, atoms, n)
-    surface = next((x for x in (_surface(system), _surface(getattr(system, "potential", None))) if x is not None), None)
-    if surface is not None:
-        found = found._replace(triangles=surface, dots=False, paths=False)
-    return found
-
-
-def _surface(holder: Any) -> np.ndarray | None:
-    """The faces (m, 3) of what has an attribute `surface`, as solids have."""
-    faces = getattr(getattr(holder, "function", holder), "surface", None)
-    return None if faces is None or callable(faces) or np.ndim(faces) != 2 else np.asarray(faces)
+    elastic = elastic_body(system)
+    return found if elastic is None else found._replace(**faces_of_body(elastic), dots=False, paths=False)
 
 
 def _as_atoms(found: Points, atoms: Any, n: int) -> Points:
@@ -206,7 +211,7 @@ def _axes_of_bodies(shape: tuple[int, ...]) -> Points:
 def _placed(run: Any, points: Points, chosen: np.ndarray) -> np.ndarray:
     """The points in the chosen frames, (frames, points, 2 or 3); those of an ensemble's members one after another."""
     if not run.members:
-        x = points.of(np.asarray(run.q[chosen]))
+        x = points.at(run, chosen)
         return x if points.box is None else _wrapped(x, points.box[1], q_shape(run))
     members = np.unique(np.linspace(0, len(run.q) - 1, min(len(run.q), MEMBERS)).astype(int))
     if _is_plane(run):
@@ -257,8 +262,8 @@ def _frames(run: Any, points: Points, most: int) -> np.ndarray:
 def _jump(run: Any, points: Points, stride: int) -> float:
     """How far points typically move in a stride, relative to the extent of the motion."""
     starts = np.unique(np.linspace(0, len(run.t) - 1 - stride, 24).astype(int))
-    q = run.q[0] if run.members else run.q
-    a, b = (points.of(np.asarray(q[k])) for k in (starts, starts + stride))
+    at = (lambda k: points.of(np.asarray(run.q[0][k]))) if run.members else (lambda k: points.at(run, k))
+    a, b = at(starts), at(starts + stride)
     extent = max(1e-300, float(np.max(np.ptp(np.concatenate([a, b]).reshape(-1, a.shape[-1]), axis=0))))
     return float(np.quantile(np.linalg.norm(b - a, axis=-1), 0.9)) / extent
 

@@ -138,7 +138,7 @@ function draw() {
   scene.bonds.forEach((b, k) => parts.push([(depth(b[0]) + depth(b[1])) / 2, 1, k]));
   if (scene.dots) for (let i = 0; i < points; i++) parts.push([depth(i), 2, i]);
   parts.sort(spatial ? (a, b) => b[0] - a[0] : (a, b) => a[1] - b[1]);
-  for (const [, kind, k] of parts) kind === 0 ? drawTriangle(k, palette[0]) : kind === 1 ? drawBond(k, ink) : drawPoint(k);
+  for (const [, kind, k] of parts) kind === 0 ? drawTriangle(k, palette[(scene.colors[scene.triangles[k][0]] || 0) % palette.length]) : kind === 1 ? drawBond(k, ink) : drawPoint(k);
   pen.strokeStyle = style("--ink"); pen.fillStyle = style("--panel"); pen.lineWidth = 2;
   for (let i = points; i < total; i++) { pen.beginPath(); pen.arc(screen[3 * i], screen[3 * i + 1], 4, 0, 2 * Math.PI); pen.fill(); pen.stroke(); }
   byId("time").textContent = "t = " + timeAt(now).toPrecision(5);

@@ -10,6 +10,7 @@ import pytest
 import geomint as gm
 from geomint import fem
 from geomint.fem.contact import intersections
+from geomint.methods import energy_stepping
 
 TETRAHEDRON = fem.Mesh(np.vstack([np.zeros(3), np.eye(3)]), [[0, 1, 2, 3]])
 PLATE = fem.box((4.0, 4.0, 0.5), (2, 2, 1)).moved((-2.0, -2.0, -0.5))  # its upper side is z = 0
@@ -19,6 +20,17 @@ def turned(mesh, seed, at):
     q = np.linalg.qr(np.random.default_rng(seed).normal(size=(3, 3)))[0]
     q *= np.sign(np.linalg.det(q))
     return mesh.mapped(lambda x: (x - x.mean(axis=0)) @ q.T + np.asarray(at))
+
+
+CUBE = fem.cube(2)
+
+
+def pierced_by_ipctk(contact, q):
+    """Whether faces intersect, by exact arithmetic."""
+    ipctk = pytest.importorskip("ipctk")
+    surface = contact.scene.surface
+    mesh = ipctk.CollisionMesh(contact.scene.rest, surface.edges, surface.faces)
+    return ipctk.has_intersections(mesh, np.asarray(contact.scene.points(q)))
 
 
 def pierced(x):
@@ -72,6 +84,39 @@ def test_an_impact_on_an_obstacle_and_on_fixed_nodes():
     assert intersections(with_obstacle, touching + 0.01 * v) > 0
 
 
+ALIGNED = {
+    "face on face": (CUBE, CUBE.moved((1.1, 0, 0)), (-1, 0, 0)),
+    "face on face, sliding": (CUBE, CUBE.moved((1.1, 0, 0)), (-1, 0, -0.2)),
+    "edge on edge": (CUBE, CUBE.moved((1.1, 1.0, 0)), (-1, 0, 0)),
+    "corner on corner": (CUBE, CUBE.moved((1.1, 1.0, 1.0)), (-1, 0, 0)),
+    "flat on a plate": (PLATE.moved((0, 0, -0.1)), CUBE.moved((-0.5, -0.5, 0)), (0, 0, -1)),
+}
+
+
+@pytest.mark.parametrize("name", ALIGNED)
+def test_aligned_bodies_meet_at_many_points_at_once(name, monkeypatch):
+    """Vertices meet vertices and edges, faces that lie in one plane do not touch, and the bodies separate; bodies
+    without stress do not start on an edge of a terrace."""
+    monkeypatch.setattr(energy_stepping, "IDLE", 5)  # fewer than the points that meet at a time
+    one, other, direction = ALIGNED[name]
+    mesh = fem.Mesh.union([one, other])
+    contact, material = fem.ExactContact(mesh), fem.NeoHookean(*fem.lame_constants(10.0, 0.3))
+    v = np.where(mesh.bodies[:, None] == 1, 0.5, -0.5) * np.array(direction, float)
+    system = fem.solid(mesh, material, watch=fem.watch_bodies(mesh))
+    run = gm.simulate(system, mesh.nodes, v, method=gm.EnergyStepping(0.01, inside=contact), dt=0.05, t_end=1.0)
+    assert not any(pierced_by_ipctk(contact, q) for q in run.q)
+    np.testing.assert_allclose(run.energy, run.energy[0], rtol=1e-13)
+    for values in run.momentum_maps.values():
+        np.testing.assert_allclose(values, np.broadcast_to(values[0], values.shape), atol=1e-13 * len(v))
+    along = np.diff(run.watched["velocity"], axis=1)[:, 0] @ direction
+    assert run.events["contact"] > 0
+    assert along[0] == pytest.approx(np.dot(direction, direction))
+    if name.startswith(("face", "flat")):
+        assert along[-1] < 0
+    else:  # these only just meet
+        assert along[-1] < along[0]
+
+
 def clamp():
     """A body with two arms, which move towards each other, and a cube that hits it from above."""
     whole = fem.box((3.0, 1.0, 2.0), (3, 1, 2))
@@ -95,6 +140,8 @@ def test_bodies_that_touch_themselves_and_each_other_conserve_everything(tmp_pat
     method, path = gm.EnergyStepping(0.02, offset=-0.01, inside=contact), tmp_path / "half.h5"
     run = gm.simulate(system, mesh.nodes, v, method=method, dt=0.05, t_end=2.0)
     assert max(intersections(contact, q) for q in run.q) == 0
+    assert not any(pierced_by_ipctk(contact, q) for q in run.q)
+    assert pierced_by_ipctk(contact, mesh.nodes + 0.8 * v)
     np.testing.assert_allclose(run.energy, run.energy[0], rtol=1e-13)
     for name, values in run.momentum_maps.items():
         scale = np.max(np.abs(np.cross(mesh.nodes, run.p[0]))) if name == "rotation" else np.max(np.abs(run.p[0]))

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -49,6 +50,8 @@ class BarrierContact:
     room:      for so many pairs of vertices and faces, and of edges, that are near at a time; with more, the energy is
                NaN and the run stops. By default four for each face.
     """
+
+    is_energy: ClassVar[str] = "gm.fem.with_contact(system, contact)"  # where it belongs
 
     @checked_keywords
     def __init__(

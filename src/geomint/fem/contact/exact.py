@@ -17,6 +17,7 @@ from ..mesh import Mesh
 from .penalty import described
 from .scene import Scene
 
+IMPACTS = 20  # of each face at one time, where whole faces of bodies meet
 GAP = 1e-10  # in edges: the distance at which surfaces count as touching
 
 
@@ -44,6 +45,7 @@ class ExactContact(Collisions):
     ):
         self.scene = Scene("ExactContact", mesh, fixed, obstacle, self_contact)
         self.reach, self.distance = self.scene.edge, GAP * self.scene.edge
+        self.at_once = IMPACTS * len(self.scene.surface.faces)
 
     def first_impact(self, q: Array, v: Array, start: Array, stop: Array) -> Impact:
         _register()

@@ -24,7 +24,16 @@ from .vectors import between, cross, dot, moved
 
 _loop = numba.njit(error_model="numpy", fastmath={"contract"})
 
-INSIDE = 1e-9  # by how much of its length an edge, or of its height a face, is extended
+INSIDE = 1e-9  # by how much of its height a face is extended
+# By how much of its length an edge is shortened: where it ends, a vertex meets an edge or a vertex, which is that of a
+# vertex with (extended) faces. Edges that meet there would be reflected along their common normal, which may point
+# anywhere, and two of them for ever in turn.
+SHORTER = 1e-12
+# In the extension of a face a vertex meets the edge or the corner there. The normal of the face is a direction of that
+# impact where the vertex is above the face by at least this share of how far it is beside it. Otherwise aligned bodies
+# would touch by sides that lie in one plane, and be reflected at each other's sides for ever in turn.
+ABOVE = 1e-3
+RATE = 1e-14  # relative speed, in units of the speeds, below which nodes do not approach each other
 DEPTH = 100.0  # gaps below a face, up to which a vertex counts as touching it
 NEWTON = 100
 
@@ -84,8 +93,12 @@ def _inside_face(x, v, a, b, c, d, t):
     n = cross(p, q)
     square = dot(n, n)
     second, third = dot(cross(r, q), n), dot(cross(p, r), n)
-    least = -INSIDE * square
-    return square > 0.0 and second >= least and third >= least and square - second - third >= least
+    least, first = -INSIDE * square, square - second - third
+    if square <= 0.0 or second < least or third < least or first < least:
+        return False
+    side = q[0] - p[0], q[1] - p[1], q[2] - p[2]
+    beside = max(-second / np.sqrt(dot(q, q)), -third / np.sqrt(dot(p, p)), -first / np.sqrt(dot(side, side)))
+    return beside <= 0.0 or dot(r, n) >= ABOVE * beside  # both times the length of n
 
 
 @_loop
@@ -97,7 +110,7 @@ def _inside_edges(x, v, a, b, c, d, t):
     if square <= 1e-20 * lengths:  # parallel: their ends meet faces
         return False
     along, other = dot(cross(r, q), n), dot(cross(r, p), n)
-    least = -(INSIDE + 1e-15 * np.sqrt(lengths / square)) * square
+    least = (SHORTER - 1e-15 * np.sqrt(lengths / square)) * square
     return along >= least and square - along >= least and other >= least and square - other >= least
 
 
@@ -122,6 +135,15 @@ def _outside(x, v, faces, f, across_f, a, b, g, across_g, c, d, t):
 
 
 @_loop
+def _speeds(v, a, b, c, d):
+    """The sum of the absolute velocities of four nodes."""
+    total = 0.0
+    for k in range(3):
+        total += abs(v[3 * a + k]) + abs(v[3 * b + k]) + abs(v[3 * c + k]) + abs(v[3 * d + k])
+    return total
+
+
+@_loop
 def _meets(x, v, edges, a, b, c, d, t):
     return _inside_edges(x, v, a, b, c, d, t) if edges else _inside_face(x, v, a, b, c, d, t)
 
@@ -138,13 +160,14 @@ def _time(x, v, faces, edges, f, across_f, g, across_g, a, b, c, d, time, gap):
     and across_g; infinite if they do not before `time`."""
     w = cubic(x, v, a, b, c, d)
     n = cross(between(x, a, b), between(x, c, d) if edges else between(x, a, c))
-    near, touching = gap * np.sqrt(dot(n, n)), False
+    size = np.sqrt(dot(n, n))
+    near, touching = gap * size, False
     if abs(w[0]) > DEPTH * near + time * (abs(w[1]) + time * (abs(w[2]) + time * abs(w[3]))):
         return np.inf
     if abs(w[0]) <= DEPTH * near and _meets(x, v, edges, a, b, c, d, 0.0):
         side = _side(x, v, faces, edges, f, across_f, g, across_g, a, b, c, d, 0.0)
         if side * w[0] <= 2.0 * near:
-            if side * w[1] < 0.0:
+            if side * w[1] < -RATE * size * _speeds(v, a, b, c, d):
                 return 0.0
             w, touching = (0.0, w[1], w[2], w[3]), True
     low, value = 0.0, w[0]

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -42,6 +42,8 @@ class PenaltyContact:
     room:      for so many pairs of faces that intersect at a time; with more, the energy is NaN and the run stops. By
                default as many as there are faces.
     """
+
+    is_energy: ClassVar[str] = "gm.fem.with_contact(system, contact)"  # where it belongs
 
     @checked_keywords
     def __init__(

@@ -12,7 +12,9 @@ from jaxtyping import Array
 
 from ...errors import InputError
 from ...numerics.linalg import cpu_kernels
+from ...system.checks import shown
 from ..mesh import Mesh, checked_mesh
+from ..mesh_checks import checked_numbers
 from .surface import PAIRS, STACK, Surface, surface
 
 
@@ -25,14 +27,21 @@ class Scene:
             raise InputError(f"{callee} is for tetrahedra in space; this mesh is in the plane.")
         if not cpu_kernels.available():
             raise InputError(f"{callee} runs on a CPU in double precision, with numba.")
-        held = np.zeros(0, int) if fixed is None else np.unique(np.asarray(fixed, int))
+        held = np.zeros(0, int)
+        if fixed is not None:
+            held = np.sort(checked_numbers(fixed, len(mesh.nodes), "fixed", "nodes", callee))
         free = np.setdiff1d(np.arange(len(mesh.nodes)), held)
+        if not len(free):
+            raise InputError(f"{callee}(fixed=...): all nodes are fixed; nothing moves.")
         place = np.empty(len(mesh.nodes), int)
         place[np.concatenate([free, held])] = np.arange(len(mesh.nodes))
         faces, bodies, still = place[mesh.boundary_faces], mesh.bodies[mesh.boundary_faces[:, 0]], mesh.nodes[held]
         points = np.concatenate([mesh.nodes[free], still])
         if obstacle is not None:
-            checked_mesh(obstacle, callee)
+            if not isinstance(obstacle, Mesh) or obstacle.dim != 3:
+                raise InputError(
+                    f"{callee}(obstacle=...) must be a gm.fem.Mesh of tetrahedra in space, not {shown(obstacle)}."
+                )
             faces = np.concatenate([faces, obstacle.boundary_faces + len(points)])
             bodies = np.concatenate([bodies, bodies.max() + 1 + obstacle.bodies[obstacle.boundary_faces[:, 0]]])
             still, points = np.concatenate([still, obstacle.nodes]), np.concatenate([points, obstacle.nodes])

@@ -8,8 +8,12 @@ import equinox as eqx
 from jaxtyping import Array
 
 from ...errors import InputError
+from ...methods.walls import Collisions
 from ...system.checks import shown
 from ...system.system import System, checked_watch
+from ..elastic import elastic_body
+from .barrier import BarrierContact
+from .penalty import PenaltyContact
 
 
 class ElasticWithContact(eqx.Module):
@@ -32,11 +36,6 @@ class ElasticWithContact(eqx.Module):
         return self.elastic.mesh
 
     @property
-    def surface(self) -> Any:
-        """The triangles of the surface as rows of q, for pictures."""
-        return self.elastic.surface
-
-    @property
     def held(self) -> Any:
         """The nodes that are not in q."""
         return self.elastic.held
@@ -56,8 +55,22 @@ def with_contact(system: System, contact: Any) -> System:
     system:   an elastic body, of gm.fem.solid, whose nodes do not depend on time.
     contact:  gm.fem.PenaltyContact or gm.fem.BarrierContact.
     """
-    if not callable(contact) or not hasattr(contact, "scene"):
-        raise InputError(f"with_contact(contact=...) must be a PenaltyContact or BarrierContact, not {shown(contact)}.")
+    if not isinstance(contact, PenaltyContact | BarrierContact):
+        also = " Exact contact belongs into EnergyStepping(inside=...)." if isinstance(contact, Collisions) else ""
+        raise InputError(
+            f"with_contact(contact=...) must be a PenaltyContact or BarrierContact, not {shown(contact)}.{also}"
+        )
+    body = elastic_body(system)
+    if body is None or body.mesh != contact.scene.mesh:
+        raise InputError(
+            "with_contact(system, contact): the system must be a gm.fem.solid of the mesh that the contact was made of."
+        )
+    free = len(body.mesh.nodes) if body.held is None else len(body.held.free)
+    if free != contact.scene.free:
+        raise InputError(
+            f"with_contact(system, contact): {free} nodes of the body are free, and {contact.scene.free} of the "
+            "contact; give fixed=... to both."
+        )
     if system.takes("potential", "t"):
         raise InputError("with_contact: this body has prescribed nodes; contact needs nodes that are free or fixed.")
     watch = checked_watch({**system.watch, "contact_energy": contact})
