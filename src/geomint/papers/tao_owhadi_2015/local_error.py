@@ -203,14 +203,14 @@ def draw_local_error(found: Errors) -> Figure:
 
     figure = new_figure(10.5, 4.4)
     left, right = figure.subplots(1, 2)
-    styles = ("o-", "s--", "^-.", "x:")
-    for k, (label, (in_x, in_v)) in enumerate(found.errors.items()):
+    styles = ("o-", "s--", "^-.", "D:")
+    for k, (label, (in_x, in_v)) in enumerate(found.errors.items()):  # hollow and of four sizes: they nearly coincide
         size = np.maximum(largest(in_x), largest(in_v))
-        left.loglog(FINE, size, styles[k], ms=5, lw=1.2, color=f"C{k}", label=label)
+        left.loglog(FINE, size, styles[k], ms=13 - 3 * k, mfc="none", mew=1.3, lw=0.9, color=f"C{k}", label=label)
     left.loglog(FINE, 0.3 * FINE**3, "k:", lw=0.9)
     left.annotate("h³", (FINE[3], 0.3 * FINE[3] ** 3), xytext=(4, -12), textcoords="offset points")
     for k, (label, x) in enumerate(found.apart.items()):
-        right.loglog(COARSE, largest(x), styles[k], ms=5, lw=1.2, color=f"C{k + 4}", label=label)
+        right.loglog(COARSE, largest(x), styles[k], ms=10 - 3 * k, mfc="none", mew=1.3, color=f"C{k + 4}", label=label)
     for exponent, label in ((5, "Z&Ss − Z&S"), (7, "Z&S − pushforward Newmark")):
         last = largest(found.apart[label])[-1]
         right.loglog(COARSE, 0.4 * last * (COARSE / COARSE[-1]) ** exponent, "k:", lw=0.9)
@@ -222,7 +222,9 @@ def draw_local_error(found: Errors) -> Figure:
         )
     left.set(xlabel="step h", ylabel="larger error of x and v", title="One step against the exact motion")
     right.set(xlabel="step h", ylabel="largest difference of v", title="One step of one method against another")
-    for axes in (left, right):
+    for axes, ticks in ((left, FINE), (right, COARSE)):
+        axes.set_xticks(ticks, [f"{h:.3g}" for h in ticks])
+        axes.set_xticks([], minor=True)
         axes.legend(frameon=False, fontsize=8)
         axes.grid(alpha=0.25)
     figure.suptitle("Coupled quartic, masses 1, 2, ½, β = 0.4", fontsize=11)
