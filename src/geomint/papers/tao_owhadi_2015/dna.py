@@ -259,24 +259,22 @@ def running_time(system: Any) -> Check:
 
 
 def motion(system: Any) -> Scene:
-    """The first opening by Z&S at h = 1.8: base k stands at k along the strand and points in the direction θ_k."""
+    """The first opening by Z&S at h = 1.8: base k stands at k along the axis and points in the direction θ_k."""
     model = models.dna(seed=0)
     with unwatched():  # T + V at x varies by more than its scale; T + Ṽ does not
         run = simulate(system, model.q0, model.v0, method=SOFT, dt=1.8, t_end=450.0)
     q, n = positions(run), model.q0.size
-    along = np.broadcast_to(0.1 * np.arange(n), q.shape)
-    tips = np.stack([along, np.sin(q), -np.cos(q)], axis=-1)
-    axis = np.stack([0.1 * np.arange(n), np.zeros(n), np.zeros(n)], axis=1)
+    along = np.broadcast_to(0.04 * np.arange(n), q.shape)
     return Scene(
         run.t,
-        tips,
-        bonds=[(k, n + k) for k in range(n)],
-        fixed=axis,
+        np.stack([along, np.sin(q), -np.cos(q)], axis=-1),
+        bonds=[*((k, k + 1) for k in range(n - 1)), (n, n + 1)],
+        fixed=((0.0, 0.0, 0.0), (0.04 * (n - 1), 0.0, 0.0)),
+        colors=[0] * n,
+        radii=0.0,
         series={"mean angle": (run.t, q.mean(axis=1))},
-        values=q,
-        value_name="θ",
         title="DNA of 200 base pairs",
-        subtitle="Z&S, h = 1.8: the strand opens near t = 100",
+        subtitle="Z&S, h = 1.8: each base points away from the axis; the strand opens near t = 100",
     )
 
 

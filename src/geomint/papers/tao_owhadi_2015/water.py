@@ -24,7 +24,7 @@ from ...methods import GeometricLangevin, Method, Rattle, StiffZhangSkeel, proto
 from ...models import Model
 from ...models.water_kinds import KINDS
 from ...numerics.compilation import jit
-from ...run import simulate
+from ...run import Trajectory, simulate
 from ...run.inputs import initial_state
 from ...system.lagrangian import derive
 from ...system.units import EV, KCAL
@@ -201,7 +201,13 @@ def motion(n: int, t_end: float, every: int) -> Scene:
     """Rigid molecules with the thermostat."""
     method = GeometricLangevin(Rattle(), friction=FRICTION, temperature=KT, ordering="OBABO")
     run = simulate(cluster(n, True), method=method, dt=H, t_end=t_end, save_every=every)
-    return scene_of(run, frames=300)
+    return picture(run, f"{n} water molecules at 232 K", "RATTLE with the geometric Langevin algorithm, h = 0.05")
+
+
+def picture(run: Trajectory, title: str, subtitle: str) -> Scene:
+    """The molecules of a run, whether rigid or held by springs."""
+    bonds = [(3 * k, 3 * k + i) for k in range(run.q.shape[1]) for i in (1, 2)]  # oxygen comes first
+    return dataclasses.replace(scene_of(run, bonds=bonds, frames=300), title=title, subtitle=subtitle)
 
 
 def draw_distances(samples: dict[str, Sample], title: str) -> Figure:

@@ -15,11 +15,10 @@ from ...run import Trajectory, simulate
 from ...system.lagrangian import derive
 from ...system.units import EV
 from ...view import Scene
-from ...view.of_run import scene_of
 from ..base import Outcome, experiment
 from ..checks import Check
 from .common import BETA, PAPER, kept_energy, positions
-from .water import EVERY, OMEGA, H, cluster
+from .water import EVERY, OMEGA, H, cluster, picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -97,7 +96,7 @@ def multiplier_checks(off: dict[str, float], left: dict[str, float], rattle: flo
 def motion(t_end: float) -> Scene:
     """Rigid molecules by RATTLE."""
     run = simulate(cluster(7, True), method=Rattle(), dt=H, t_end=5 * t_end, save_every=2)
-    return scene_of(run, frames=250)
+    return picture(run, "Seven water molecules", "RATTLE, h = 0.05, without thermostat")
 
 
 def draw_multipliers(exact: np.ndarray, coarse: Trajectory, raw: np.ndarray, averaged: np.ndarray) -> Figure:
@@ -161,9 +160,7 @@ def water_conservation(quick: bool) -> Outcome:
     return Outcome(
         checks,
         draw_conservation(kept),
-        motion=lambda: scene_of(
-            simulate(cluster(n, False), method=methods["stiff Z&Ss"], dt=H, t_end=50.0, save_every=4)
-        ),
+        motion=lambda: stiff_motion(n),
         parameters={"N": n, "h": H, "ω": OMEGA, "β": BETA, "t_end": t_end},
         left_out=["seven molecules, t ≤ 1000 (here two, t ≤ 200)"] if quick else (),
     )
@@ -172,7 +169,8 @@ def water_conservation(quick: bool) -> Outcome:
 def stiff_motion(n: int) -> Scene:
     """Molecules held by springs, by stiff Z&Ss."""
     method = StiffZhangSkeel(beta=BETA)
-    return scene_of(simulate(cluster(n, False), method=method, dt=H, t_end=50.0, save_every=4), frames=250)
+    run = simulate(cluster(n, False), method=method, dt=H, t_end=50.0, save_every=4)
+    return picture(run, f"{n} water molecules", "stiff Z&Ss, h = 0.05, springs of ω = 20, without thermostat")
 
 
 def conservation_checks(kept: dict[str, Kept]) -> list[Check]:
