@@ -39,4 +39,4 @@ def test_ropes_hang_from_the_origin():
     scene = scene_of_ropes(np.arange(5.0), {"one": one, "two": two}, "ropes", "")
     assert scene.positions.shape == (5, 5, 2)
     assert list(scene.bonds) == [(0, 5), (0, 1), (2, 5), (2, 3), (3, 4)]  # 5 is the hinge
-    assert list(scene.colors) == [0, 0, 1, 1, 1]
+    assert scene.colors == [0, 0, 1, 1, 1]

@@ -24,7 +24,8 @@ RATTLE_DEVIATIONS = {10: 0.28, 50: 1.29, 100: 3.19}  # of RATTLE by t, over h²
 
 @experiment(PAPER, "chain", "Ten pendula in a chain: Z&S on springs beside the constrained motion", "Fig. 3")
 def chain(quick: bool) -> Outcome:
-    """n = 10, ω = 20, β = .4, h = .05. The Hessian is found to be banded, so that a step costs O(n)."""
+    """n = 10, ω = 20, β = .4, h = .05, V = +Σ yᵢ (printed with the other sign, as for the double pendulum). The Hessian
+    is found to be banded, so that a step costs O(n)."""
     model: Any = models.chain(10)
     dt, t_end = 0.05, 50.0 if quick else 100.0
     exact = constrained_motion(model, dt * np.arange(round(t_end / dt) + 1))

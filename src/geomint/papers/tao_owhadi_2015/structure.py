@@ -238,7 +238,7 @@ def structure(quick: bool) -> Outcome:
         for problem in problems
     ]
     shorter = [structure_of("Z&Ss", methods["Z&Ss"], quartic._replace(name="coupled quartic, h = 0.1", dt=0.1), False)]
-    bases = {"Z&S": (ZhangSkeel(beta=BETA), 2, 0.01)}
+    bases: dict[str, tuple[Method, int, float]] = {"Z&S": (ZhangSkeel(beta=BETA), 2, 0.01)}
     bases |= {
         f"composition of order {n}": (Composition(ZhangSkeel(beta=BETA), order=n), n, width)
         for n, width in ((4, 0.02), (6, 0.06))
