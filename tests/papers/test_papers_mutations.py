@@ -20,8 +20,18 @@ from geomint.papers.console_hairer_lubich_2013.coefficients import WIDEST
 from geomint.papers.fernandez_pendas_2019 import shake_and_rattle, splittings
 from geomint.papers.gonzalez_schmidt_ortiz_2010 import argon, argon_steps, cube, force_stepping_runs, terraces
 from geomint.papers.stern_grinspun_2009 import fpu_chain, limits, resonance, slow_exchange
-from geomint.papers.tao_owhadi_2015 import dna, lie_group, penalty, structure, water
-from geomint.papers.tao_owhadi_2015 import systems as tao_systems
+from geomint.papers.tao_owhadi_2015 import (
+    chain,
+    dna_runs,
+    double_pendulum,
+    lie_group,
+    local_error,
+    penalty,
+    step_limit,
+    structure,
+    water,
+    water_free,
+)
 from geomint.run.instability import unwatched
 
 
@@ -41,10 +51,10 @@ quarter = lambda right: lambda beta: right(beta=0.25)
 
 MUTATIONS = {
     "Z&S without its third-derivative term, chain": Mutation(
-        f"{TAO}/chain", tao_systems, "ZhangSkeel", simplified, "Z&S against the constrained motion, t ≤ 50"
+        f"{TAO}/chain", chain, "ZhangSkeel", simplified, "Z&S against the constrained motion, t ≤ 50"
     ),
     "Z&S without its third-derivative term, double pendulum": Mutation(
-        f"{TAO}/double-pendulum", tao_systems, "ZhangSkeel", simplified, "Z&S: largest error of x₂"
+        f"{TAO}/double-pendulum", double_pendulum, "ZhangSkeel", simplified, "Z&S: largest error of x₂"
     ),
     "Z&S without its third-derivative term, structure": Mutation(
         f"{TAO}/structure", structure, "ZhangSkeel", simplified, "symplecticity defect: Z&S, double"
@@ -52,11 +62,17 @@ MUTATIONS = {
     "Z&S without its third-derivative term, SO(3)": Mutation(
         f"{TAO}/so3", lie_group, "ZhangSkeel", simplified, "Z&S: f against a"
     ),
+    "Z&S without its third-derivative term, one step": Mutation(
+        f"{TAO}/local-error", local_error, "ZhangSkeel", simplified, "Z&S − pushforward Newmark"
+    ),
+    "Verlet for Z&S, one step": Mutation(
+        f"{TAO}/local-error", local_error, "ZhangSkeel", lambda _: lambda beta: gm.Verlet(), "Z&S: error of a step"
+    ),
     "Lie-Verlet for variational Euler, SO(3)": Mutation(
         f"{TAO}/so3", lie_group, "CayleyVariationalEuler", lambda _: gm.LieVerlet, "variational Euler: largest |ΔH|"
     ),
     "β = ¼ for .4, double pendulum": Mutation(
-        f"{TAO}/double-pendulum", tao_systems, "ZhangSkeel", quarter, "Z&S: largest error of x₂"
+        f"{TAO}/double-pendulum", double_pendulum, "ZhangSkeel", quarter, "Z&S: largest error of x₂"
     ),
     "β halved, linear stability": Mutation(
         f"{TAO}/linear-stability",
@@ -87,7 +103,7 @@ MUTATIONS = {
         "ω = 250: rms of the average",
     ),
     "β = .25 for .3, DNA": Mutation(
-        f"{TAO}/dna", dna, "SOFT", lambda _: gm.ZhangSkeel(beta=0.25), "Z&S: step from which"
+        f"{TAO}/dna", dna_runs, "SOFT", lambda _: gm.ZhangSkeel(beta=0.25), "Z&S: step from which"
     ),
     "a thermostat that is too hot, water": Mutation(
         f"{TAO}/water-7",
@@ -105,20 +121,20 @@ MUTATIONS = {
     ),
     "multipliers of the wrong sign, water": Mutation(
         f"{TAO}/water-multipliers",
-        water,
+        water_free,
         "recover_multipliers",
         lambda right: lambda *a: -right(*a),
         "ω = 500, stiff Z&Ss, h = 0.01: rms error",
     ),
     "stiff Z&Ss for Z&S, water": Mutation(
         f"{TAO}/water-conservation",
-        water,
+        water_free,
         "ZhangSkeel",
         lambda _: gm.StiffZhangSkeel,
         "Z&S: change of the angular momentum",
     ),
     "Z&S for pushforward Newmark": Mutation(
-        f"{TAO}/step-limit", structure, "PushforwardNewmark", lambda _: gm.ZhangSkeel, "pushforward Newmark"
+        f"{TAO}/step-limit", step_limit, "PushforwardNewmark", lambda _: gm.ZhangSkeel, "pushforward Newmark"
     ),
     "impulse for IMEX, resonance": Mutation(
         f"{STERN}/resonance", resonance, "IMEX", lambda _: gm.Impulse, "IMEX: largest of all"
