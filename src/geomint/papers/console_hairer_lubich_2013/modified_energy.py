@@ -1,4 +1,5 @@
-"""Backward error analysis (section 6): the modified energy and the modified momentum, which a run keeps better than H and L."""
+"""Backward error analysis (section 6): the modified energy and momentum, which a run keeps better than H
+and L."""
 
 from __future__ import annotations
 
@@ -119,9 +120,10 @@ class Modified:
     "section 6, Propositions 2 and 3",
 )
 def modified_energy(quick: bool) -> Outcome:
-    """Proposition 2: along the smooth part of a numerical solution H + hʳH_r(q, p) + hʳ⁺²H_{r+2}(q, p) + … is conserved;
-    Proposition 3 says the same of the momentum. The leading terms are constructed here for order 4, a = .5, and evaluated
-    along runs of the two bodies on the sphere. H itself varies by O(h⁴), with the leading term by O(h⁶)."""
+    """Proposition 2: along the smooth part of a numerical solution H + hʳH_r(q, p) + hʳ⁺²H_{r+2}(q, p) + … is
+    conserved; Proposition 3 says the same of the momentum. The leading terms are constructed here for order 4, a = .5,
+    and evaluated along runs of the two bodies on the sphere. H itself varies by O(h⁴), with the leading term by
+    O(h⁶)."""
     model, method = models.sphere_bodies(), SymmetricMultistep(a=FOUR)
     steps = (0.02, 0.01, 0.005)
     short = [Modified(moved(model, method, h, 40.0), h, method.coefficients) for h in steps]
@@ -135,10 +137,10 @@ def modified_energy(quick: bool) -> Outcome:
     ):
         before, after = ([largest(getattr(x, name)) for x in short] for name in (plain, corrected))
         order = lambda x: float(np.log2(x[-2] / x[-1]))
-        name = f"{what} + h⁴{what}₄"
+        name, halved = f"{what} + h⁴{what}₄", "h = 0.01 to 0.005"
         checks += [
-            Check(f"{what}: order of its variation, h = 0.01 to 0.005", order(before), (3.9, 4.1), paper=4, where=where),
-            Check(f"{name}: order of its variation, h = 0.01 to 0.005", order(after), (5.7, 6.3), paper=6, where=where),
+            Check(f"{what}: order of its variation, {halved}", order(before), (3.9, 4.1), paper=4, where=where),
+            Check(f"{name}: order of its variation, {halved}", order(after), (5.7, 6.3), paper=6, where=where),
             Check(
                 f"{what}: its variation over that of {name}, h = 0.01, t ≤ 40", before[1] / after[1], (100.0, 400.0),
                 paper="more than 1, and growing like h⁻²", where=where,

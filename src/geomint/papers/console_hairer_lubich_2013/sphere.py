@@ -144,7 +144,8 @@ def parasitic_checks(whole: Trajectory, early: Trajectory, small: Effort) -> lis
     excited = "At h = 0.02 the parasitic components dominate; the order 8 is seen below h = 0.005."
     return [
         Check(
-            "r = 8, h = 0.02: largest error of L₁, last quarter over first", last, (0.7, 1.4), paper="no drift", where=fig3
+            "r = 8, h = 0.02: largest error of L₁, last quarter over first", last, (0.7, 1.4),
+            paper="no drift", where=fig3,
         ),
         Check(
             "r = 8, h = 0.02: largest error of L₁", largest(turned), (3.0e-4, 4.3e-4), verdict="information",
@@ -188,7 +189,8 @@ def composition_checks(form: str, few: Effort, many: Effort) -> list[Check]:
         Check(f"{name}: largest |ΔE| at h = {form_of.shorter:g}", many.errors[at_shorter], (2e-6, TARGET), **ours),
         Check(f"{name}: gain at h = {form_of.shorter:g}", gains[at_shorter], form_of.gains, **gain),
         Check.near(
-            f"{name}: largest |ΔE| at the paper's h = 0.15", many.errors[printed], form_of.printed, 0.1, paper=TARGET, **wrong
+            f"{name}: largest |ΔE| at the paper's h = 0.15", many.errors[printed], form_of.printed, 0.1,
+            paper=TARGET, **wrong,
         ),
         Check(
             f"{name}: largest error of the angular momentum", many.turning.max(), (None, 1e-12),

@@ -84,10 +84,10 @@ class Order:
     "section 7.1, Proposition 5",
 )
 def starting_values(quick: bool) -> Outcome:
-    """Section 7.1: with linear constraints and a quadratic potential q_n does not depend on the starting values of λ, and
-    the error of λ_n solves Σ β_j δλ_{n+j} = 0: it is Σ ζᵢⁿνᵢ with constant νᵢ, bounded under (13) and growing by 1.3146 a
-    step for (B). With nonlinear constraints, zᵢ = O(h³)νᵢ. Proposition 5: errors O(hˢ) of the q_j and O(hˢ⁻²) of the λ_j
-    change y(0) and zᵢ(0) by O(hˢ), and ẏ(0), and so the energy, by O(hˢ⁻¹)."""
+    """Section 7.1: with linear constraints and a quadratic potential q_n does not depend on the starting values of λ,
+    and the error of λ_n solves Σ β_j δλ_{n+j} = 0: it is Σ ζᵢⁿνᵢ with constant νᵢ, bounded under (13) and growing by
+    1.3146 a step for (B). With nonlinear constraints, zᵢ = O(h³)νᵢ. Proposition 5: errors O(hˢ) of the q_j and O(hˢ⁻²)
+    of the λ_j change y(0) and zᵢ(0) by O(hˢ), and ẏ(0), and so the energy, by O(hˢ⁻¹)."""
     linear = with_errors(linear_problem())
     shown = {"r = 4, a = 0.5": FOUR} if quick else METHODS
     effects = {label: Effect(linear, a, 0.05, 2000) for label, a in shown.items()}
