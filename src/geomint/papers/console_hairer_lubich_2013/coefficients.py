@@ -128,7 +128,7 @@ def conditions_of_named_methods() -> list[Check]:
     return [
         *checks,
         Check("(B): largest modulus of a root of σ", modulus, near, **outside),
-        Check("(B) is refused, with the modulus", refusal(B), near, verdict="information", note=refused),
+        Check("(B) is refused: the modulus in the message", refusal(B), near, verdict="information", note=refused),
     ]
 
 

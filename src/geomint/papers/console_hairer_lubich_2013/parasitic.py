@@ -96,7 +96,7 @@ def parasitic(quick: bool) -> Outcome:
             paper=0.02**10, where="Fig. 3: O(hʳ), so z = O(hʳ⁺²)", verdict="contradicted", note=small, rtol=None,
         ),
         Check(
-            "r = 8, h = 0.005: the same", recommended[1], (None, 1e-10),
+            "r = 8, h = 0.005: |z| at the root 0.64 of ρ, largest for t ≤ 100", recommended[1], (None, 1e-10),
             paper="O(hʳ⁺²) for small h", where="Theorem 3", rtol=None,
         ),
     ]  # fmt: skip

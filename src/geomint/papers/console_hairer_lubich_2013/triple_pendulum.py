@@ -98,7 +98,13 @@ def energy_checks(good: dict[float, Trajectory]) -> list[Check]:
             "(A), h = 0.01: largest |ΔE|, t > 20 over t < 20", growing, (0.05, 1.0), **bounded | {"paper": "no drift"}
         ),
         Check("(A), h = 0.005: largest |ΔE|, t ≤ 30", errors[0.005], (3.4e-11, 4.2e-11), verdict="information"),
-        Check("(A): ratio of the two", errors[0.01] / errors[0.005], (60.0, 76.0), paper=64, **of_h6),
+        Check(
+            "(A): ratio of the largest |ΔE| at h = 0.01 and at 0.005",
+            errors[0.01] / errors[0.005],
+            (60.0, 76.0),
+            paper=64,
+            **of_h6,
+        ),
         Check("(A): largest |g|", residual, (None, 5e-15), paper="g(q) = 0", where="(10)"),
     ]
 

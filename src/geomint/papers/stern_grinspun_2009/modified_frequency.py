@@ -65,8 +65,8 @@ def impulse_steps(steps: int, tilde: bool) -> tuple[np.ndarray, np.ndarray]:
 )
 def modified_frequency(quick: bool) -> Outcome:
     """The implicit midpoint step is a Cayley transform: an exact rotation of (Ωq, p) by hΩ̃ with hΩ/2 = tan(hΩ̃/2). So
-    IMEX is the impulse method with Ω̃ for Ω, and since hω̃ < π it never meets a resonance. Measured from steps of IMEX, and
-    along 100 steps of the Fermi–Pasta–Ulam chain."""
+    IMEX is the impulse method with Ω̃ for Ω, and since hω̃ < π it never meets a resonance. Measured from steps of IMEX,
+    and along 100 steps of the Fermi–Pasta–Ulam chain."""
     products, huge = np.geomspace(0.01, 100.0, 41), np.geomspace(1e3, 1e6, 4)
     turned, changed = phases(products)
     chain = stiff_springs()

@@ -75,7 +75,7 @@ def resonance(quick: bool) -> Outcome:
     checks += [
         Check(
             f"r-RESPA at hω/π = {x:.4f}, where its inner steps turn by {k}π", at("r-RESPA", x),
-            (980 / k**2, 1040 / k**2), **respa, note="Resonant where the phase of the inner Verlet steps is a multiple of π.",
+            (980 / k**2, 1040 / k**2), **respa, note="Its inner Verlet steps turn by less than hω.",
         )
         for k, x in zip(PEAKS, RESPA_PEAKS, strict=True)
     ]  # fmt: skip
