@@ -120,7 +120,7 @@ def conditions_of_named_methods() -> list[Check]:
         )
         violated = 2 - holds(method, 12) - holds(method, 13)
         claim = f"{label}: conditions (12), (13) that are violated"
-        where: dict[str, Any] = {A: "example 1", EIGHT: "section 4.1, order 8"}.get(a, "section 4.1, order 4")
+        where = "example 1" if a == A else f"section 4.1, order {r}"
         checks.append(Check(claim, violated, (0, 0), paper="both hold", where=where))
     modulus, near = max(abs(roots(construct(B).sigma))), (1.31455, 1.31465)
     outside: dict[str, Any] = {"paper": "a zero of modulus larger than 1", "where": "example 1"}

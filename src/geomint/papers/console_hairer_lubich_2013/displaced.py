@@ -85,9 +85,9 @@ def displaced_runs(
 
 def with_errors(model: Model) -> Model:
     """The model with params for the errors of starting values; one object, so that a method is compiled for it once."""
-    right = model.system
+    right: Any = model.system
     params = {"positions": 0.0, "multipliers": 0.0}
-    potential: Any = right.potential
+    potential = right.potential
     system = System(lambda q, k: potential(q), constraint=right.constraint, symmetries=right.symmetries, params=params)
     return dataclasses.replace(model, system=system)
 

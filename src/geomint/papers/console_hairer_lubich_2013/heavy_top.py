@@ -85,7 +85,8 @@ ON_GROUP = {4: 3.64e-4, 6: 1.595e-5, 8: 2.67e-8}  # |ΔE| of compositions at h =
 
 def on_the_group(quick: bool) -> list[Check]:
     """The top by rotations and body momenta: 12 numbers, and no constraint. The paper has nothing of it."""
-    group, checks, ours = models.heavy_top(representation="group"), [], {"verdict": "information"}
+    group, checks = models.heavy_top(representation="group"), []
+    ours: dict[str, Any] = {"verdict": "information"}
     for order in (8,) if quick else ON_GROUP:
         run, finer = (moved(group, Composition(MoserVeselov(), order=order), h, 200.0) for h in (0.1, 0.05))
         name, error = f"group, composition of order {order}, h = 0.1", largest(run.energy_error)

@@ -17,6 +17,7 @@ from ... import models
 from ...methods import SymmetricMultistep
 from ...methods.multistep_coefficients import Coefficients
 from ...run import Trajectory
+from ...system.lagrangian import derive
 from ...system.mechanics import Mechanics
 from ..base import Outcome, experiment
 from ..checks import Check
@@ -70,7 +71,7 @@ class Derivatives(NamedTuple):
 
 def derivatives(run: Trajectory) -> Derivatives:
     """Higher derivatives by differentiating the acceleration along the flow q̇ = v, v̇ = a(q, v)."""
-    mech = Mechanics(run.system, run.q.shape[1:])
+    mech = derive(run.system, run.q.shape[1:])
     a = acceleration(mech)
     along = lambda function: lambda q, v: jax.jvp(function, (q, v), (v, a(q, v)))[1]
     third = along(a)

@@ -87,7 +87,9 @@ def limits_of_stability(methods: dict[str, SymmetricMultistep]) -> list[Check]:
     near = [(a_1 / 100, a_2 / 100) for a_1 in range(63, 70) for a_2 in range(-29, -22)]
     found = {pair: interval_of_periodicity(method) for pair in near if not defects(method := construct(pair))}
     best = max(found, key=lambda pair: found[pair])
-    formula, six = {"paper": "Ω = √(6(1 − a₁)/(2 − a₁))", "where": "section 4.2, order 4"}, "section 4.2, order 6"
+    four, six = "section 4.2, order 4", "section 4.2, order 6"
+    formula: dict[str, Any] = {"paper": "Ω = √(6(1 − a₁)/(2 − a₁))", "where": four}
+    at_half: dict[str, Any] = {"paper": math.sqrt(2), "where": four}
     above = "The printed bound is rounded: the largest Ω is a little above it."
     omega = {label: methods[label].periodicity for label in METHODS}
     return [
@@ -99,7 +101,7 @@ def limits_of_stability(methods: dict[str, SymmetricMultistep]) -> list[Check]:
         ),
         Check("r = 6: a₁ of the largest Ω, to hundredths", best[0], (0.655, 0.665), paper=0.66, where=six),
         Check("r = 6: a₂ of the largest Ω, to hundredths", best[1], (-0.265, -0.255), paper=-0.26, where=six),
-        Check("r = 4, a = 0.5: Ω", omega["r = 4, a = 0.5"], (1.41415, 1.41425), **formula | {"paper": math.sqrt(2)}),
+        Check("r = 4, a = 0.5: Ω", omega["r = 4, a = 0.5"], (1.41415, 1.41425), **at_half),
         Check("(A): Ω", omega["r = 6, (A)"], (0.72165, 0.72185), verdict="information"),
         Check("r = 8: Ω", omega["r = 8"], (0.93815, 0.93825), verdict="information"),
     ]  # fmt: skip

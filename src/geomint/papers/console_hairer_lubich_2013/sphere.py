@@ -169,7 +169,7 @@ def composition_checks(form: str, few: Effort, many: Effort) -> list[Check]:
     name = f"composition of 17 Rattle steps, {form} form"
     form_of, at_shorter = FORMS[form], int(np.argmin(abs(many.steps - FORMS[form].shorter)))
     gains = {at: 1 - few.forces[few.chosen] / many.forces[at] for at in (many.chosen, at_shorter)}
-    counts = tuple(34_000 / h for h in form_of.longest[::-1])
+    counts = 34_000 / form_of.longest[1], 34_000 / form_of.longest[0]
     wrong: dict[str, Any] = {"where": "example 2", "verdict": "contradicted"}
     gain: dict[str, Any] = {
         "paper": 0.3,
@@ -206,7 +206,8 @@ CALM = (-0.5, -0.45, 0.7)  # order 8 with a larger gap between the roots of ρ a
 def neighbouring_steps(model: Model, few: Effort, many: Effort) -> list[Check]:
     """Errors at steps 2 % apart: nearly equal parasitic roots make some steps much worse than their neighbours."""
     at = lambda x, h: x.errors[int(np.argmin(abs(x.steps - h)))]
-    method, ours = SymmetricMultistep(a=CALM), {"verdict": "information"}
+    method = SymmetricMultistep(a=CALM)
+    ours: dict[str, Any] = {"verdict": "information"}
     calm = Effort(model, method, np.array([0.0125, 0.01275]), 200.0)
     checks = [
         Check.near(f"r = 8, h = {h:g}: largest |ΔE|, t ≤ 2000", at(few, h), value, 0.1, **ours)

@@ -66,8 +66,8 @@ def fpu_long(quick: bool) -> Outcome:
     finite = large.late[np.isfinite(large.late)]
     low, middle, high = np.quantile(finite, [0.1, 0.5, 0.9])
     where: dict[str, Any] = {"where": "FPU, T = 4000", "rtol": None}
-    right = where | {"paper": "qualitatively correct, hω = 5"}
-    wild = where | {"paper": "the method has begun to blow up", "verdict": "chaotic"}
+    right: dict[str, Any] = where | {"paper": "qualitatively correct, hω = 5"}
+    wild: dict[str, Any] = where | {"paper": "the method has begun to blow up", "verdict": "chaotic"}
     ours: dict[str, Any] = {"verdict": "information", "rtol": None, "note": "An extreme of the ensemble."}
     share = float(np.std(np.abs(large.late - 1) < 0.05)) / np.sqrt(len(large.late))  # of the estimated share
     name, late = "h = 0.3, 128 starts:", "after t = 3000"

@@ -11,7 +11,7 @@ from ... import models
 from ...methods import IMEX, Composition, Verlet
 from ...models import Model
 from ...run import simulate
-from ...system.mechanics import Mechanics
+from ...system.lagrangian import derive
 from ..base import Outcome, experiment
 from ..checks import Check
 from .fpu_chain import PAPER, chain_motion, stiff_springs
@@ -38,7 +38,7 @@ def relative(run: object, exact: object) -> float:
 
 def errors(model: Model, steps: np.ndarray, t_end: float) -> Errors:
     """Of IMEX on the model. The reference is a composition of order 8 with eight steps for one of IMEX."""
-    reference, mech = Composition(Verlet(), order=8), Mechanics(model.system, model.q0.shape)
+    reference, mech = Composition(Verlet(), order=8), derive(model.system, model.q0.shape)
     start, found = (model.system, model.q0, model.v0), []
     weights = scipy.integrate.newton_cotes(NODES, 1)[0] / NODES
     for h in map(float, steps):

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...methods import IMEX, Impulse
 from ...run import ensemble, simulate
-from ...system.mechanics import Mechanics
+from ...system.lagrangian import derive
 from ...system.system import System
 from ..base import Outcome, experiment
 from ..checks import Check
@@ -42,7 +42,7 @@ def impulse_steps(steps: int, tilde: bool) -> tuple[np.ndarray, np.ndarray]:
     """q and p of the chain by the slides' modified impulse scheme, with ω̃, or with ω itself: kicks by −½h∇U, and
     between them a rotation of (ωq, p) by hω̃; the coordinates without a stiff spring (ω = 0) drift."""
     chain = stiff_springs()
-    mech = Mechanics(chain.system, chain.q0.shape)
+    mech = derive(chain.system, chain.q0.shape)
     slow = jax.jit(jax.grad(lambda q: mech.potential(q) - mech.fast_potential(q)))
     angle = 2 * np.arctan(STEP * OMEGA / 2) if tilde else STEP * OMEGA
     cos, sin = np.cos(angle), np.sin(angle)

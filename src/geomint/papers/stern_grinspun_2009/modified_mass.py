@@ -11,6 +11,7 @@ import numpy as np
 from ... import models
 from ...methods import IMEX, Verlet
 from ...run import simulate
+from ...system.lagrangian import derive
 from ...system.mechanics import Mechanics
 from ...system.system import System
 from ...view.of_run import scene_of
@@ -58,7 +59,7 @@ def action_residual(a: np.ndarray, b: np.ndarray, c: np.ndarray, h: float, facto
 
     L_h(a, b) = (h/2)|(b − a)/h|² − (h/2)(U(a) + U(b)) − factor · h mᵀΩ²m,    m = (a + b)/2.
     """
-    mech = Mechanics(stiff_springs().system, a.shape)
+    mech = derive(stiff_springs().system, a.shape[1:])
     slow = lambda q: mech.potential(q) - mech.fast_potential(q)
 
     def action(x: Any, y: Any) -> Any:
