@@ -177,15 +177,14 @@ def draw_modified(coarse: Modified, runs: list[Modified], steps: tuple[float, ..
         (energy, coarse.energy, coarse.modified_energy, "H"),
         (momentum, coarse.momentum[:, 0], coarse.modified_momentum[:, 0], "L"),
     ):
-        axes.plot(coarse.t, 1e4 * plain, lw=0.9, color="C0", label=what)
-        axes.plot(coarse.t, 1e4 * corrected, lw=0.9, color="C3", label=f"{what} + h⁴{what}₄")
+        axes.plot(coarse.t, 1e4 * plain, lw=0.9, color="C0" if what == "H" else "C2", label=what)
+        axes.plot(coarse.t, 1e4 * corrected, lw=1.1, color="C3" if what == "H" else "C1", label=f"{what} + h⁴{what}₄")
         axes.set(xlim=(0, 40), xlabel="time", ylabel="less its mean, in units of 1e-4")
-        axes.legend(frameon=False, fontsize=9, loc="upper right")
     energy.set_title(f"Energy, h = {coarse.h:g}", fontsize=11)
     momentum.set_title(f"First component of the angular momentum, h = {coarse.h:g}", fontsize=11)
     for name, label, style in (
         ("energy", "H", "C0o-"), ("modified_energy", "H + h⁴H₄", "C3o-"),
-        ("momentum", "L", "C0s:"), ("modified_momentum", "L + h⁴L₄", "C3s:"),
+        ("momentum", "L", "C2s:"), ("modified_momentum", "L + h⁴L₄", "C1s:"),
     ):  # fmt: skip
         order.loglog(steps, [largest(getattr(x, name)) for x in runs], style, ms=5, lw=1, label=label)
     h = np.array(steps)
@@ -197,4 +196,6 @@ def draw_modified(coarse: Modified, runs: list[Modified], steps: tuple[float, ..
     order.legend(frameon=False, fontsize=8)
     for axes in (energy, momentum, order):
         axes.grid(alpha=0.25)
+    lines = [line for axes in (energy, momentum) for line in axes.lines]
+    figure.legend(lines, [line.get_label() for line in lines], loc="outside lower center", ncols=4, frameon=False)
     return figure
