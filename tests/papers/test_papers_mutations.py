@@ -5,7 +5,9 @@ experiment runs at reduced size."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import jax
@@ -14,25 +16,49 @@ import pytest
 
 import geomint as gm
 from geomint import papers
-from geomint.papers.console_hairer_lubich_2013 import sphere
-from geomint.papers.console_hairer_lubich_2013 import systems as console
-from geomint.papers.console_hairer_lubich_2013.coefficients import WIDEST
+from geomint.papers.console_hairer_lubich_2013 import (
+    book_methods,
+    coefficients,
+    heavy_top,
+    parasitic,
+    sphere,
+    triple_pendulum,
+)
+from geomint.papers.console_hairer_lubich_2013 import modified_energy as backward
+from geomint.papers.console_hairer_lubich_2013.displaced import Displaced
+from geomint.papers.console_hairer_lubich_2013.periodicity import WIDEST
 from geomint.papers.fernandez_pendas_2019 import shake_and_rattle, splittings
 from geomint.papers.gonzalez_schmidt_ortiz_2010 import argon, argon_steps, cube, force_stepping_runs, terraces
-from geomint.papers.stern_grinspun_2009 import fpu_chain, limits, resonance, slow_exchange
+from geomint.papers.stern_grinspun_2009 import (
+    fpu_chain,
+    limits,
+    modified_frequency,
+    modified_mass,
+    resonance,
+    slow_exchange,
+)
+from geomint.papers.stern_grinspun_2009 import local_error as imex_error
 from geomint.papers.tao_owhadi_2015 import (
     chain,
     dna_runs,
     double_pendulum,
     lie_group,
-    local_error,
     penalty,
     step_limit,
     structure,
     water,
     water_free,
 )
+from geomint.papers.tao_owhadi_2015 import local_error as filtered_error
 from geomint.run.instability import unwatched
+
+
+def with_wrong_sigma(method):
+    """The method with β_2 and its mirror image off by a thousandth."""
+    sigma, k = list(method.sigma), len(method.sigma) - 1
+    for j in {2, k - 2}:
+        sigma[j] *= Fraction(1001, 1000)
+    return dataclasses.replace(method, sigma=tuple(sigma))
 
 
 class Mutation(NamedTuple):
@@ -63,10 +89,10 @@ MUTATIONS = {
         f"{TAO}/so3", lie_group, "ZhangSkeel", simplified, "Z&S: f against a"
     ),
     "Z&S without its third-derivative term, one step": Mutation(
-        f"{TAO}/local-error", local_error, "ZhangSkeel", simplified, "Z&S − pushforward Newmark"
+        f"{TAO}/local-error", filtered_error, "ZhangSkeel", simplified, "Z&S − pushforward Newmark"
     ),
     "Verlet for Z&S, one step": Mutation(
-        f"{TAO}/local-error", local_error, "ZhangSkeel", lambda _: lambda beta: gm.Verlet(), "Z&S: error of a step"
+        f"{TAO}/local-error", filtered_error, "ZhangSkeel", lambda _: lambda beta: gm.Verlet(), "Z&S: error of a step"
     ),
     "Lie-Verlet for variational Euler, SO(3)": Mutation(
         f"{TAO}/so3", lie_group, "CayleyVariationalEuler", lambda _: gm.LieVerlet, "variational Euler: largest |ΔH|"
@@ -155,11 +181,56 @@ MUTATIONS = {
     "the midpoint rule for IMEX, stiff pendulum": Mutation(
         f"{STERN}/stiff-pendulum", limits, "IMEX", lambda _: gm.ImplicitMidpoint, "h = 0.05, h²ω = 5"
     ),
+    "IMEX with the mass M + ½(hΩ)² for M + ¼(hΩ)²": Mutation(
+        f"{STERN}/modified-mass",
+        modified_mass,
+        "heavier",
+        lambda right: lambda system, q, h: right(system, q, np.sqrt(2) * h),
+        "FPU: from Verlet with the modified mass",
+    ),
+    "the midpoint rule for IMEX, modified frequency": Mutation(
+        f"{STERN}/modified-frequency", modified_frequency, "IMEX", lambda _: gm.ImplicitMidpoint, "FPU, 100 steps: IMEX"
+    ),
+    "symplectic Euler for IMEX, local error": Mutation(
+        f"{STERN}/local-error", imex_error, "IMEX", lambda _: gm.SymplecticEuler, "FPU: order of the error of q and p"
+    ),
+    "a wrong coefficient of σ": Mutation(
+        f"{CONSOLE}/coefficients",
+        coefficients,
+        "construct",
+        lambda right: lambda a: with_wrong_sigma(right(a)),
+        "σ of order 6",
+    ),
+    "a wrong coefficient of σ, book methods": Mutation(
+        f"{CONSOLE}/book-methods",
+        book_methods,
+        "sigma_of_order_8",
+        lambda right: lambda *s: tuple(x * (1 + (j in (2, 6)) / 1000) for j, x in enumerate(right(*s))),
+        "SY8: β_j of 9",
+    ),
+    "the modified energy without the error of the momenta": Mutation(
+        f"{CONSOLE}/modified-energy",
+        backward,
+        "leading_terms",
+        lambda right: lambda method: (right(method)[0], 0.0),
+        "H + h⁴H₄: order",
+    ),
+    "order 6 for 4, parasitic components": Mutation(
+        f"{CONSOLE}/parasitic",
+        parasitic,
+        "METHOD",
+        lambda _: Displaced(a=(-0.7, 0.4)),
+        "accurate starting values: order",
+    ),
     "order 6 for 8, heavy top": Mutation(
-        f"{CONSOLE}/heavy-top", console, "PARAMETERS", lambda right: right | {8: right[6]}, "r = 8, quaternions: order"
+        f"{CONSOLE}/heavy-top",
+        heavy_top,
+        "PARAMETERS",
+        lambda right: right | {8: right[6]},
+        "r = 8, quaternions: order",
     ),
     "another method of order 6 for (A)": Mutation(
-        f"{CONSOLE}/triple-pendulum", console, "A", lambda _: WIDEST, "(A), h = 0.01: largest"
+        f"{CONSOLE}/triple-pendulum", triple_pendulum, "A", lambda _: WIDEST, "(A), h = 0.01: largest"
     ),
     "kick form for drift form": Mutation(
         f"{CONSOLE}/sphere",

@@ -55,12 +55,20 @@ def _watched_lines(rows: np.ndarray, colors: list[Any], members: np.ndarray | No
     """The values of a watched quantity over time; of one with several entries the first ones."""
     if rows.ndim == 2:
         return [(None, c, y) for c, y in zip(colors, rows, strict=True)]
-    flat = rows.reshape(*rows.shape[:2], -1)[..., :LINES]
+    flat, shape = rows.reshape(*rows.shape[:2], -1)[..., :LINES], rows.shape[2:]
     lines: Lines = []
     for m, k in itertools.product(range(len(flat)), range(flat.shape[-1])):
         color = f"C{k}" if members is None else colors[m]
-        lines.append((f"entry {k}" if members is None else None, color, flat[m, :, k]))
+        lines.append((_entry(k, shape) if members is None else None, color, flat[m, :, k]))
     return lines
+
+
+def _entry(k: int, shape: tuple[int, ...]) -> str:
+    """A name for the k-th entry: "x" of a vector in space, "1 y" of the second of several."""
+    *before, last = (int(i) for i in np.unravel_index(k, shape))
+    if not before and shape[-1] != 3:
+        return f"entry {k}"
+    return " ".join([*map(str, before), AXES[last] if shape[-1] == 3 else str(last)])
 
 
 def _momentum_lines(run: Any, pick: Any, members: np.ndarray | None) -> Lines:

@@ -1,7 +1,6 @@
-"""The coefficients of symmetric multistep methods, and their stability.
+"""The coefficients of symmetric multistep methods, and the condition (13) under which one is stable with constraints.
 
-A method is given by ρ(ζ) = (ζ − 1)² Π(ζ² + 2a_jζ + 1); σ follows from the order r = k. Measured are the coefficients,
-the condition (13) under which a method is stable with constraints, and the largest hω for which it is stable.
+A method is given by ρ(ζ) = (ζ − 1)² Π(ζ² + 2a_jζ + 1); σ follows from the order r = k.
 """
 
 from __future__ import annotations
@@ -12,50 +11,45 @@ import re
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-import jax.numpy as jnp
 import numpy as np
 
-from ...errors import InputError, RunStopped
+from ...errors import InputError
 from ...methods import SymmetricMultistep
-from ...methods.multistep_coefficients import (
-    Coefficients,
-    construct,
-    defects,
-    interval_of_periodicity,
-    order,
-    smallest_gap,
-)
-from ...run import simulate
-from ...system.system import System
+from ...methods.multistep_coefficients import Coefficients, construct, defects, order
 from ..base import Outcome, experiment
 from ..checks import Check
+from .runs import EIGHT, FOUR, PAPER, A, B
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-PAPER = "console-hairer-lubich-2013"
-A, B = (-0.7, 0.4), (-0.1, 0.4)  # the two methods of Fig. 2
-WIDEST = (0.66, -0.26)  # the largest Ω of order 6
-FOUR, EIGHT = (0.5,), (-0.8, -0.4, 0.7)  # of the heavy top; of the sphere
 
 
 # --- the paper's formulas ---------------------------------------------------------------------------------------------
 def sigma_of_paper(a: tuple[Any, ...]) -> tuple[Any, ...]:
     """β_0 … β_k as printed in section 4.1: exact for fractions, and for arrays too."""
     if len(a) == 1:
-        half = [(7 + a[0]) / 6, (-1 + 5 * a[0]) / 3]
-    elif len(a) == 2:
+        return _symmetric([(7 + a[0]) / 6, (-1 + 5 * a[0]) / 3])
+    if len(a) == 2:
         s, p = a[0] + a[1], a[0] * a[1]
-        half = [(79 + 9 * s - p) / 60, (-14 + 26 * s + 6 * p) / 15, (97 + 7 * s + 97 * p) / 30]
-    else:
-        s, d, p = a[0] + a[1] + a[2], a[0] * a[1] + a[0] * a[2] + a[1] * a[2], a[0] * a[1] * a[2]
-        half = [
-            (10993 + 1039 * s - 95 * d + 31 * p) / 7560,
-            (-2215 + 2279 * s + 473 * d - 73 * p) / 1260,
-            (16661 + 491 * s + 8261 * d + 2171 * p) / 2520,
-            (-8723 + 7027 * s + 1357 * d + 12067 * p) / 1890,
+        return _symmetric([(79 + 9 * s - p) / 60, (-14 + 26 * s + 6 * p) / 15, (97 + 7 * s + 97 * p) / 30])
+    s, d, p = a[0] + a[1] + a[2], a[0] * a[1] + a[0] * a[2] + a[1] * a[2], a[0] * a[1] * a[2]
+    return sigma_of_order_8(s, d, p)
+
+
+def sigma_of_order_8(s_1: Any, s_2: Any, s_3: Any) -> tuple[Any, ...]:
+    """β_0 … β_8 as printed in section 4.1, from the elementary symmetric functions of a₁, a₂, a₃."""
+    return _symmetric(
+        [
+            (10993 + 1039 * s_1 - 95 * s_2 + 31 * s_3) / 7560,
+            (-2215 + 2279 * s_1 + 473 * s_2 - 73 * s_3) / 1260,
+            (16661 + 491 * s_1 + 8261 * s_2 + 2171 * s_3) / 2520,
+            (-8723 + 7027 * s_1 + 1357 * s_2 + 12067 * s_3) / 1890,
         ]
+    )
+
+
+def _symmetric(half: list[Any]) -> tuple[Any, ...]:
     return (0, *half, *half[-2::-1], 0)
 
 
@@ -87,69 +81,77 @@ def roots(ascending: tuple[Any, ...]) -> np.ndarray:
 @experiment(
     PAPER,
     "coefficients",
-    "σ and δ̂ are the paper's to the last digit; (13) decides, and method (B) is refused",
+    "σ and δ̂ are the paper's to the last digit; (13) separates good methods from bad ones, and (B) is refused",
     "section 4.1, Fig. 1",
 )
 def coefficients(quick: bool) -> Outcome:
-    """In exact fractions, so that coefficients can be compared with the printed ones without rounding."""
-    values = [Fraction(x) for x in ("-9/10", "-7/10", "-1/3", "0", "2/7", "4/10", "17/19")]
-    different = {
-        n: sum(construct(a).sigma != sigma_of_paper(a) for a in itertools.combinations(values, n)) for n in (1, 2, 3)
-    }
-    tried = {n: math.comb(len(values), n) for n in different}
-    printed = {k: tuple(Fraction(x, below) for x in above) for k, (below, above) in DELTA_HAT.items()}
-    checks = [
-        Check(
-            f"σ of order {2 * n + 2}: methods of {tried[n]} that differ from the paper's formula",
-            x,
-            (0, 0),
-        )
-        for n, x in different.items()
-    ]
-    checks.append(
-        Check(
-            "δ̂ for k = 2, 4, 6, 8: formulas that differ",
-            sum(construct(values[: k // 2 - 1]).delta_hat != x for k, x in printed.items()),
-            (0, 0),
-        )
-    )
-    for label, a in {"r = 4, a = 0.5": FOUR, "(A)": A, "r = 8": EIGHT}.items():
-        method, r = construct(a), 2 * len(a) + 2
-        checks.append(Check(f"{label}: exact order", order(method.rho, method.sigma), (r, r), note=str(r)))
-        checks.append(
-            Check(
-                f"{label}: conditions (12), (13) that are violated",
-                2 - holds(method, 12) - holds(method, 13),
-                (0, 0),
-            )
-        )
-    fourth = [construct((a,)) for a in np.arange(-99, 100, 6) / 100]
-    checks.append(
-        Check(
-            f"r = 4: methods of {len(fourth)} with a₁ in (−1, 1) that violate (13)",
-            sum(not holds(m, 13) for m in fourth),
-            (0, 0),
-        )
-    )
-    checks += [
-        Check(
-            "(B): largest modulus of a root of σ",
-            max(abs(roots(construct(B).sigma))),
-            (1.31455, 1.31465),
-            note="1.3146",
-        ),
-        Check("(B) is refused, with the modulus", refusal(B), (1.31455, 1.31465), note="1.3146"),
-    ]
+    """All coefficients are constructed in exact fractions, so that they can be compared with the printed ones without
+    rounding, and (12) and (13) are decided by counting real roots exactly."""
     grid = list(itertools.combinations([Fraction(n, 20) for n in range(-19, 20, 2 if quick else 1)], 2))
     wrong = sum(holds(construct(pair), 13) != (discriminant(*pair) > 0) for pair in grid)
-    checks.append(
-        Check(
-            f"r = 6: of {len(grid)} pairs (a₁, a₂), those on the wrong side of β² = 4α(γ − 2α)",
-            wrong,
-            (0, 0),
+    checks = [*printed_formulas(), *conditions_of_named_methods(), *conditions_by_order()]
+    curve = f"r = 6: of {len(grid)} pairs (a₁, a₂), those on the wrong side of β² = 4α(γ − 2α)"
+    separates = "the curve separates methods that satisfy (13) from those that do not"
+    checks.append(Check(curve, wrong, (0, 0), paper=separates, where="section 4.1, Fig. 1"))
+    return Outcome(checks, draw_coefficients(), parameters={"a of (A)": A, "a of (B)": B, "pairs of Fig. 1": len(grid)})
+
+
+def printed_formulas() -> list[Check]:
+    """σ and δ̂, as constructed here from the order conditions, against the formulas of section 4.1."""
+    values = [Fraction(x) for x in ("-9/10", "-7/10", "-1/3", "0", "2/7", "4/10", "17/19")]
+    checks = []
+    for n in (1, 2, 3):
+        different = sum(construct(a).sigma != sigma_of_paper(a) for a in itertools.combinations(values, n))
+        claim = f"σ of order {2 * n + 2}: methods of {math.comb(len(values), n)} that differ from the paper's formula"
+        checks.append(Check(claim, different, (0, 0), paper="formulas for σ", where="section 4.1"))
+    printed = {k: tuple(Fraction(x, below) for x in above) for k, (below, above) in DELTA_HAT.items()}
+    different = sum(construct(values[: k // 2 - 1]).delta_hat != x for k, x in printed.items())
+    claim = "δ̂ for k = 2, 4, 6, 8: formulas that differ"
+    return [*checks, Check(claim, different, (0, 0), paper="coefficients δ̂", where="section 4.1")]
+
+
+def conditions_of_named_methods() -> list[Check]:
+    """Order, (12) and (13) of the methods that the experiments use."""
+    checks = []
+    for label, a in {"r = 4, a = 0.5": FOUR, "(A)": A, "r = 8": EIGHT}.items():
+        method, r = construct(a), 2 * len(a) + 2
+        checks.append(
+            Check(f"{label}: exact order", order(method.rho, method.sigma), (r, r), paper=r, where="section 4")
         )
-    )
-    return Outcome(checks, draw_coefficients())
+        violated = 2 - holds(method, 12) - holds(method, 13)
+        claim = f"{label}: conditions (12), (13) that are violated"
+        where = "example 1" if a == A else f"section 4.1, order {r}"
+        checks.append(Check(claim, violated, (0, 0), paper="both hold", where=where))
+    modulus, near = max(abs(roots(construct(B).sigma))), (1.31455, 1.31465)
+    outside: dict[str, Any] = {"paper": "a zero of modulus larger than 1", "where": "example 1"}
+    refused = "SymmetricMultistep refuses (B) and names this root."
+    return [
+        *checks,
+        Check("(B): largest modulus of a root of σ", modulus, near, **outside),
+        Check("(B) is refused: the modulus in the message", refusal(B), near, verdict="information", note=refused),
+    ]
+
+
+def conditions_by_order() -> list[Check]:
+    """What the paper says of all methods of order 4, and of a part of those of order 8."""
+    fourth = [construct((a,)) for a in np.arange(-99, 100, 6) / 100]
+    tenths = [Fraction(n, 10) for n in range(-9, 10)]
+    low, high = [a for a in tenths if a <= Fraction(-1, 2)], [a for a in tenths if a >= Fraction(1, 2)]
+    eighth = [construct((*pair, a_3)) for pair in itertools.combinations(low, 2) for a_3 in high]
+    all_of_4 = "(13) holds for all −1 < a₁ < 1"
+    part_of_8 = "(13) holds if two a_j are not too far from −1 and the third is not far from 1"
+    limits = "The paper gives no limits. With two a_j up to −0.4, (−0.5, −0.4, 0.7) violates (13)."
+    counted = lambda methods: sum(not holds(method, 13) for method in methods)
+    return [
+        Check(
+            f"r = 4: methods of {len(fourth)} with a₁ in (−1, 1) that violate (13)",
+            counted(fourth), (0, 0), paper=all_of_4, where="section 4.1, order 4",
+        ),
+        Check(
+            f"r = 8: methods of {len(eighth)} with two a_j ≤ −0.5 and one ≥ 0.5 that violate (13)",
+            counted(eighth), (0, 0), paper=part_of_8, where="section 4.1, order 8", note=limits,
+        ),
+    ]  # fmt: skip
 
 
 def refusal(a: tuple[float, ...]) -> float:
@@ -194,7 +196,11 @@ def draw_region(axes: Axes, fill: bool = True) -> None:
     axes.contour(line, line, value, levels=[0], colors="k", linewidths=1.2)
     axes.plot([], [], color="k", lw=1.2, label="β² = 4α(γ − 2α)")
     axes.plot([-1, 1], [-1, 1], color="0.4", lw=0.8, ls=":", label="a₁ = a₂: ρ has double roots")
-    marks = (("(A)", A, "o", "C0", (8, 6)), ("(B)", B, "X", "C3", (8, 6)), ("largest Ω", WIDEST, "*", "C1", (-24, 9)))
+    marks = (
+        ("(A)", A, "o", "C0", (8, 6)),
+        ("(B)", B, "X", "C3", (8, 6)),
+        ("largest Ω", (0.66, -0.26), "*", "C1", (-24, 9)),
+    )
     for name, (a_1, a_2), marker, color, shift in marks:
         axes.plot(
             a_1, a_2, marker, ms=13 if marker == "*" else 8, color=color, mec="k" if marker == "*" else "w", mew=0.6
@@ -210,134 +216,3 @@ def draw_region(axes: Axes, fill: bool = True) -> None:
     ticks = [-1, -0.5, 0, 0.5, 1]
     axes.set(xlim=(-1, 1), ylim=(-1, 1), aspect="equal", xlabel="a₁", ylabel="a₂", xticks=ticks, yticks=ticks)
     axes.legend(frameon=True, framealpha=0.9, edgecolor="none", fontsize=8, loc="upper right")
-
-
-# --- periodicity ------------------------------------------------------------------------------------------------------
-STEPS = 20_000
-BEYOND = 1e12  # upper limit of the plot
-SWINGS = {
-    "r = 4, a = 0.5": 2.46,
-    "r = 6, (A)": 5.80,
-    "r = 6, largest Ω": 7.26,
-    "r = 8": 5.86,
-}  # largest |q| at hω = .999 Ω
-METHODS = {"r = 4, a = 0.5": FOUR, "r = 6, (A)": A, "r = 6, largest Ω": WIDEST, "r = 8": EIGHT}
-
-
-def largest_swing(method: SymmetricMultistep, h: float) -> float:
-    """max |q| of an oscillator with ω = 1 that starts at q = 1, in 20,000 steps or until it overflows."""
-    try:
-        run = simulate(OSCILLATOR, [1.0], [0.0], method=method, dt=h, t_end=STEPS * h)
-    except RunStopped as stop:
-        run = stop.run
-    return float(np.max(np.abs(run.q)))
-
-
-OSCILLATOR = System(lambda q: 0.5 * jnp.sum(q**2))
-
-
-@experiment(
-    PAPER, "periodicity", "The interval of periodicity (0, Ω), from the roots and by running the method", "section 4.2"
-)
-def periodicity(quick: bool) -> Outcome:
-    """Ω by exact counting of real roots, which misses no unstable window however narrow; then an oscillator at hω
-    0.1 % below Ω and 0.1 % above."""
-    fourth = [-0.95, -0.5, 0.0, 0.5, 0.9, 0.99]
-    off = max(abs(interval_of_periodicity(construct((a,))) - math.sqrt(6 * (1 - a) / (2 - a))) for a in fourth)
-    near = [(a_1 / 100, a_2 / 100) for a_1 in range(63, 70) for a_2 in range(-29, -22)]
-    found = {pair: interval_of_periodicity(method) for pair in near if not defects(method := construct(pair))}
-    best = max(found, key=lambda pair: found[pair])
-    methods = {label: SymmetricMultistep(a=a) for label, a in METHODS.items()}
-    checks = [
-        Check("r = 4: largest distance from √(6(1 − a₁)/(2 − a₁))", off, (None, 1e-12)),
-        Check("r = 6: largest Ω where (13) holds", found[best], (1.05025, 1.05035), note="1.0503"),
-        Check("r = 6: a₁ of the largest Ω, to hundredths", best[0], (0.655, 0.665), note="0.66"),
-        Check("r = 6: a₂ of the largest Ω, to hundredths", best[1], (-0.265, -0.255), note="−0.26"),
-        Check("r = 4, a = 0.5: Ω", methods["r = 4, a = 0.5"].periodicity, (1.41415, 1.41425), note="√2"),
-        Check("(A): Ω", methods["r = 6, (A)"].periodicity, (0.72165, 0.72185), note="0.7218"),
-        Check("r = 8: Ω", methods["r = 8"].periodicity, (0.93815, 0.93825), note="0.9382"),
-    ]
-    offsets = np.array(
-        [-1e-3, 1e-3] if quick else [*-np.geomspace(2e-2, 1e-4, 12), *np.geomspace(1e-4, 2e-2, 12), -1e-3, 1e-3]
-    )
-    swings = {
-        label: np.array([largest_swing(m, m.periodicity * (1 + x)) for x in offsets]) for label, m in methods.items()
-    }
-    for label, swing in swings.items():
-        bounded, grown = swing[offsets == -1e-3][0], swing[offsets == 1e-3][0]
-        checks.append(
-            Check.near(
-                f"{label}: largest |q| in a run at hω = 0.999 Ω",
-                bounded,
-                SWINGS[label],
-                0.05,
-                note=f"{SWINGS[label]:g} ± 5 %: bounded",
-            )
-        )
-        checks.append(
-            Check(
-                f"{label}: largest |q| in a run at hω = 1.001 Ω",
-                grown,
-                (1e40, None),
-                note="above 1e40: grows",
-                rtol=None,
-            )
-        )
-    gaps = {
-        "r = 4, a = 0.5": (0.322, 3),
-        "r = 6, (A)": (0.0054, 4),
-        "r = 6, largest Ω": (0.0571, 4),
-        "r = 8": (0.0006, 4),
-    }
-    for label, (gap, digits) in gaps.items():
-        half = 0.51 * 10**-digits
-        checks.append(
-            Check(
-                f"{label}: smallest gap between roots of ρ and σ, in radians",
-                smallest_gap(methods[label].coefficients),
-                (gap - half, gap + half),
-                note=f"{gap:g}",
-            )
-        )
-    return Outcome(checks, draw_periodicity(0.1 if quick else 0.025, offsets, swings))
-
-
-def draw_periodicity(width: float, offsets: np.ndarray, swings: dict[str, np.ndarray]) -> Figure:
-    """Ω over the region of Fig. 1; runs about it."""
-    from ...plots.figures import new_figure
-
-    figure = new_figure(11.5, 4.6)
-    region, runs = figure.subplots(1, 2, width_ratios=(1.1, 1))
-    line = np.arange(-1 + width / 2, 1, width)  # centres of cells
-    omega = np.full((len(line), len(line)), np.nan)
-    corners = 0.5 * width * np.array([(-1, -1), (-1, 1), (1, -1), (1, 1)])
-    for i, j in itertools.combinations(range(len(line)), 2):
-        a_1, a_2 = float(line[i]), float(line[j])
-        if any(
-            discriminant(a_1 + x, a_2 + y) > 0 for x, y in corners
-        ):  # cells on the curve too; the region beyond it is painted over
-            omega[i, j] = omega[j, i] = interval_of_periodicity(construct((round(a_1, 6), round(a_2, 6))))
-    image = region.pcolormesh(line, line, omega, cmap="viridis", vmin=0, vmax=1.05, rasterized=True)
-    figure.colorbar(image, ax=region, label="Ω")
-    fine = np.linspace(-1, 1, 801)
-    region.contourf(fine, fine, discriminant(*np.meshgrid(fine, fine)), levels=[-np.inf, 0], colors=["w"])
-    draw_region(region, fill=False)
-    region.set_title("Ω of the methods of order 6 that satisfy (13)", fontsize=11)
-    by_size = np.argsort(offsets)
-    for k, (label, swing) in enumerate(swings.items()):
-        runs.semilogy(
-            offsets[by_size],
-            np.minimum(swing[by_size], BEYOND),
-            ("o-", "s-", "^-", "D-")[k],
-            ms=4,
-            lw=1,
-            color=f"C{k}",
-            label=label,
-        )
-    runs.axvline(0, color="0.5", lw=0.8, ls="--")
-    runs.set_xscale("symlog", linthresh=1e-4, linscale=0.6)
-    runs.set(ylim=(0.5, 10 * BEYOND), xlim=(-0.04, 0.04), xlabel="hω/Ω − 1", ylabel=f"largest |q| in {STEPS:,} steps")
-    runs.set_title("Harmonic oscillator from q = 1 at rest\n(what grows beyond 10¹² is drawn there)", fontsize=11)
-    runs.legend(frameon=False, fontsize=9, loc="upper left")
-    runs.grid(alpha=0.25)
-    return figure
