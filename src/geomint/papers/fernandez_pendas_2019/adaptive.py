@@ -186,7 +186,7 @@ def draw_adaptive(found: list[Compared]) -> Figure:
         grid = np.linspace(0.05, each.x, 400)
         rho = expected_energy_error(MultiStage((each.b,)).stages, grid)
         middle.semilogy(grid, finite(rho), color="C3", lw=1.3, label=f"adaptive to hω = {each.x:g}")
-    middle.set(xlabel="hω", ylabel="ρ", ylim=(1e-9, 10), title="ρ: bound of the expected energy error")
+    middle.set(xlabel="hω", ylabel="ρ", ylim=(1e-9, 1e4), title="ρ: bound of the expected energy error")
     right.plot(x, [each.b for each in found], "o-", color="C3")
     for b, color in zip(FIXED.values(), colors, strict=True):
         right.axhline(b, color=color, ls="--", lw=1)
@@ -194,5 +194,5 @@ def draw_adaptive(found: list[Compared]) -> Figure:
     for axes in (left, middle, right):
         axes.grid(alpha=0.25)
         if axes is not right:
-            axes.legend(frameon=False, fontsize=8, loc="lower right")
+            axes.legend(frameon=False, fontsize=8, loc="lower right" if axes is left else "upper left")
     return figure

@@ -100,19 +100,19 @@ def longest_step(run: Callable[[float], Trajectory], candidates: np.ndarray) -> 
 
 
 def allowed_steps(stiffnesses: np.ndarray) -> tuple[float, np.ndarray]:
-    """The longest steps of RATTLE, and of Verlet on springs for each stiffness: the time between samples, .2, over
+    """The longest steps of RATTLE, and of Verlet on springs for each stiffness: the time between samples, .5, over
     whole numbers."""
 
     def go(system: System, method: Any) -> Callable[[float], Trajectory]:
         def one(dt: float) -> Trajectory:
-            return simulate(system, START, turning(), method=method, dt=dt, t_end=END, save_every=round(0.2 / dt))
+            return simulate(system, START, turning(), method=method, dt=dt, t_end=END, save_every=round(0.5 / dt))
 
         return one
 
-    rigid = longest_step(go(rods(), Rattle()), 0.2 / np.arange(1, 9))
-    least = [0.2 * fastest(alpha) / 2.6 for alpha in stiffnesses]  # a little above the limit hω = 2 of Verlet
+    rigid = longest_step(go(rods(), Rattle()), 0.5 / np.arange(1, 17))
+    least = [0.5 * fastest(alpha) / 2.6 for alpha in stiffnesses]  # a little above the limit hω = 2 of Verlet
     parts = [np.unique(np.geomspace(n, 4 * n, 12).astype(int)) for n in least]
-    soft = [longest_step(go(springs(alpha), Verlet()), 0.2 / n) for alpha, n in zip(stiffnesses, parts, strict=True)]
+    soft = [longest_step(go(springs(alpha), Verlet()), 0.5 / n) for alpha, n in zip(stiffnesses, parts, strict=True)]
     return rigid, np.array(soft)
 
 

@@ -290,7 +290,7 @@ def draw_jumps(events: Events) -> Figure:
     left.plot(before, after, "o", ms=4, color="C0", label="EnergyStepping")
     left.set(xlim=(-4, 4), ylim=(-4.5, 4.5), xlabel="q̇⁻·n/√(2hk), n = ∇V", ylabel="q̇⁺·n/√(2hk)")
     left.set_title("The velocity along ∇V before and after an event")
-    left.legend(frameon=False, fontsize=9, loc="upper left")
+    left.legend(frameon=False, fontsize=8, loc="lower center", bbox_to_anchor=(0.45, 0.0))
     left.grid(alpha=0.25)
     draw_rays(right)
     return figure
@@ -298,7 +298,7 @@ def draw_jumps(events: Events) -> Figure:
 
 def draw_rays(axes: Axes) -> None:
     """Rays that meet an edge from below with the same speed at several angles."""
-    for angle, color in zip(np.deg2rad([20, 45, 65, 80]), ("C0", "C2", "C4", "C1"), strict=True):
+    for angle, color in zip(np.deg2rad([20, 45, 60, 80]), ("C0", "C2", "C4", "C1"), strict=True):
         v = 1.6 * np.array([np.sin(angle), np.cos(angle)])
         root = v[1] ** 2 - 1.0  # 2hk = 1
         out = np.array([v[0], np.sqrt(root) if root > 0 else -v[1]])

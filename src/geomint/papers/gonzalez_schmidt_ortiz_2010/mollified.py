@@ -196,13 +196,13 @@ def draw_mollified(found: list[Mollified]) -> Figure:
 
     figure = new_figure(14.0, 4.7)
     left, middle, right = figure.subplots(1, 3)
-    last, wide = found[-1], Mollified(0.3)
+    last, wide = found[-1], Mollified(0.06)
     angle = np.linspace(0, 2 * np.pi, 300)
     for k in range(1, 7):
         r = np.sqrt(2 * k * HEIGHT)
         left.plot(r * np.cos(angle), r * np.sin(angle) / np.sqrt(2), color="0.8", lw=0.8, zorder=0)
     left.plot(*np.asarray(last.limit.q).T, color="C3", lw=1.6, label="energy-stepping")
-    left.plot(*np.asarray(wide.run.q).T, color="C0", lw=1.1, ls="--", label="smooth, ε = 0.3 h")
+    left.plot(*np.asarray(wide.run.q).T, color="C0", lw=1.1, ls="--", label=f"smooth, ε = {wide.share:g} h")
     left.set(aspect="equal", xlim=(-1.45, 1.45), ylim=(-1.25, 1.35), title="The motion over the edges (grey)")
     left.legend(frameon=True, framealpha=0.9, fontsize=9, loc="upper left", ncols=2)
     draw_event(middle, [wide, *found[:: max(1, len(found) // 2)]], last.limit)
@@ -216,7 +216,7 @@ def draw_mollified(found: list[Mollified]) -> Figure:
     ):
         right.loglog(widths, errors, style[0], ms=5, color=style[1:], label=label)
         right.loglog(widths, errors[-1] * (widths / widths[-1]) ** order, "--", lw=0.9, color=style[1:])
-    right.set(xlabel="ε/h", ylabel="distance from energy-stepping", title="Convergence (dashed: ε, ε^½, ε^¼)")
+    right.set(xlabel="ε/h", ylabel="distance from energy-stepping", title="Convergence (dashed: slopes 1, ½, ¼)")
     right.legend(frameon=False, fontsize=9)
     for axes in (middle, right):
         axes.grid(alpha=0.25)
