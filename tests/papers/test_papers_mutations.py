@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -27,8 +28,15 @@ from geomint.papers.console_hairer_lubich_2013 import (
 from geomint.papers.console_hairer_lubich_2013 import modified_energy as backward
 from geomint.papers.console_hairer_lubich_2013.displaced import Displaced
 from geomint.papers.console_hairer_lubich_2013.periodicity import WIDEST
-from geomint.papers.fernandez_pendas_2019 import shake_and_rattle, splittings
-from geomint.papers.gonzalez_schmidt_ortiz_2010 import argon, argon_steps, cube, force_stepping_runs, terraces
+from geomint.papers.fernandez_pendas_2019 import adaptive, masses, shake_and_rattle, splittings, stiff_bonds
+from geomint.papers.gonzalez_schmidt_ortiz_2010 import (
+    argon,
+    argon_steps,
+    cube,
+    force_stepping_runs,
+    mollified,
+    terraces,
+)
 from geomint.papers.stern_grinspun_2009 import (
     fpu_chain,
     limits,
@@ -74,6 +82,16 @@ FERNANDEZ, GONZALEZ = "fernandez-pendas-2019", "gonzalez-schmidt-ortiz-2010"
 
 simplified = lambda _: gm.SimplifiedZhangSkeel
 quarter = lambda right: lambda beta: right(beta=0.25)
+
+
+class MissesEvents(gm.EnergyStepping):
+    """Every fifth event changes the level of the terrace, and not the velocity. (A reflection is then repeated at the
+    same place, so that the method recovers; a step is not.)"""
+
+    def _event(self, mech, flight):
+        after, missed = super()._event(mech, flight), flight.counts.events % 5 == 3
+        return dataclasses.replace(after, p=jnp.where(missed, flight.p, after.p))
+
 
 MUTATIONS = {
     "Z&S without its third-derivative term, chain": Mutation(
@@ -257,6 +275,40 @@ MUTATIONS = {
     ),
     "RATTLE for SHAKE": Mutation(
         f"{FERNANDEZ}/shake-equals-rattle", shake_and_rattle, "Shake", lambda _: gm.Rattle, "SHAKE: largest |G M⁻¹p|"
+    ),
+    "SHAKE without its multiplier": Mutation(
+        f"{FERNANDEZ}/masses",
+        masses,
+        "placed",
+        lambda right: lambda q, free, *rest, **more: (free, right(q, free, *rest, **more)[1]),
+        "SHAKE from the guess with h²M⁻¹F, against Shake",
+    ),
+    "one set of coefficients for all frequencies": Mutation(
+        f"{FERNANDEZ}/adaptive-splitting",
+        adaptive,
+        "adaptive_splitting",
+        lambda _: lambda *_: gm.Splitting("two-stage"),
+        "hω = 3.6: energy error of the adaptive",
+    ),
+    "bonds whose stiffness is the root of the stated one": Mutation(
+        f"{FERNANDEZ}/stiff-bonds",
+        stiff_bonds,
+        "springs",
+        lambda right: lambda alpha, *soft: right(alpha**0.5, *soft),
+        "largest stretch of a bond",
+    ),
+    "a missed event, planet": Mutation(
+        f"{GONZALEZ}/kepler-terraces", terraces, "EnergyStepping", lambda _: MissesEvents, "h = 0.1: largest relative"
+    ),
+    "a missed event, theorem 2.1": Mutation(
+        f"{GONZALEZ}/mollified-terraces", terraces, "EnergyStepping", lambda _: MissesEvents, "rate of the positions"
+    ),
+    "a staircase of another height": Mutation(
+        f"{GONZALEZ}/mollified-terraces",
+        mollified,
+        "terraced",
+        lambda right: lambda system, q0, v0, height, *rest: right(system, q0, v0, 1.01 * height, *rest),
+        "rate of the positions",
     ),
     "terraces of twice the height, planet": Mutation(
         f"{GONZALEZ}/kepler-terraces",

@@ -14,10 +14,12 @@ from ... import models
 from ...run import Trajectory
 from ..base import Outcome, experiment
 from ..checks import Check
-from .terraces import PAPER, rate, terraced
+from .terraces import PAPER, rate, shown, terraced
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from ...view import Scene
 
 
 @functools.cache
@@ -118,67 +120,153 @@ def examples(quick: bool) -> Outcome:
     first, second, free = rings.values()
     grid = caught_grid(quick)
     checks = [*swing_checks(slow, usual), *trough_checks(along), *ring_checks(first, second, free, grid)]
-    return Outcome(checks, draw_examples(slow, usual, along, first[0], grid))
+    return Outcome(
+        checks,
+        draw_examples(slow, usual, along, first[0], grid),
+        motion=lambda: moving_ring(first[0]),
+        parameters={
+            "k of examples 4.1 and 4.3": counts.tolist(),
+            "h of example 4.2": 0.0123,
+            "grid of (γ, θ) at k = 100": grid.caught.shape,
+        },
+        left_out=("k up to 4096 instead of 256", "the condition for 500 pairs (γ, θ) instead of 42"),
+    )
+
+
+def moving_ring(x: Ring) -> Scene:
+    """Example 4.3: caught on a polygon about the circle, beside the exact ellipse (figure 3)."""
+    angle = np.linspace(0, 2 * np.pi, 121)
+    circle = x.radius * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    edge = tuple((2 + k, 3 + k) for k in range(120))
+    return shown(
+        x.run.t,
+        np.stack([np.asarray(x.run.q), x.exact], axis=1),
+        fixed=circle,
+        bonds=edge,
+        colors=(1, 0),
+        names={"on terraces": 1, "in ½(x² + y²)": 0},
+        trail=60,
+        title="Example 4.3: caught along the edge of a terrace",
+        subtitle=f"γ = {x.speed:g}, h = {x.h:.3g}; the circle is the next edge outside",
+    )
 
 
 def swing_checks(slow: list[Swing], usual: list[Swing]) -> list[Check]:
     off = np.abs([x.on_top / time_on_top(x.h) - 1 for x in (*slow, *usual)])
     return [
         Check(
-            "4.1: time on the highest terrace, off (57)", off.max(), (None, 1e-6), note="rounding, amplified", rtol=None
+            "4.1: time on the highest terrace, off (57)",
+            off.max(),
+            (None, 1e-6),
+            paper="(57), before its approximation",
+            where="Example 4.1, (57)",
+            note="relative; rounding, amplified by 1/(1 − 2kh)",
+            rtol=None,
         ),
         Check(
             "4.1, smallest h with ½ up the highest terrace: error",
             slow[-1].error,
             (0.395, 0.41),
-            note="0.40: does not converge",
+            paper="does not converge to sin t",
+            where="Example 4.1",
+            note="heights with 1 − 2kh = (2h)²: the oscillator takes the time ½ up its highest terrace for every k",
         ),
         Check(
             "4.1, 1 − 2kh = h: rate of the error",
             rate([x.h for x in usual], [x.error for x in usual]),
             (0.47, 0.51),
-            note="½",
+            paper="converges for a proper choice of heights",
+            where="Example 4.1",
+            note="error = O(h^½)",
         ),
     ]
 
 
 def trough_checks(along: Trajectory) -> list[Check]:
     straight = np.stack([np.ones_like(along.t), along.t], axis=1)
+    about = {"where": "Example 4.2"}
     return [
-        Check("4.2: events", len(along.events), (0, 0)),
-        Check("4.2: largest distance from (1, t)", np.abs(along.q - straight).max(), (None, 1e-12)),
-        Check("4.2: error", np.abs(along.q[:, 0] - np.cos(along.t)).max(), (1.99, 2.0), note="2: does not converge"),
+        Check("4.2: events", len(along.events), (0, 0), paper="uniform motion along y for every h", **about),
+        Check(
+            "4.2: largest distance from (1, t)",
+            np.abs(along.q - straight).max(),
+            (None, 1e-12),
+            paper="q_h(t) = (0, t)",
+            verdict="corrected",
+            note="q_h(t) = (1, t): it starts at x = 1, as the paper states",
+            **about,
+        ),
+        Check(
+            "4.2: error",
+            np.abs(along.q[:, 0] - np.cos(along.t)).max(),
+            (1.99, 2.0),
+            paper="does not converge to (cos t, t)",
+            **about,
+        ),
     ]
 
 
 def ring_checks(first: list[Ring], second: list[Ring], free: list[Ring], grid: CaughtGrid) -> list[Check]:
     radii = np.linalg.norm(first[-1].run.q, axis=1)
     number = grid.speed**2 * (1 - grid.part)
-    caught = grid.caught
+    caught, where = grid.caught, "Example 4.3"
     return [
         Check(
             "4.3, γ = 0.5: climbs and descents",
             first[-1].run.events["up"] + first[-1].run.events["down"],
             (0, 0),
+            paper="bounces at every edge that it meets",
+            where=where,
         ),
         Check(
             "4.3, γ = 0.5: width of the ring that it stays in, in units of h",
             (radii.max() - radii.min()) / first[-1].h,
             (0.49, 0.501),
-            note="1 − θ = ½",
+            paper="a polygon about the unit circle, within h + o(h)",
+            where=f"{where}, Fig. 3",
+            note="1 − θ = ½, θ the fractional part of 1/2h",
         ),
-        Check("4.3, γ = 0.5: error", first[-1].error, (1.99, 2.01), note="2: does not converge"),
-        Check.near("4.3, γ = 1.5, θ = 0.9: error", second[-1].error, 2.378, 0.005, note="2.378: does not converge"),
+        Check(
+            "4.3, γ = 0.5: error",
+            first[-1].error,
+            (1.99, 2.01),
+            paper="does not converge for γ < 1",
+            where=f"{where}, Fig. 3",
+        ),
+        Check.near(
+            "4.3, γ = 1.5, θ = 0.9: error",
+            second[-1].error,
+            2.378,
+            0.005,
+            paper="γ < 1 is the condition for failure",
+            where=where,
+            verdict="corrected",
+            note="it fails for γ > 1 too, where γ²(1 − θ) < 1",
+        ),
         Check(
             "4.3, γ = 1.5, θ = 0.1: rate of the error",
             rate([x.h for x in free], [x.error for x in free]),
             (0.45, 0.52),
-            note="½",
+            verdict="information",
+            note="converges like h^½, since γ²(1 − θ) > 1",
         ),
         Check(
             f"4.3: pairs (γ, θ) of {caught.size} that γ²(1 − θ) < 1 misjudges",
             np.sum((caught != (number < 1)) & (np.abs(number - 1) > 0.02)),
             (0, 0),
+            paper="γ < 1 is the condition for failure",
+            where=where,
+            verdict="corrected",
+            note="caught if and only if γ²(1 − θ) < 1",
+        ),
+        Check(
+            f"4.3: pairs (γ, θ) of {caught.size} with γ > 1 that are caught",
+            np.sum(caught & (grid.speed > 1)),
+            (1, None),
+            paper="γ < 1 is the condition for failure",
+            where=where,
+            verdict="corrected",
+            note="γ < 1 suffices for failure, and is not necessary",
         ),
     ]
 
@@ -238,92 +326,5 @@ def draw_examples(
     )
     chart.legend(framealpha=1.0, fontsize=9, loc="upper left")
     for axes in (upper, trough, circle, chart):
-        axes.grid(alpha=0.25)
-    return figure
-
-
-# --- the turning point ------------------------------------------------------------------------------------------------
-def dense(n: float, most: float, points: int = 200_000) -> np.ndarray:
-    """Heights with 1/2h from n to `most`, none of them a whole number, where the highest terrace is reached with
-    speed zero."""
-    return 0.5 / (n + (most - n) * (np.arange(points) + np.sqrt(0.1)) / points)
-
-
-def share_above(time: float, n: float) -> float:
-    """The share of heights with 1/2h between n and 2n for which the oscillator stays longer than `time` on its
-    highest terrace."""
-    return float(np.mean(time_on_top(dense(n, 2 * n)) > time))
-
-
-@experiment(
-    PAPER,
-    "turning-point",
-    "The time on the highest terrace: short but for a set of heights whose measure vanishes",
-    "Figure 4",
-)
-def turning_point(quick: bool) -> Outcome:
-    """x = sin t again. With θ the fractional part of 1/2h the time is about √(h/2θ): √h as a rule, and above any
-    bound τ for θ < h/2τ², a share of the heights that vanishes with h. In (57) h/√(½ − kh) should be h/√(1 − 2kh)."""
-    turns = np.random.default_rng(0).uniform(5, 100, 40 if quick else 400)
-    heights = 0.5 / turns
-    swings = [terraced(oscillator().system, [0.0], [1.0], h, 1.6 + time_on_top(h)) for h in heights]
-    last = [int(np.argmax(x.events.codes == 3)) for x in swings]
-    measured = np.array([x.events.times[i] - x.events.times[i - 1] for x, i in zip(swings, last, strict=True)])
-    k = np.floor(turns)
-    simple = heights / np.sqrt(1 - 2 * k * heights)
-    shares = {n: share_above(0.25, n) for n in (16, 64, 256, 1024)}
-    checks = [
-        Check(
-            f"largest relative difference of {len(turns)} runs from (57)",
-            np.abs(measured / time_on_top(heights) - 1).max(),
-            (None, 1e-9),
-            note="rounding, amplified",
-        ),
-        Check(
-            "h/√(1 − 2kh) off it, in units of h",
-            np.max(np.abs(simple / measured - 1) / heights),
-            (0.45, 0.55),
-            note="½",
-        ),
-        Check(
-            "median of (time on the highest terrace)/√h", np.median(measured / np.sqrt(heights)), (0.95, 1.05), note="1"
-        ),
-        *(
-            Check(
-                f"share of heights near 1/{3 * n} that give more than ¼",
-                x * n / (np.log(2) / (4 * 0.25**2)),
-                (0.97, 1.08),
-                note="1, in units of h/2τ²",
-            )
-            for n, x in shares.items()
-        ),
-    ]
-    return Outcome(checks, draw_turning_point(heights, measured, shares))
-
-
-def draw_turning_point(heights: np.ndarray, measured: np.ndarray, shares: dict[int, float]) -> Figure:
-    """Δt(h), and the share of heights for which it is long."""
-    from ...plots.figures import new_figure
-
-    figure = new_figure(12.0, 4.5)
-    left, right = figure.subplots(1, 2, width_ratios=(1.8, 1))
-    h = dense(5, 100)
-    left.plot(h, time_on_top(h), lw=0.5, color="0.7", label="closed form")
-    left.plot(heights, measured, "o", ms=3, color="C0", label="energy-stepping")
-    left.plot(h, np.sqrt(h), "k--", lw=1.2, label="√h")
-    left.set(
-        xlabel="h",
-        ylabel="Δt on the highest terrace",
-        ylim=(0, 1.5),
-        xlim=(0, 0.1),
-        title="The time at the turning point of x = sin t",
-    )
-    left.legend(frameon=True, framealpha=0.9, fontsize=9, loc="upper right")
-    n = np.array(list(shares))
-    right.loglog(1 / (3 * n), list(shares.values()), "o", color="C0", label="share with Δt > ¼")
-    right.loglog(1 / (3 * n), np.log(2) / (4 * 0.25**2 * n), "k--", lw=1, label="mean of h/2τ², τ = ¼")
-    right.set(xlabel="h", ylabel="share of the heights", title="How many heights are slow")
-    right.legend(frameon=False, fontsize=9)
-    for axes in (left, right):
         axes.grid(alpha=0.25)
     return figure

@@ -7,12 +7,15 @@ the motion touches that edge at each pass; such runs end before they reach it.
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...methods import EnergyStepping
 from ...run import Trajectory, simulate
+
+if TYPE_CHECKING:
+    from ...view import Scene
 
 PAPER = "gonzalez-schmidt-ortiz-2010"
 
@@ -45,3 +48,16 @@ def terraced(
 def rate(heights: Any, errors: Any) -> float:
     """The slope of log error over log h."""
     return float(np.polyfit(np.log(heights), np.log(errors), 1)[0])
+
+
+FRAMES = 240  # of an animation
+
+
+def shown(t: Any, positions: Any, until: float | None = None, **about: Any) -> Scene:
+    """The animation of points (times, points, 2 or 3), up to the time `until`; `about` is passed to Scene."""
+    from ...view import Scene
+
+    t, positions = np.asarray(t), np.asarray(positions)
+    last = len(t) if until is None else int(np.searchsorted(t, until, side="right"))
+    chosen = np.unique(np.linspace(0, last - 1, min(last, FRAMES)).astype(int))
+    return Scene(t[chosen], positions[chosen], **about)
