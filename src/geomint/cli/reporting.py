@@ -13,7 +13,6 @@ from rich.text import Text
 from .output import console
 from .reproduction import RESULTS, STYLES, Clock, check_jobs, earlier_times, print_summary, shown_time, write_results
 
-
 if TYPE_CHECKING:
     from ..papers import Reproduction
 

@@ -116,8 +116,8 @@ def run_all(
 ) -> Iterator[Any]:
     """Run experiments and yield the result of each when it is done: in their order with one job, else as they end.
 
-    `task` is what is done with an experiment where it runs: `reproduce`, or more with its figure. With several jobs each experiment runs in a process of its own, started afresh, since a process that has used JAX
-    cannot be forked.
+    `task` is what is done with an experiment where it runs: `reproduce`, or more with its figure. With several jobs
+    each experiment runs in a process of its own, started afresh, since a process that has used JAX cannot be forked.
     """
     if jobs == 1:
         for each in experiments:
