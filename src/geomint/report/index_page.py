@@ -153,8 +153,10 @@ def _rows(entry: Entry) -> str:
             f'<tr role="row" class="row failed" data-verdict="{FAILED}"{about}><td role="cell" class="claim" '
             f'colspan="4">{escaped(entry.done.error)}</td><td role="cell" class="verdict">{badge(FAILED)}</td></tr>'
         )
+    about_button = f'hidden aria-expanded="true" aria-label="Rows of {escaped(each.title)}"'
     head = (
-        f'<tr role="row" class="group"><th role="rowheader" scope="rowgroup" colspan="5">{_link(entry)} '
+        '<tr role="row" class="group"><th role="rowheader" scope="rowgroup" colspan="5">'
+        f'<button type="button" {about_button}><span>{len(entry.done.checks)}</span></button>{_link(entry)} '
         f'<span class="where">{escaped(each.figure)}</span></th></tr>'
     )
     return f'<tbody role="rowgroup" data-paper="{escaped(each.paper)}">{head}{rows}</tbody>'

@@ -16,7 +16,8 @@ from .panels import Converted, Panel, panels_of
 from .pieces import escaped, relative
 
 WIDE = 1120  # pixels of the panels side by side
-LOW, PHONE = 230, (220, 360)  # heights in pixels: the least, and those on a phone, 330 wide
+LOW, STRIP, HIGH = 230, 160, 520  # heights in pixels: the least, that where there are many rows, the most
+PHONE = 220, 360  # heights on a phone, where a panel is 330 wide
 DPI, THUMB = 130, 560
 
 
@@ -44,7 +45,8 @@ def _panel_html(figure: Figure, made: Converted, number: int, picture: Path, fol
     share = sum(made.rows[row - 1 : below - 1]) * made.proportion
     width = sum(made.columns[column - 1 : beyond - 1])
     low, high = PHONE
-    tall = max(LOW if below - row == 1 else LOW * (below - row) // 2, round(share * WIDE))
+    least = LOW if len(made.rows) <= 2 else STRIP
+    tall = max(least, min(HIGH, round(share * WIDE)))
     narrow = min(high, max(low, round(330 * share / max(width, 0.05))))
     place = f"--cell:{row} / {column} / {below} / {beyond};--tall:{tall}px;--narrow:{narrow}px"
     title = f"<figcaption>{panel.title}</figcaption>" if panel.title else ""

@@ -1,7 +1,7 @@
 "use strict";
 // Draws the plots of an experiment's page with plotly, and filters the claims of the start page.
-const darkness = matchMedia("(prefers-color-scheme: dark)"), coarse = matchMedia("(pointer: coarse)").matches;
-if (coarse) document.documentElement.classList.add("coarse");
+const darkness = matchMedia("(prefers-color-scheme: dark)"), touch = !matchMedia("(hover: hover)").matches;
+document.documentElement.classList.toggle("touch", touch);
 const token = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 // Colours of the figures are made for white paper. On a dark page greys are turned round, and dark colours lightened.
@@ -46,18 +46,18 @@ function dressed(plot) { // a panel with the style of the site
     layout[key] = { ...axisStyle(), ...own, title: { standoff: 8, ...own.title } };
     if (own.type === "log" && !own.tickvals) { // whole decades; within one or two also 2 and 5
       const decades = Math.abs(own.range[1] - own.range[0]);
-      layout[key].dtick = decades <= 1.6 ? "D2" : Math.max(1, Math.ceil(decades / 7));
+      layout[key].dtick = decades <= 2 ? "D2" : Math.max(1, Math.ceil(decades / 7));
     }
   }
   if (layout.scene) for (const k of "xyz") {
     const grid = token("--line-strong");
     Object.assign(layout.scene[k + "axis"], { gridcolor: grid, linecolor: grid, zeroline: false, showbackground: false, nticks: 4 });
   }
-  const spare = coarse ? 30 : 8;
+  const spare = touch ? 32 : 8; // where nothing hovers, the buttons stay and lie above the plot
   Object.assign(layout, {
     font: { family: token("--font"), size: 12, color: token("--ink") }, paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: token("--sky"), margin: layout.scene ? { l: 0, r: 0, t: 0, b: 0 } : { l: 8, r: 14, t: spare, b: 8 },
-    showlegend: false, hovermode: "closest", dragmode: layout.scene ? "turntable" : coarse ? false : "zoom", autosize: true,
+    showlegend: false, hovermode: "closest", dragmode: layout.scene ? "turntable" : touch ? false : "zoom", autosize: true,
     modebar: { bgcolor: "rgba(0,0,0,0)", color: token("--soft"), activecolor: token("--accent") },
     hoverlabel: { bgcolor: token("--paper"), bordercolor: token("--line-strong"), font: { color: token("--ink"), family: token("--font") } },
   });
@@ -69,16 +69,20 @@ function dressed(plot) { // a panel with the style of the site
   }
   return plot;
 }
-const config = {
-  displaylogo: false, responsive: true, displayModeBar: coarse ? true : "hover", doubleClick: "reset",
-  modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "orbitRotation", "resetCameraLastSave3d"],
-};
+const buttons = plot => plot.layout.scene ? [["tableRotation", "pan3d", "resetCameraDefault3d"], ["toImage"]]
+  : [["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"], ["toImage"]];
+const config = plot => ({
+  displaylogo: false, responsive: true, displayModeBar: touch ? true : "hover", doubleClick: "reset",
+  modeBarButtons: buttons(plot), showSendToCloud: false, plotlyServerURL: "",
+});
 
 const kept = document.querySelector("script#plots");
 const fresh = () => kept ? JSON.parse(kept.textContent) : { panels: [], legend: [] };
 const shown = new Map(); // panel → its element
+let drawable = null;
 function webgl() {
-  try { return Boolean(document.createElement("canvas").getContext("webgl")); } catch { return false; }
+  try { drawable ??= Boolean(document.createElement("canvas").getContext("webgl")); } catch { drawable = false; }
+  return drawable;
 }
 async function draw(number) {
   const element = document.getElementById("plot-" + number), plot = dressed(recoloured(fresh().panels[number]));
@@ -89,7 +93,7 @@ async function draw(number) {
   }
   const before = shown.get(number);
   if (before) plot.data.forEach((trace, k) => { if (before.data[k].visible !== undefined) trace.visible = before.data[k].visible; });
-  await (before ? Plotly.react : Plotly.newPlot)(element, plot.data, plot.layout, config);
+  await (before ? Plotly.react : Plotly.newPlot)(element, plot.data, plot.layout, config(plot));
   if (!before) element.on("plotly_relayout", change => follow(number, change));
   shown.set(number, element);
 }
@@ -177,20 +181,27 @@ if (kept) {
   addEventListener("beforeprint", () => links.forEach((panel, k) => { if (panel && !shown.has(k)) draw(k); }));
 }
 
-// The filters of the start page.
-const form = document.getElementById("filters");
+// The filters of the start page. The rows of an experiment fold away, on a phone from the start.
+const form = document.getElementById("filters"), narrow = matchMedia("(max-width: 760px)").matches;
+const bodies = [...document.querySelectorAll("#claims tbody")];
+function fold(body, open) {
+  body.querySelector(".group button").setAttribute("aria-expanded", open);
+  for (const row of body.querySelectorAll("tr.row")) row.hidden = !open || row.dataset.out === "1";
+}
 function filter() {
   const data = new FormData(form), paper = data.get("paper"), wanted = new Set(data.getAll("verdict"));
-  const words = data.get("words").toLowerCase().split(/\s+/).filter(Boolean);
+  const words = data.get("words").toLowerCase().split(/\s+/).filter(Boolean), free = !paper && !wanted.size && !words.length;
   const match = (own, text) => own.some(v => !wanted.size || wanted.has(v)) && words.every(word => text.includes(word));
   let count = 0;
-  for (const body of document.querySelectorAll("#claims tbody")) {
-    let any = false;
+  for (const body of bodies) {
+    let any = 0;
     for (const row of body.querySelectorAll("tr.row")) {
       const good = (!paper || body.dataset.paper === paper) && match([row.dataset.verdict], row.dataset.words + " " + row.textContent.toLowerCase());
-      row.hidden = !good; any = any || good; count += good;
+      row.dataset.out = good ? "0" : "1"; any += good;
     }
-    body.hidden = !any;
+    body.hidden = !any; count += any;
+    body.querySelector(".group button span").textContent = any;
+    fold(body, !narrow || !free);
   }
   for (const section of document.querySelectorAll(".paper")) {
     let any = false;
@@ -203,8 +214,13 @@ function filter() {
   document.getElementById("count").textContent = count + (count === 1 ? " claim" : " claims");
 }
 if (form) {
+  for (const body of bodies) {
+    const button = body.querySelector(".group button");
+    button.hidden = false;
+    button.addEventListener("click", () => fold(body, button.getAttribute("aria-expanded") !== "true"));
+  }
   form.addEventListener("input", filter);
   form.addEventListener("submit", event => event.preventDefault());
   form.addEventListener("reset", () => setTimeout(filter));
-  filter(); // what the browser has kept of an earlier visit
+  filter(); // also what the browser has kept of an earlier visit
 }
