@@ -15,9 +15,8 @@ from .looks import PIXELS, NotConverted, colour, colour_scale, dash, numbers, un
 
 def add_areas(made: Drawn, many: collections.Collection) -> None:
     """Filled polygons, as fill_between and filled contours make them; and the lines of contours."""
-    offsets = np.asarray(many.get_offsets(), float).reshape(-1, 2)
-    if many.get_offset_transform() == made.axes.transData and np.any(offsets != 0):
-        raise NotConverted(f"{kind_of(many)} with offsets")
+    if many.get_offset_transform().contains_branch(made.axes.transData):
+        raise NotConverted(kind_of(many))  # one shape at many points, as arrows of quiver
     made.in_data(many)
     many.update_scalarmappable()
     faces, edges = (np.atleast_2d(tones) for tones in (many.get_facecolor(), many.get_edgecolor()))

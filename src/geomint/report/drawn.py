@@ -49,19 +49,12 @@ class Drawn:
         """What the two coordinates of an artist count in: data, or shares of the axes."""
         if transform is None:  # that of a patch without the size of its own path
             transform = artist.get_data_transform() if isinstance(artist, Patch) else artist.get_transform()
-        if transform == self.axes.transAxes:
+        # By identity: == compares the numbers of two transforms, which are equal where the limits are 0 and 1.
+        if transform is self.axes.transAxes:
             return f"{self.x} domain", f"{self.y} domain"
         in_data = transform.contains_branch_seperately(self.axes.transData)
-        known = (
-            self.axes.transAxes,
-            self.axes.get_xaxis_transform(which="grid"),
-            self.axes.get_yaxis_transform("grid"),
-        )
-        if (
-            not all(in_data)
-            and transform not in known
-            and not isinstance(transform, transforms.BlendedGenericTransform)
-        ):
+        blended = transforms.BlendedGenericTransform | transforms.BlendedAffine2D
+        if not all(in_data) and not isinstance(transform, blended):
             raise NotConverted(f"{kind_of(artist)} in coordinates of their own")
         x, y = (name if data else f"{name} domain" for name, data in zip((self.x, self.y), in_data, strict=True))
         return x, y

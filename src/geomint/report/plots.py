@@ -33,7 +33,7 @@ def plots_html(figure: Figure, picture: Path, folder: Path) -> tuple[str, dict[s
     whole = relative(picture, folder)
     return (
         f'{title}{legend}<div class="panels" style="--columns:{columns}">{"".join(shown)}</div>'
-        f'<script type="application/json" id="plots">{text}</script>{_thinned(made)}'
+        f'<script type="application/json" id="plot-data">{text}</script>{_thinned(made)}'
         f'<details class="whole"><summary>The figure as one picture</summary><a href="{whole}"><img loading="lazy" '
         f'src="{whole}" alt="{escaped(_alt_of_figure(made))}"></a></details>'
     ), made.unknown

@@ -76,7 +76,7 @@ const config = plot => ({
   modeBarButtons: buttons(plot), showSendToCloud: false, plotlyServerURL: "",
 });
 
-const kept = document.querySelector("script#plots");
+const kept = document.querySelector("script#plot-data");
 const fresh = () => kept ? JSON.parse(kept.textContent) : { panels: [], legend: [] };
 const shown = new Map(); // panel → its element
 let drawable = null;
@@ -219,7 +219,7 @@ if (form) {
     button.hidden = false;
     button.addEventListener("click", () => fold(body, button.getAttribute("aria-expanded") !== "true"));
   }
-  form.addEventListener("input", filter);
+  for (const kind of ["input", "change"]) form.addEventListener(kind, filter);
   form.addEventListener("submit", event => event.preventDefault());
   form.addEventListener("reset", () => setTimeout(filter));
   filter(); // also what the browser has kept of an earlier visit
