@@ -16,7 +16,7 @@ OWN = (ticker.FixedFormatter, ticker.FuncFormatter, ticker.StrMethodFormatter, t
 def axis_layout(axes: Axes, name: str) -> tuple[dict[str, Any], list[str]]:
     """The axis "x" or "y", and what of it has no form in plotly."""
     axis = axes.xaxis if name == "x" else axes.yaxis
-    scale, limits = axis.get_scale(), axis.get_view_interval()
+    scale = axis.get_scale()
     limits = axes.get_xlim() if name == "x" else axes.get_ylim()
     unknown = [] if scale in ("linear", "log") else [f"the scale {scale!r}"]
     exponent = np.log10 if scale == "log" else np.asarray

@@ -89,7 +89,7 @@ def claim_row(check: Check, notes: bool, about: str = "") -> str:
     where = f' <span class="where">{escaped(check.where)}</span>' if check.where else ""
     cells = [
         ("claim", "", escaped(check.claim)),
-        ("paper", "paper", escaped(check.paper_text) + where),
+        ("paper" + " absent" * (check.paper is None and not where), "paper", escaped(check.paper_text) + where),
         ("number", "measured", escaped(check.measured_text)),
         ("number", "range", escaped(check.range_text)),
         ("verdict", "", badge(check.outcome)),

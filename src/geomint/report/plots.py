@@ -25,7 +25,9 @@ def plots_html(figure: Figure, picture: Path, folder: Path) -> tuple[str, dict[s
     """The section of the plots, and the artists that could not be converted."""
     made = panels_of(figure)
     shown = [_panel_html(figure, made, number, picture, folder) for number in range(len(made.panels))]
-    columns = " ".join(f"minmax(0,{max(size, 0.05):g}fr)" for size in made.columns)
+    columns = " ".join(
+        f"minmax(0,{100 * max(size, 0.05):g}fr)" for size in made.columns
+    )  # below 1 in all, fr leaves room
     legend = '<div class="legend" data-legend="figure"></div>' if made.legend else ""
     title = f"<h3>{made.title}</h3>" if made.title else ""
     data = {"panels": [_data(panel) for panel in made.panels], "legend": [_entry(each) for each in made.legend]}

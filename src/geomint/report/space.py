@@ -11,7 +11,7 @@ from .artists import line_look
 from .drawn import kind_of, name_of
 from .looks import PIXELS, NotConverted, colour, numbers, unseen, words
 
-FAR = 1.9  # distance of the camera, in sizes of the box
+FAR = 2.1  # distance of the camera, in sizes of the box
 
 
 def space_traces(axes: Any) -> tuple[list[dict[str, Any]], list[int], list[str]]:
