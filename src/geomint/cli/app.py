@@ -11,7 +11,7 @@ import typer
 import typer.core
 
 from ..errors import GeomintError, Interrupted, ProcessLost, RunStopped
-from . import comparing, listing, reproduction, simulations, verification, viewing
+from . import comparing, listing, reporting, reproduction, simulations, verification, viewing
 from .output import print_error
 
 
@@ -88,4 +88,5 @@ app.command("info")(simulations.info)
 app.command("certify")(verification.certify)
 app.command("compare")(comparing.compare)
 app.command("reproduce")(reproduction.reproduce)
+app.command("report")(reporting.report)
 app.command("bench", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(verification.bench)

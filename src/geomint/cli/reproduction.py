@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -49,8 +49,7 @@ def reproduce(
     from .. import papers
 
     chosen = papers.find(selector)
-    if jobs < 1:
-        raise InputError(f"--jobs {jobs}: at least 1; this machine has {os.cpu_count()} cores.")
+    check_jobs(jobs)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -63,15 +62,28 @@ def reproduce(
             if not as_json:
                 console().print(reproduction_table(each))
             status.update(Text(clock.text(done)))
-    good = all(each.ok for each in done)
-    content = {"ok": good, "machine": papers.machine(), "experiments": [each.to_dict() for each in done]}
-    (out / RESULTS).write_text(to_json(content) + "\n", encoding="utf-8")
+    content = write_results(done, out)
     if as_json:
         typer.echo(to_json(content))
     else:
         print_summary(done, time.perf_counter() - clock.began)
-    if not good:
+    if not content["ok"]:
         raise typer.Exit(1)
+
+
+def check_jobs(jobs: int) -> None:
+    if jobs < 1:
+        raise InputError(f"--jobs {jobs}: at least 1; this machine has {os.cpu_count()} cores.")
+
+
+def write_results(done: Sequence[Reproduction], folder: Path) -> dict[str, Any]:
+    """results.json: what was found, and where and when."""
+    from .. import papers
+
+    good = all(each.ok for each in done)
+    content = {"ok": good, "machine": papers.machine(), "experiments": [each.to_dict() for each in done]}
+    (folder / RESULTS).write_text(to_json(content) + "\n", encoding="utf-8")
+    return content
 
 
 class Clock:

@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import platform
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,21 +107,27 @@ def reproduced(experiment: Experiment, quick: bool, folder: Path) -> tuple[Repro
     return done, outcome
 
 
-def run_all(experiments: Sequence[Experiment], quick: bool, folder: Path, jobs: int = 1) -> Iterator[Reproduction]:
-    """Run experiments and yield each when it is done: in their order with one job, else as they end.
+def run_all(
+    experiments: Sequence[Experiment],
+    quick: bool,
+    folder: Path,
+    jobs: int = 1,
+    task: Callable[[Experiment, bool, Path], Any] = reproduce,
+) -> Iterator[Any]:
+    """Run experiments and yield the result of each when it is done: in their order with one job, else as they end.
 
-    With several jobs each experiment runs in a process of its own, started afresh, since a process that has used JAX
-    cannot be forked.
+    `task` is what is done with an experiment where it runs: `reproduce`, or more with its figure. With several jobs
+    each experiment runs in a process of its own, started afresh, since a process that has used JAX cannot be forked.
     """
     if jobs == 1:
         for each in experiments:
-            yield reproduce(each, quick, folder)
+            yield task(each, quick, folder)
         return
     fresh = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=fresh, max_tasks_per_child=1) as pool:
-        tasks = [pool.submit(reproduce, each, quick, folder) for each in experiments]
+        submitted = [pool.submit(task, each, quick, folder) for each in experiments]
         try:
-            for task in concurrent.futures.as_completed(tasks):
-                yield task.result()
+            for done in concurrent.futures.as_completed(submitted):
+                yield done.result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)

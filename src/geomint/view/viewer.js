@@ -220,13 +220,16 @@ canvas.addEventListener("pointermove", e => {
   else { shift[0] += move[0]; shift[1] += move[1]; }
   held.set(e.pointerId, [e.clientX, e.clientY]); if (!playing) draw();
 });
-canvas.addEventListener("wheel", e => { zoom *= Math.exp(-e.deltaY * .001); e.preventDefault(); if (!playing) draw(); }, { passive: false });
+const embedded = window !== window.top; // in a page that scrolls, the wheel and vertical strokes scroll it
+if (embedded) canvas.style.touchAction = "pan-y";
+canvas.addEventListener("wheel", e => { if (embedded && !e.ctrlKey) return; zoom *= Math.exp(-e.deltaY * .001); e.preventDefault(); if (!playing) draw(); }, { passive: false });
 canvas.addEventListener("dblclick", () => { zoom = 1; shift = [0, 0]; if (!playing) draw(); });
 
 const plots = scene.series.map(plot);
 if (!plots.length) { byId("plots").remove(); document.querySelector("main").style.gridTemplateColumns = "minmax(0, 1fr)"; }
 if (!spatial) byId("stage").classList.add("flat");
-byId("hint").textContent = spatial ? "drag: turn · wheel: zoom · shift-drag: move" : "wheel: zoom · drag: move";
+const wheel = embedded ? "ctrl-wheel" : "wheel";
+byId("hint").textContent = spatial ? `drag: turn · ${wheel}: zoom · shift-drag: move` : `${wheel}: zoom · drag: move`;
 for (const [name, k] of scene.names) { const row = document.createElement("div"), dot = document.createElement("i"); dot.style.background = palette[k % palette.length]; row.append(name, dot); byId("key").append(row); }
 if (values) { const bar = document.createElement("b"); bar.style.background = "linear-gradient(90deg," + viridis.map(c => "rgb(" + c + ")") + ")"; byId("key").append(scene.valueName + ": " + scene.valueRange.map(x => x.toPrecision(3)).join(" … "), bar); }
 addEventListener("resize", draw);
