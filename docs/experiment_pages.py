@@ -82,10 +82,11 @@ def plain(text):
     return "`".join(pieces)
 
 
-def number(x, digits=4):
-    """A number with few digits: 0.0152, 39,232, 1.3e-14; "not finite" for null."""
+def number(x, digits=None):
+    """A number with few digits: 0.015203, 39,232, 1.3e-14; "not finite" for null."""
     if x is None or not math.isfinite(x):
         return "not finite"
+    digits = digits or (5 if 1e-3 <= abs(x) < 1e8 else 3)
     if 1e4 <= abs(x) < 1e8 or x == int(x):
         text = f"{x:,.0f}" if abs(x) < 1e8 else f"{x:.{digits}g}"
     else:
@@ -201,7 +202,8 @@ def corrections(results):
             rows = [row for e in experiments for row in at_home(e) if verdict(row) in kinds]
             if rows:
                 level = "###" if title else "##"
-                parts.append(f"{level} [{NAMES.get(paper, paper)}]({paper}.md)\n\n{table(rows, columns)}")
+                heading = f"{level} [{NAMES.get(paper, paper)}]({paper}.md)"
+                parts.append(f'{heading}\n\n<div class="checks" markdown>\n\n{table(rows, columns)}\n</div>\n')
         if len(parts) == count:
             parts.append("No row of docs/results has this verdict.\n")
     return "\n".join(parts)

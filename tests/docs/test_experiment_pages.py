@@ -68,7 +68,7 @@ def test_table_of_checks(pages, results):
     assert lines[:3] == ["| claim | measured |", "| --- | :-: |", "| old | 1 |"]
     assert lines[3] == "| claim | the paper | measured | verdict | note |"
     assert lines[5:] == [
-        r"| largest \|ΔH\| | – | 1.235e-13 | information | – |",
+        r"| largest \|ΔH\| | – | 1.23e-13 | information | – |",
         r"| q\* of \*one\* x\_1 | 2.4 | 2.5 | reproduced | – |",
         r"| a sign | +0.5, (18) | −0.5 | corrected | f \| −f |",
         "| mean | 3.9 | 4 ± 0.12 | chaotic | – |",
@@ -97,7 +97,7 @@ def test_gallery_leads_to_the_section_with_the_picture(pages, results, tmp_path)
 
 @pytest.mark.parametrize(
     ("number", "text"),
-    [(0.0151234, "0.01512"), (39232.0, "39,232"), (1e154, "1e154"), (-3e-14, "−3e-14"), (2.0, "2"), (0.0, "0")],
+    [(0.01512345, "0.015123"), (39232.0, "39,232"), (1e154, "1e154"), (-3e-14, "−3e-14"), (2.0, "2"), (0.0, "0")],
 )
 def test_numbers(pages, number, text):
     assert pages.number(number) == text

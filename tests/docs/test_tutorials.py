@@ -52,14 +52,8 @@ def test_there_are_five(notebooks):
 
 def test_values_figures_and_semicolons(notebooks, tmp_path, monkeypatch):
     """A last expression is shown, unless a semicolon ends the cell; figures of pyplot are shown once."""
-    cells = [
-        "1 + 1",
-        "1 + 1;",
-        "print('a'); x = 3",
-        "import matplotlib.pyplot as plt\nfig, ax = plt.subplots()",
-        "fig",
-        "x",
-    ]
+    figure = "import matplotlib.pyplot as plt\nfig, ax = plt.subplots()"
+    cells = ["1 + 1", "1 + 1;", "print('a'); x = 3", figure, "fig", "x"]
     notebook = {"cells": [{"cell_type": "code", "source": [text]} for text in cells]}
     found = [(printed, [type(x).__name__ for x in shown]) for _, printed, shown in notebooks.execute(notebook)]
     assert found == [("", ["int"]), ("", []), ("a\n", []), ("", ["Figure"]), ("", ["Figure"]), ("", ["int"])]
@@ -69,11 +63,14 @@ def test_page_of_a_notebook(notebooks):
     figure = {"output_type": "display_data", "data": {"image/png": base64.b64encode(b"picture").decode()}}
     text = {"output_type": "stream", "name": "stdout", "text": ["4\n"]}
     code = {"cell_type": "code", "source": ["print(2 + 2)\n", "draw()"], "outputs": [text, figure]}
-    notebook = {"cells": [{"cell_type": "markdown", "source": ["# Title"]}, code]}
+    notebook = {"cells": [{"cell_type": "markdown", "source": ["# [Title](other.ipynb)"]}, code]}
     page, pictures = notebooks.page(notebook, "sum")
-    assert page.startswith("# Title\n\n```python\nprint(2 + 2)\ndraw()\n```\n\n``` { .text .output }\n4\n```")
+    assert page.startswith(
+        "# [Title](other.md)\n\n```python\nprint(2 + 2)\ndraw()\n```\n\n``` { .text .output }\n4\n```"
+    )
     assert "(sum-1.png)" in page
+    assert "(sum.ipynb)" in page
     assert pictures == {"sum-1.png": b"picture"}
     links = "[a](tutorials/sum.ipynb) [b](../tutorials/sum.ipynb) [c](https://x.org/tutorials/sum.ipynb)"
     shown = notebooks.on_page_markdown(links, None, None, None)
-    assert shown == "[a](tutorials/sum.md) [b](../tutorials/sum.ipynb) [c](https://x.org/tutorials/sum.ipynb)"
+    assert shown == "[a](tutorials/sum.md) [b](../tutorials/sum.md) [c](https://x.org/tutorials/sum.ipynb)"
