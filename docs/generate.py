@@ -3,24 +3,24 @@
 The table in README.md, docs/methods.md and docs/models.md come from the registries, docs/reference.md from docstrings
 and signatures (docs/reference_page.py).
 The numbers in the papers' pages come from docs/results (see `with_numbers`), which docs/figures.py writes when it
-runs the experiments.
+runs the experiments; so do the tables at their end, the gallery, and the page of what the papers get wrong
+(docs/experiment_pages.py).
 
 python docs/generate.py           writes them
 python docs/generate.py --check   writes nothing; exits 1 and names the files that are out of date
 """
 
 import contextlib
-import json
 import re
 import sys
 from pathlib import Path
 
+import experiment_pages
 import reference_page
 
 import geomint as gm
 
 ROOT = Path(__file__).parents[1]
-BEGIN, END = "<!-- methods:begin -->", "<!-- methods:end -->"
 NOTE = (
     "---\nhide: [toc]\n---\n<!-- Written by docs/generate.py from the registry; change the code, not this page. -->\n"
 )
@@ -196,10 +196,13 @@ def models_page():
     return "\n".join(parts)
 
 
-def between_markers(path, text):
-    """The page with `text` where the markers stand."""
-    before, _, rest = path.read_text().partition(BEGIN)
-    return f"{before}{BEGIN}\n{text}{END}{rest.partition(END)[2]}"
+def between_markers(page, kind, text):
+    """The page with `text` between its markers <!-- KIND:begin --> and <!-- KIND:end -->."""
+    begin, end = f"<!-- {kind}:begin -->", f"<!-- {kind}:end -->"
+    before, found, rest = page.partition(begin)
+    if not found or end not in rest:
+        raise SystemExit(f"a page has no markers {begin} and {end}: it begins with {page[:60]!r}")
+    return f"{before}{begin}\n{text}{end}{rest.partition(end)[2]}"
 
 
 # A number that an experiment measured, and a comment that says which: 0.094<!--=double-pendulum: Z&S: largest error-->
@@ -252,26 +255,37 @@ def as_written(old, value, percent):
 
 
 def paper_pages():
-    """The pages of the papers, each named as its paper."""
-    by_paper = {
-        path.stem: {
-            experiment: {row["claim"]: row["measured"] for row in sizes["full"]["checks"]}
-            for experiment, sizes in json.loads(path.read_text()).items()
-        }
-        for path in sorted((ROOT / "docs/results").glob("*.json"))
+    """The pages of the papers, each named as its paper, and those that show experiments of all papers."""
+    docs, shown = ROOT / "docs", experiment_pages.recorded(ROOT)
+    texts = {
+        paper: between_markers(
+            with_numbers((docs / f"{paper}.md").read_text(), numbers(experiments)),
+            "checks",
+            experiment_pages.checks_section(experiments),
+        )
+        for paper, experiments in shown.items()
+        if (docs / f"{paper}.md").exists()
     }
-    return {
-        path: with_numbers(path.read_text(), results)
-        for paper, results in by_paper.items()
-        if (path := ROOT / f"docs/{paper}.md").exists()
+    of_all = {
+        "gallery": experiment_pages.gallery(shown, texts, ROOT),
+        "corrections": experiment_pages.corrections(shown),
     }
+    for kind, text in of_all.items():
+        if (docs / f"{kind}.md").exists():
+            texts[kind] = between_markers((docs / f"{kind}.md").read_text(), kind, text)
+    return {docs / f"{name}.md": text for name, text in texts.items()}
+
+
+def numbers(experiments):
+    """The measured numbers of the experiments of a paper, by experiment and claim."""
+    return {e.name: {row["claim"]: row["measured"] for row in e.rows} for e in experiments}
 
 
 def pages():
     """Path and content of everything that is generated."""
     readme = ROOT / "README.md"
     return paper_pages() | {
-        readme: between_markers(readme, readme_table()),
+        readme: between_markers(readme.read_text(), "methods", readme_table()),
         ROOT / "docs/reference.md": reference_page.page(),
         ROOT / "docs/methods.md": methods_page(),
         ROOT / "docs/models.md": models_page(),

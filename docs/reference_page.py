@@ -5,6 +5,7 @@ from docs/arguments.toml for arguments that mean the same everywhere or need few
 and a public name in no section, are errors.
 """
 
+import dataclasses
 import functools
 import inspect
 import re
@@ -182,18 +183,21 @@ def escaped(text):
 def parameters(x):
     """The parameters of a function or class; none where Python knows no signature."""
     try:
-        return list(inspect.signature(x).parameters.values())
+        found = list(inspect.signature(x).parameters.values())
     except (TypeError, ValueError):
         return []
+    # A default that a dataclass makes anew for each object, such as {}.
+    fields = dataclasses.fields(x) if dataclasses.is_dataclass(x) else ()
+    made = {f.name: f.default_factory() for f in fields if f.default_factory is not dataclasses.MISSING}
+    return [p.replace(default=made[p.name]) if p.name in made else p for p in found]
 
 
 def default(parameter):
     if parameter.default is parameter.empty:
         return ""
-    text = "default" if parameter.default.__class__.__name__ == "_HAS_DEFAULT_FACTORY_CLASS" else None
-    if text is None and callable(parameter.default):
-        text = getattr(parameter.default, "__name__", "default")
-    return text or repr(parameter.default)
+    if callable(parameter.default):
+        return getattr(parameter.default, "__name__", "default")
+    return repr(parameter.default)
 
 
 def signature(name, x):
@@ -206,7 +210,7 @@ def signature(name, x):
         mark = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
         arguments.append(f"{mark}{p.name}" + (f"={default(p)}" if p.default is not p.empty else ""))
     call = f"gm.{name}({', '.join(arguments)})"
-    return textwrap.fill(call, 100, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(call, 88, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
 
 
 def meanings_of(name, x):

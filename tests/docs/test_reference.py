@@ -51,6 +51,18 @@ def test_every_public_name_has_an_entry():
     assert len(found) == len({id(x) for x in listed.values()})  # each once
 
 
+@pytest.mark.parametrize("name", ["reference.md", "models.md"])
+def test_no_markup_in_text(name):
+    """Stars (q*, *args) and underscores of docstrings would be taken for emphasis, and tags for HTML."""
+    text = re.sub(r"^```.*?^```", "", (DOCS / name).read_text().partition("-->")[2], flags=re.M | re.S)
+    text = re.sub(r"`[^`\n]*`", "", text)
+    assert not re.findall(r"^.*(?<!\\)\*.*$", text, re.M)
+    assert not re.findall(r"^.*(?<!\w)_\S.*$", text, re.M)
+    assert not re.findall(r"^.*<[\w/!].*$", text, re.M)
+    assert "<lambda>" not in text
+    assert " at 0x" not in (DOCS / name).read_text()
+
+
 def test_every_argument_has_a_meaning():
     found, count = entries(), 0
     for name, x in names():
