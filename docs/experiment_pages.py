@@ -46,7 +46,8 @@ class Shown:
         """How many rows have which verdict, in words."""
         verdicts = [verdict(row) for row in self.rows]
         found = [(v, verdicts.count(v)) for v in (*VERDICTS, "FAILED")]
-        return ", ".join(f"{count} {v}" for v, count in found if count) or f"{len(self.rows)} numbers"
+        unknown = f"{len(self.rows)} number" + "s" * (len(self.rows) != 1)
+        return ", ".join(f"{count} {v}" for v, count in found if count) or unknown
 
 
 def verdict(row):

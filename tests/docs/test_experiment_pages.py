@@ -58,7 +58,7 @@ def test_experiments_are_in_the_order_of_the_paper(results):
     structure, dna = results["tao-owhadi-2015"]
     assert (structure.name, dna.name) == ("structure", "dna")
     assert structure.title == papers.find("tao-owhadi-2015/structure")[0].title  # not in the file
-    assert structure.counts == "1 numbers"
+    assert structure.counts == "1 number"
     assert dna.counts == "1 reproduced, 1 corrected, 1 contradicted, 1 chaotic, 1 information, 1 FAILED"
 
 
