@@ -46,7 +46,8 @@ class Shown:
         """How many rows have which verdict, in words."""
         verdicts = [verdict(row) for row in self.rows]
         found = [(v, verdicts.count(v)) for v in (*VERDICTS, "FAILED")]
-        return ", ".join(f"{count} {v}" for v, count in found if count) or f"{len(self.rows)} numbers"
+        unknown = f"{len(self.rows)} number" + "s" * (len(self.rows) != 1)
+        return ", ".join(f"{count} {v}" for v, count in found if count) or unknown
 
 
 def verdict(row):
@@ -87,7 +88,7 @@ def number(x, digits=None):
     if x is None or not math.isfinite(x):
         return "not finite"
     digits = digits or (5 if 1e-3 <= abs(x) < 1e8 else 3)
-    if 1e4 <= abs(x) < 1e8 or x == int(x):
+    if 1e4 <= abs(x) < 1e6 or x == int(x):
         text = f"{x:,.0f}" if abs(x) < 1e8 else f"{x:.{digits}g}"
     else:
         text = f"{x:.{digits}g}"
@@ -95,8 +96,15 @@ def number(x, digits=None):
 
 
 def measured(row):
-    spread = row.get("spread")
-    return number(row.get("measured")) + ("" if spread is None else f" ± {number(spread, 2)}")
+    """The number of a row, and its spread with two digits, to which the number is rounded too."""
+    x, spread = row.get("measured"), row.get("spread")
+    if x is None or not spread:
+        return number(x)
+    decimals = 1 - math.floor(math.log10(spread))
+    if not -8 < decimals < 7:
+        return f"{number(x)} ± {number(spread, 2)}"
+    both = (f"{round(value, decimals):,.{max(decimals, 0)}f}" for value in (x, spread))
+    return " ± ".join(both).replace("-", "−")
 
 
 def stated(row):
@@ -189,7 +197,9 @@ def gallery(results, pages, root):
 
 def corrections(results):
     """Statements of the papers that are corrected or contradicted, by paper, and chaotic ones after them."""
-    parts = []
+    verdicts = [verdict(row) for experiments in results.values() for e in experiments for row in e.rows]
+    judged = ", ".join(f"{verdicts.count(v)} {v}" for v in VERDICTS[:-1])
+    parts = [f"All rows that say something of a paper: {judged}. Several rows may measure one statement.\n"]
     for kinds, title, columns in (
         (("corrected", "contradicted"), "", ("claim", "the paper", "measured", "verdict", "note")),
         (("chaotic",), " Chaotic motions", ("claim", "the paper", "measured", "interval", "note")),

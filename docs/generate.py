@@ -278,7 +278,7 @@ def paper_pages():
 
 def numbers(experiments):
     """The measured numbers of the experiments of a paper, by experiment and claim."""
-    return {e.name: {row["claim"]: row["measured"] for row in e.rows} for e in experiments}
+    return {e.name: {row["claim"]: row.get("measured") for row in e.rows} for e in experiments}
 
 
 def pages():

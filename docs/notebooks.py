@@ -24,7 +24,7 @@ from pathlib import Path
 
 TUTORIALS = Path(__file__).parent / "tutorials"
 COLOURS = 64  # of a stored picture
-WIDTH = 900  # pixels
+WIDTH = 900  # pixels at most
 
 
 def load(path):
@@ -74,7 +74,7 @@ def png(figure):
     from PIL import Image
 
     written = io.BytesIO()
-    figure.savefig(written, dpi=WIDTH / figure.get_figwidth(), format="png")
+    figure.savefig(written, dpi=min(100, WIDTH / figure.get_figwidth()), format="png")
     small = Image.open(written).convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     out = io.BytesIO()
     small.save(out, "png", optimize=True)

@@ -58,7 +58,7 @@ def test_experiments_are_in_the_order_of_the_paper(results):
     structure, dna = results["tao-owhadi-2015"]
     assert (structure.name, dna.name) == ("structure", "dna")
     assert structure.title == papers.find("tao-owhadi-2015/structure")[0].title  # not in the file
-    assert structure.counts == "1 numbers"
+    assert structure.counts == "1 number"
     assert dna.counts == "1 reproduced, 1 corrected, 1 contradicted, 1 chaotic, 1 information, 1 FAILED"
 
 
@@ -71,7 +71,7 @@ def test_table_of_checks(pages, results):
         r"| largest \|ΔH\| | – | 1.23e-13 | information | – |",
         r"| q\* of \*one\* x\_1 | 2.4 | 2.5 | reproduced | – |",
         r"| a sign | +0.5, (18) | −0.5 | corrected | f \| −f |",
-        "| mean | 3.9 | 4 ± 0.12 | chaotic | – |",
+        "| mean | 3.9 | 4.00 ± 0.12 | chaotic | – |",
         "| limit | none | 160,000 | contradicted | – |",
         "| broken | – | not finite | FAILED | – |",
     ]
@@ -80,10 +80,11 @@ def test_table_of_checks(pages, results):
 
 def test_corrections(pages, results):
     wrong, chaotic = pages.corrections(results).split("## Chaotic motions")
+    assert "1 reproduced, 1 corrected, 1 contradicted, 1 chaotic." in wrong
     rows = [line for line in wrong.splitlines() if line.startswith("| ")][2:]
     assert [row.split(" | ")[0] for row in rows] == ["| a sign", "| limit"]
     assert rows[1] == "| limit | none (Fig. 8) | 160,000 | contradicted | – |"
-    assert "| mean | 3.9 (Fig. 8) | 4 ± 0.12 | 3 … 5 |" in chaotic
+    assert "| mean | 3.9 (Fig. 8) | 4.00 ± 0.12 | 3 … 5 |" in chaotic
 
 
 def test_gallery_leads_to_the_section_with_the_picture(pages, results, tmp_path):
@@ -101,6 +102,20 @@ def test_gallery_leads_to_the_section_with_the_picture(pages, results, tmp_path)
 )
 def test_numbers(pages, number, text):
     assert pages.number(number) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "spread", "text"),
+    [
+        (0.084051, 0.1, "0.08 ± 0.10"),
+        (-6824.2, 1290.0, "−6,800 ± 1,300"),
+        (52.075, 1.06, "52.1 ± 1.1"),
+        (2.5, 0.0, "2.5"),
+        (1e-9, 3e-11, "1e-9 ± 3e-11"),
+    ],
+)
+def test_a_number_has_the_digits_of_its_spread(pages, number, spread, text):
+    assert pages.measured({"measured": number, "spread": spread}) == text
 
 
 def test_every_experiment_has_a_card_and_a_section(pages):

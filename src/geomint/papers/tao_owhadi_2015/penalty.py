@@ -196,7 +196,7 @@ def motion(x: Sprung, held: Any) -> Scene:
         colors=(0, 1),
         names={f"springs, ω = {x.omega:g}": 0, "constraint q₁ = 0": 1},
         series={"ω²g": (x.t, x.raw), "its average": (x.t[x.whole], x.average[x.whole]), "λ": (x.t, np.cos(x.t))},
-        radii=0.0,  # the two axes have scales of their own
+        radii=0.04 / x.omega**2,  # in the unit of q₁, which is drawn larger than q₂
         trail=40,
         title="A spring for the constraint q₁ = 0",
         subtitle="q₁ to the right, q₂ upwards",
