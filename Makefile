@@ -18,9 +18,9 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: .venv/ready
 	$(BIN)/python examples/demo.py
 
-# XLA would spend half of the time of the tests on optimising programs that run for milliseconds. The tests that compare
+# XLA and LLVM would spend half of the time of the tests on optimising programs that run for milliseconds. Those that compare
 # engines, those of compilation, and the slow tests run the optimised programs that users run.
-UNOPTIMISED := XLA_FLAGS="$$XLA_FLAGS --xla_backend_optimization_level=0"
+UNOPTIMISED := XLA_FLAGS="$$XLA_FLAGS --xla_backend_optimization_level=0" GEOMINT_LLVM_LEVELS=1,0
 QUICK := -m pytest -m "not slow" -n $(WORKERS) --dist loadgroup
 OPTIMISED_TESTS := $(addprefix tests/,engines/test_engines.py engines/test_random_programs.py numerics/test_compilation.py)
 
