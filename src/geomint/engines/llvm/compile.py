@@ -22,8 +22,8 @@ LIBRARY = (
     "exp", "log", "log1p", "expm1", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "erf", "erfc",
     "cbrt", "pow", "atan2", "fmod",
 )  # fmt: skip
-# Of the passes over the program, and of the code generator. The tests set lower ones, as they do for XLA: their programs
-# run for milliseconds. Nothing here may reorder floating-point operations, so that all levels give the same numbers.
+# Optimisation levels of the passes and of the code generator. The tests set lower ones, as they do for XLA, since their
+# programs run for milliseconds. Nothing here may reorder floating-point operations, so that all levels give the same numbers.
 _LEVELS = [int(level) for level in os.environ.get("GEOMINT_LLVM_LEVELS", "2,3").split(",")]
 
 
