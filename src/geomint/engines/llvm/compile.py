@@ -23,7 +23,7 @@ LIBRARY = (
     "cbrt", "pow", "atan2", "fmod",
 )  # fmt: skip
 # Optimisation levels of the passes and of the code generator. The tests set lower ones, as they do for XLA, since their
-# programs run for milliseconds. Nothing here may reorder floating-point operations, so that all levels give the same numbers.
+# programs run for milliseconds. No level reorders floating-point operations: all of them give the same numbers.
 _LEVELS = [int(level) for level in os.environ.get("GEOMINT_LLVM_LEVELS", "2,3").split(",")]
 
 
