@@ -3,26 +3,33 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
 
-.PHONY: demo test test-slow mutations bench docs lint clean
+# Tests start about a hundred processes, each of which would compile geomint's sources again without stored bytecode.
+unexport PYTHONDONTWRITEBYTECODE
 
+.PHONY: demo test test-slow mutations bench docs lint style clean
+
+# Without --no-compile, pip spends half of its time on bytecode, most of it of modules that nothing here imports.
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable . --group test --group lint
+	$(BIN)/python -m pip install --quiet --no-compile --upgrade pip
+	$(BIN)/python -m pip install --quiet --no-compile --editable . --group test --group lint
 	touch $@
 
 demo: .venv/ready
 	$(BIN)/python examples/demo.py
 
-# XLA would spend half of the time of the tests on optimising programs that run for milliseconds. The tests that compare
+# XLA and LLVM would spend half of the time of the tests on optimising programs that run for milliseconds. Those that compare
 # engines, those of compilation, and the slow tests run the optimised programs that users run.
-UNOPTIMISED := XLA_FLAGS="$$XLA_FLAGS --xla_backend_optimization_level=0"
+UNOPTIMISED := XLA_FLAGS="$$XLA_FLAGS --xla_backend_optimization_level=0" GEOMINT_LLVM_LEVELS=1,0
 QUICK := -m pytest -m "not slow" -n $(WORKERS) --dist loadgroup
 OPTIMISED_TESTS := $(addprefix tests/,engines/test_engines.py engines/test_random_programs.py numerics/test_compilation.py)
 
-test: lint
-	$(UNOPTIMISED) $(BIN)/python $(QUICK) $(OPTIMISED_TESTS:%=--ignore=%)
-	$(BIN)/python $(QUICK) $(OPTIMISED_TESTS)
+# pyright runs beside the tests and uses the time in which a worker waits; what it says comes after them.
+test: style
+	@nice $(BIN)/pyright > .venv/pyright.log 2>&1 & types=$$!; trap 'kill $$types; exit 130' INT TERM; failed=0; \
+	$(UNOPTIMISED) $(BIN)/python $(QUICK) $(OPTIMISED_TESTS:%=--ignore=%) || failed=1; \
+	$(BIN)/python $(QUICK) $(OPTIMISED_TESTS) || failed=1; \
+	echo pyright; wait $$types || failed=1; cat .venv/pyright.log; exit $$failed
 
 test-slow: .venv/ready
 	$(BIN)/python -m pytest -m slow -n 1
@@ -40,11 +47,13 @@ docs: .venv/ready
 	$(BIN)/python docs/generate.py
 	$(BIN)/python -m mkdocs build --strict
 
-lint: .venv/ready
+lint: style
+	$(BIN)/pyright
+
+style: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	$(BIN)/pyright
 
 clean:
 	rm -rf .venv site .pytest_cache .ruff_cache

@@ -93,11 +93,12 @@ def test_translation_along_a_vector():
     np.testing.assert_allclose(maps["translation[3.0, 4.0]"], [3 * p[:, 0].sum() + 4 * p[:, 1].sum()], rtol=1e-13)
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in gm.models.all() if isinstance(gm.models.named(name).system, gm.System)]
-)
+@pytest.mark.parametrize("name", gm.models.all())
 def test_overrides_of_models_agree_with_automatic_differentiation(name):
+    """Models are made here and not at collection, where every worker would make all of them."""
     model = gm.models.named(name)
+    if not isinstance(model.system, gm.System):
+        return  # Lagrangians have no overrides
     check_overrides(model.system, model.q0)
     assert np.isfinite(jax.jit(lambda q: gm.Mechanics(model.system, q.shape).force(q))(model.q0)).all()
 

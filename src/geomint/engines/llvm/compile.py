@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import functools
+import os
 import platform
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,9 @@ LIBRARY = (
     "exp", "log", "log1p", "expm1", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "erf", "erfc",
     "cbrt", "pow", "atan2", "fmod",
 )  # fmt: skip
+# Optimisation levels of the passes and of the code generator. The tests set lower ones, as they do for XLA, since their
+# programs run for milliseconds. No level reorders floating-point operations: all of them give the same numbers.
+_LEVELS = [int(level) for level in os.environ.get("GEOMINT_LLVM_LEVELS", "2,3").split(",")]
 
 
 @functools.cache
@@ -37,7 +41,7 @@ def _target() -> Any:
     """This processor as a target. Each engine needs one of its own, which it frees in the end."""
     _initialise()
     return llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3
+        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=_LEVELS[1]
     )
 
 
@@ -61,7 +65,7 @@ def compile_module(module: ir.Module) -> tuple[Any, bytes]:
     machine, objects = _target(), []
     module.triple, module.data_layout = llvm.get_default_triple(), str(machine.target_data)
     parsed = llvm.parse_assembly(str(module))
-    tuning = llvm.create_pipeline_tuning_options(speed_level=2)
+    tuning = llvm.create_pipeline_tuning_options(speed_level=_LEVELS[0])
     builder = llvm.create_pass_builder(machine, tuning)
     builder.getModulePassManager().run(parsed, builder)
     engine = llvm.create_mcjit_compiler(parsed, machine)
@@ -91,6 +95,7 @@ def environment() -> bytes:
         llvm.get_host_cpu_features().flatten(),
         *(str(version) for version in (llvmlite.__version__, llvm.llvm_version_info, jax.__version__, np.__version__)),
         platform.python_version(),
+        str(_LEVELS),
         disk_cache.sources(engines / "scalar", engines / "llvm", engines.parent / "numerics"),
     )
     return disk_cache.key(*parts).encode()
