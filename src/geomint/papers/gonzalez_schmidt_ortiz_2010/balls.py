@@ -66,7 +66,7 @@ class Balls:
             return simulate(system, q0, v0, method=method, dt=step, t_end=t_end, save_every=every)
 
     def invariants(self) -> list[Check]:
-        about = {"paper": "conserved exactly", "where": "section 5.2.2, Figs. 16 and 17"}
+        about: dict[str, Any] = {"paper": "conserved exactly", "where": "section 5.2.2, Figs. 16 and 17"}
         return [
             Check(f"{self.name}: largest relative error of T + V_h", self.energy_error, (None, 1e-12), **about),
             *(

@@ -81,7 +81,8 @@ def drift(run: Trajectory, name: str) -> float:
 
 
 def conserved(run: Trajectory, height: float) -> list[Check]:
-    name, about = f"h = {height:.0e}", {"paper": "conserved exactly", "where": "Theorem 3.1, Figs. 11 to 13"}
+    name = f"h = {height:.0e}"
+    about: dict[str, Any] = {"paper": "conserved exactly", "where": "Theorem 3.1, Figs. 11 to 13"}
     energy = float(np.max(np.abs(run.energy / run.energy[0] - 1)))
     return [
         Check(f"{name}: largest change of T + V_h, relative", energy, (None, 1e-13), **about),
@@ -137,7 +138,7 @@ def cube_motion(quick: bool) -> Outcome:
     return Outcome(
         [*checks, *information(runs)],
         draw_motion(runs, fine, noisy),
-        motion=lambda: moving_cube(first, 20.0),
+        motion=lambda: moving_cube(first, heights[0], 20.0),
         parameters={
             "heights": [f"{h:.0e}" for h in heights],
             "edges, in h": -LOWERED,
@@ -237,7 +238,7 @@ def information(runs: dict[float, Trajectory]) -> list[Check]:
     ]
 
 
-def moving_cube(run: Trajectory, until: float) -> Scene:
+def moving_cube(run: Trajectory, height: float, until: float) -> Scene:
     """The surface of the cube."""
     corners, faces = np.unique(cube().system.potential.mesh.boundary_faces, return_inverse=True)
     t, x = np.asarray(run.t), np.asarray(run.q)[:, corners]
@@ -249,7 +250,7 @@ def moving_cube(run: Trajectory, until: float) -> Scene:
         dots=False,
         series={"kinetic energy": (t, run.kinetic), "V_h": (t, run.energy - run.kinetic), "T + V_h": (t, run.energy)},
         title="A spinning elastic cube",
-        subtitle=f"energy-stepping, h = {run.method.height:.0e}, {len(faces.reshape(-1, 3))} faces of its surface",
+        subtitle=f"energy-stepping, h = {height:.0e}, {len(faces.reshape(-1, 3))} faces of its surface",
     )
 
 
