@@ -137,7 +137,7 @@ def cube_motion(quick: bool) -> Outcome:
     ]
     return Outcome(
         [*checks, *information(runs)],
-        draw_motion(runs, fine, noisy),
+        draw_motion(runs, fine, quiet, noisy),
         motion=lambda: moving_cube(first, heights[0], 20.0),
         parameters={
             "heights": [f"{h:.0e}" for h in heights],
@@ -254,7 +254,7 @@ def moving_cube(run: Trajectory, height: float, until: float) -> Scene:
     )
 
 
-def draw_motion(runs: dict[float, Trajectory], fine: Trajectory, noisy: Trajectory) -> Figure:
+def draw_motion(runs: dict[float, Trajectory], fine: Trajectory, quiet: Trajectory, noisy: Trajectory) -> Figure:
     """Two snapshots, the path of the point, and the energies."""
     from ...plots.figures import new_figure
 
@@ -270,7 +270,7 @@ def draw_motion(runs: dict[float, Trajectory], fine: Trajectory, noisy: Trajecto
         path.plot(run.t, point(run)[:, 0], lw=1, color=f"C{j}", label=f"h = {h:.0e}")
     path.plot(fine.t, point(fine)[:, 0], "k--", lw=0.8, label=f"Newmark, {fine.dt:g}")
     angular.set(xlabel="time", title="L_z, relative change")
-    path.set(xlabel="time", ylabel="x of the point (½, 1, 1)", xlim=(0, 40), title="Path")
+    path.set(xlabel="time", ylabel="x of the point (½, 1, 1)", xlim=(0, 40), ylim=(-0.25, 1.7), title="Path")
     for name, color, y in (
         ("T + V_h", "k", first.energy),
         ("T", "C3", first.kinetic),
@@ -278,7 +278,11 @@ def draw_motion(runs: dict[float, Trajectory], fine: Trajectory, noisy: Trajecto
     ):
         energies.plot(first.t, y, lw=1, color=color, label=name)
     energies.set(xlabel="time", title="Energies, h = 1e-5")
-    for run, color, name in ((fine, "k", f"{fine.dt:g}"), (noisy, "C1", f"{noisy.dt:g}, noise 1e-3, until it stops")):
+    for run, color, name in (
+        (fine, "k", f"{fine.dt:g}"),
+        (quiet, "C0", f"{quiet.dt:g}"),
+        (noisy, "C1", f"{noisy.dt:g}, noise 1e-3, until it stops"),
+    ):
         noise.plot(run.t, run.energy / run.energy[0] - 1, lw=1, color=color, label=f"Newmark, {name}")
     noise.set(xlabel="time", title="Total energy, relative change", xlim=(0, END))
     for axes in (angular, path, energies, noise):

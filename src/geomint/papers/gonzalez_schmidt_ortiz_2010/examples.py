@@ -137,12 +137,10 @@ def moving_ring(x: Ring) -> Scene:
     """Example 4.3: caught on a polygon about the circle, beside the exact ellipse (figure 3)."""
     angle = np.linspace(0, 2 * np.pi, 121)
     circle = x.radius * np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    edge = tuple((2 + k, 3 + k) for k in range(120))
     return shown(
         x.run.t,
         np.stack([np.asarray(x.run.q), x.exact], axis=1),
-        fixed=circle,
-        bonds=edge,
+        lines=[circle],
         colors=(1, 0),
         names={"on terraces": 1, "in ½(x² + y²)": 0},
         trail=60,

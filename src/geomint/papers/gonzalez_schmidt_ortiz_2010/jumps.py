@@ -257,12 +257,11 @@ def moving_jump() -> Scene:
     back = v - (n @ v + np.sqrt((n @ v) ** 2 - 2 * h)) * n
     start = np.array([-0.45, 0.0])
     wrong = np.where(t[:, None] < met, start + t[:, None] * v, start + met * v + (t[:, None] - met) * back)
-    edges = np.array([(h * k, y) for k in range(-3, 6) for y in (0.0, 2.4)])
+    edges = [np.array([(h * k, 0.0), (h * k, 2.4)]) for k in range(-3, 6)]
     return shown(
         t,
         np.stack([np.asarray(run.q), wrong], axis=1),
-        fixed=edges,
-        bonds=[(2 + 2 * k, 3 + 2 * k) for k in range(len(edges) // 2)],
+        lines=edges,
         colors=(0, 1),
         names={"energy-stepping": 0, "(18) as printed": 1},
         series={"V over h": (t, np.asarray(run.q)[:, 0] / h)},

@@ -119,8 +119,7 @@ def moving_oscillator(h: float = 0.099) -> Scene:
     return shown(
         t,
         np.swapaxes(both, 0, 1),
-        fixed=stairs,
-        bonds=[(2 + k, 3 + k) for k in range(len(stairs) - 1)],
+        lines=[stairs],
         colors=(1, 0),
         names={"on terraces": 1, "in ½x²": 0},
         series={"x on terraces": (t, x), "sin t": (t, np.sin(t))},
