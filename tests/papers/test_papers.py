@@ -62,6 +62,17 @@ def test_every_experiment_says_what_it_is(experiment):
     assert experiment in papers.find(experiment.paper)
 
 
+def test_a_motion_shows_the_ball_on_its_terraces():
+    [experiment] = papers.find("gonzalez-schmidt-ortiz-2010/turning-point")
+    scene = experiment(quick=True).motion()
+    assert 100 <= len(scene.times) <= 300
+    on_terraces, smooth = scene.positions[:, 0], scene.positions[:, 1]
+    levels = on_terraces[:, 1] / 0.099
+    np.testing.assert_allclose(levels, np.round(levels), atol=1e-12)
+    np.testing.assert_allclose(smooth[:, 1], 0.5 * smooth[:, 0] ** 2, atol=1e-12)
+    assert np.ptp(scene.positions[:, 2:], axis=0).max() == 0.0  # the stairs
+
+
 def test_the_reference_of_the_chain_does_not_depend_on_its_step():
     method = gm.Composition(gm.Verlet(), order=8)
     coarse, fine = (OscillatoryEnergies("", method, dt, 100.0, round(0.1 / dt)) for dt in (0.02, 0.01))

@@ -46,7 +46,7 @@ def springs(q: Any) -> Any:
 
 
 @functools.cache
-def chain() -> Model:
+def chain() -> Any:
     """Hanging at rest: the k-th bond from below carries k weights."""
     q = -np.cumsum(1 + np.arange(ATOMS, 0, -1) / STIFFNESS)
     q0, v0 = np.stack([0 * q, q], axis=1), np.sqrt(WARMTH) * velocities()[0]

@@ -262,7 +262,10 @@ def sweep_checks(plain: dict[int, int], best: dict[int, int], bent: dict[int, in
     """The numbers of sweeps by chain length: straight, straight at the best relaxation, and with right angles."""
     digit = {n: (plain[n] - sweeps(straight(n), tolerance=1e-8)) / 2 for n in (30, 100)}
     relaxed = (best[100] - sweeps(straight(100), best_relaxation(100), 1e-8)) / 2
-    about = {"paper": "eventually converges; a variant of Gauss-Seidel-Newton", "where": "SHAKE iteration"}
+    about: dict[str, Any] = {
+        "paper": "eventually converges; a variant of Gauss-Seidel-Newton",
+        "where": "SHAKE iteration",
+    }
     checks = [
         Check.near(
             f"sweeps for a digit over n², {n} links",
@@ -279,7 +282,7 @@ def sweep_checks(plain: dict[int, int], best: dict[int, int], bent: dict[int, in
         for n in plain
         if n in SWEEPS
     ]
-    own = {"verdict": "information"}
+    own: dict[str, Any] = {"verdict": "information"}
     checks += [
         Check.near(f"the same at the best relaxation, {n} links", best[n], SWEEPS[n][1], 0.03, **own)
         for n in best

@@ -7,7 +7,7 @@ The slides write G = −∂g/∂q and leave masses out; here G = ∂g/∂q and
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -152,8 +152,8 @@ def shake_equals_rattle(quick: bool) -> Outcome:
 
 
 def compared_checks(x: Compared) -> list[Check]:
-    same = {"paper": "identical sequences of positions", "where": "(6)"}
-    written = {"verdict": "information", "note": "RATTLE written from the slides in NumPy"}
+    same: dict[str, Any] = {"paper": "identical sequences of positions", "where": "(6)"}
+    written: dict[str, Any] = {"verdict": "information", "note": "RATTLE written from the slides in NumPy"}
     return [
         Check(f"{x.name}: positions, SHAKE against RATTLE", x.between.max(), (None, 1e-13), **same),
         Check(f"{x.name}: positions, RATTLE against the textbook", x.from_textbook.max(), (None, 1e-13), **written),

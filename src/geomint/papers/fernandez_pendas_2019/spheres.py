@@ -52,8 +52,8 @@ class Particles:
     def checks(self) -> list[Check]:
         name, (first, second) = f"N = {self.n}", np.array_split(self.energy, 2)
         where = "particles on the unit sphere"
-        closed = {"paper": "N independent quadratic equations", "where": where}
-        kept = {"paper": "symplectic, symmetric, second-order", "where": "geometric properties"}
+        closed: dict[str, Any] = {"paper": "N independent quadratic equations", "where": where}
+        kept: dict[str, Any] = {"paper": "symplectic, symmetric, second-order", "where": "geometric properties"}
         return [
             Check(f"{name}: closed form against Newton, 100 steps", self.apart.max(), (None, 1e-13), **closed),
             Check(

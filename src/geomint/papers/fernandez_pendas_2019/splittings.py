@@ -148,7 +148,10 @@ def generalized_rattle(quick: bool) -> Outcome:
     exact, checks = measure.independent_reference(model.system, at, 0.1 * np.arange(1, 11)).q, []
     for label, base in bases.items():
         method = Rattle(base)
-        about = {"paper": "symplectic, symmetric, second-order", "where": "ψ_h in place of velocity Verlet"}
+        about: dict[str, Any] = {
+            "paper": "symplectic, symmetric, second-order",
+            "where": "ψ_h in place of velocity Verlet",
+        }
         checks.append(Check(f"order over {label}", order(model, base, at, exact, 0.1), (1.99, 2.01), **about))
         symmetric = measure.symmetry(method, model.system, at, 0.05)
         checks.append(Check(f"symmetry over {label}", symmetric, (None, 1e-14), **about))

@@ -115,7 +115,7 @@ def kept(parts: int, ns: float) -> list[Check]:
     """What energy-stepping conserves to rounding, and T + V, which varies by one terrace."""
     run, name = long_run(parts, ns), f"E₀/{parts}, {ns:g} ns"
     turning = run.momentum_maps["rotation"].ravel()
-    about = {"paper": "conserved exactly", "where": "Theorem 3.1, Fig. 6"}
+    about: dict[str, Any] = {"paper": "conserved exactly", "where": "Theorem 3.1, Fig. 6"}
     return [
         Check(
             f"{name}: largest |ΔE|/E₀ of T + V_h",
@@ -229,7 +229,12 @@ def verlet_errors() -> tuple[list[Check], Check]:
         runs = [verlet(step, 1.0, 1, angle) for angle in range(STARTS)]
         errors = np.array([np.abs(run.energy_error).max() for run in runs]) / epsilon()
         claim, middle = f"Verlet, {step:g} fs, 1 ns: largest error of the energy over ε", np.median(errors)
-        about = {"where": "section 5.1, Fig. 6", "note": note, "spread": half_width(errors), "rtol": None}
+        about: dict[str, Any] = {
+            "where": "section 5.1, Fig. 6",
+            "note": note,
+            "spread": half_width(errors),
+            "rtol": None,
+        }
         checks.append(Check(claim, middle, bounds, says, verdict="chaotic", **about))
     early = verlet(124.88, 0.1)
     early_error = Check(

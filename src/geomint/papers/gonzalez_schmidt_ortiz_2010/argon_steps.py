@@ -62,7 +62,7 @@ def transversality(quick: bool) -> list[Check]:
     has (n·q̇)² ≤ 2h for unit masses, so that one reflection for each h contradicts it."""
     found = {parts: approach(parts, 2.0) for parts in ((100, 800) if quick else (100, 800, 6400))}
     largest = max(float(speed[reflected].max(initial=0.0)) for speed, reflected in found.values())
-    about = {"where": "Definition 4.1, section 5.1", "verdict": "contradicted", "rtol": None}
+    about: dict[str, Any] = {"where": "Definition 4.1, section 5.1", "verdict": "contradicted", "rtol": None}
     checks = [
         Check(
             "largest |n·q̇|/√h at a reflection, all heights",
@@ -130,8 +130,13 @@ class Statistics(Flights):
         name, counts = f"E₀/{self.parts}", self.counts
         climbed = int(self.run.level[-1] - self.run.level[0])
         reflected, trapped = self.each(lambda x: x.reflected), self.each(lambda x: x.share)
-        about = {"paper": "exceedingly low likelihood", "where": "section 2.1", "verdict": "contradicted", "rtol": None}
-        own = {"verdict": "information"}
+        about: dict[str, Any] = {
+            "paper": "exceedingly low likelihood",
+            "where": "section 2.1",
+            "verdict": "contradicted",
+            "rtol": None,
+        }
+        own: dict[str, Any] = {"verdict": "information"}
         return [
             Check(
                 f"{name}: reflected, share of the events of a nanosecond, median",

@@ -66,7 +66,7 @@ class Balls:
             return simulate(system, q0, v0, method=method, dt=step, t_end=t_end, save_every=every)
 
     def invariants(self) -> list[Check]:
-        about = {"paper": "conserved exactly", "where": "section 5.2.2, Figs. 16 and 17"}
+        about: dict[str, Any] = {"paper": "conserved exactly", "where": "section 5.2.2, Figs. 16 and 17"}
         return [
             Check(f"{self.name}: largest relative error of T + V_h", self.energy_error, (None, 1e-12), **about),
             *(
@@ -207,8 +207,8 @@ def moving_balls(x: Balls) -> Scene:
         t,
         np.asarray(x.run.q)[:, corners],
         triangles=faces.reshape(-1, 3),
-        colors=np.asarray(mesh.bodies)[corners].tolist(),
-        names={"target": 0, "other ball": 1},
+        values=np.linalg.norm(np.asarray(x.run.v)[:, corners], axis=2),
+        value_name="speed",
         dots=False,
         series={name: (t, y) for name, y in (("kinetic energy", kinetic), ("V_h", np.asarray(x.run.energy) - kinetic))},
         title="The collision of two elastic balls",

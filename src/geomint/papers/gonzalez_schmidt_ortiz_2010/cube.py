@@ -81,7 +81,8 @@ def drift(run: Trajectory, name: str) -> float:
 
 
 def conserved(run: Trajectory, height: float) -> list[Check]:
-    name, about = f"h = {height:.0e}", {"paper": "conserved exactly", "where": "Theorem 3.1, Figs. 11 to 13"}
+    name = f"h = {height:.0e}"
+    about: dict[str, Any] = {"paper": "conserved exactly", "where": "Theorem 3.1, Figs. 11 to 13"}
     energy = float(np.max(np.abs(run.energy / run.energy[0] - 1)))
     return [
         Check(f"{name}: largest change of T + V_h, relative", energy, (None, 1e-13), **about),
@@ -136,8 +137,8 @@ def cube_motion(quick: bool) -> Outcome:
     ]
     return Outcome(
         [*checks, *information(runs)],
-        draw_motion(runs, fine, noisy),
-        motion=lambda: moving_cube(first, 20.0),
+        draw_motion(runs, fine, quiet, noisy),
+        motion=lambda: moving_cube(first, heights[0], 20.0),
         parameters={
             "heights": [f"{h:.0e}" for h in heights],
             "edges, in h": -LOWERED,
@@ -237,7 +238,7 @@ def information(runs: dict[float, Trajectory]) -> list[Check]:
     ]
 
 
-def moving_cube(run: Trajectory, until: float) -> Scene:
+def moving_cube(run: Trajectory, height: float, until: float) -> Scene:
     """The surface of the cube."""
     corners, faces = np.unique(cube().system.potential.mesh.boundary_faces, return_inverse=True)
     t, x = np.asarray(run.t), np.asarray(run.q)[:, corners]
@@ -249,11 +250,11 @@ def moving_cube(run: Trajectory, until: float) -> Scene:
         dots=False,
         series={"kinetic energy": (t, run.kinetic), "V_h": (t, run.energy - run.kinetic), "T + V_h": (t, run.energy)},
         title="A spinning elastic cube",
-        subtitle=f"energy-stepping, h = {run.method.height:.0e}, {len(faces.reshape(-1, 3))} faces of its surface",
+        subtitle=f"energy-stepping, h = {height:.0e}, {len(faces.reshape(-1, 3))} faces of its surface",
     )
 
 
-def draw_motion(runs: dict[float, Trajectory], fine: Trajectory, noisy: Trajectory) -> Figure:
+def draw_motion(runs: dict[float, Trajectory], fine: Trajectory, quiet: Trajectory, noisy: Trajectory) -> Figure:
     """Two snapshots, the path of the point, and the energies."""
     from ...plots.figures import new_figure
 
@@ -269,7 +270,7 @@ def draw_motion(runs: dict[float, Trajectory], fine: Trajectory, noisy: Trajecto
         path.plot(run.t, point(run)[:, 0], lw=1, color=f"C{j}", label=f"h = {h:.0e}")
     path.plot(fine.t, point(fine)[:, 0], "k--", lw=0.8, label=f"Newmark, {fine.dt:g}")
     angular.set(xlabel="time", title="L_z, relative change")
-    path.set(xlabel="time", ylabel="x of the point (½, 1, 1)", xlim=(0, 40), title="Path")
+    path.set(xlabel="time", ylabel="x of the point (½, 1, 1)", xlim=(0, 40), ylim=(-0.25, 1.7), title="Path")
     for name, color, y in (
         ("T + V_h", "k", first.energy),
         ("T", "C3", first.kinetic),
@@ -277,7 +278,11 @@ def draw_motion(runs: dict[float, Trajectory], fine: Trajectory, noisy: Trajecto
     ):
         energies.plot(first.t, y, lw=1, color=color, label=name)
     energies.set(xlabel="time", title="Energies, h = 1e-5")
-    for run, color, name in ((fine, "k", f"{fine.dt:g}"), (noisy, "C1", f"{noisy.dt:g}, noise 1e-3, until it stops")):
+    for run, color, name in (
+        (fine, "k", f"{fine.dt:g}"),
+        (quiet, "C0", f"{quiet.dt:g}"),
+        (noisy, "C1", f"{noisy.dt:g}, noise 1e-3, until it stops"),
+    ):
         noise.plot(run.t, run.energy / run.energy[0] - 1, lw=1, color=color, label=f"Newmark, {name}")
     noise.set(xlabel="time", title="Total energy, relative change", xlim=(0, END))
     for axes in (angular, path, energies, noise):

@@ -80,7 +80,7 @@ def cube_steps(quick: bool) -> Outcome:
     return Outcome(
         [*checks, *notes],
         draw_steps(found, offsets),
-        motion=lambda: moving_cube(found[6e-5][0], t_end),
+        motion=lambda: moving_cube(found[6e-5][0], 6e-5, t_end),
         parameters={"heights": "3e-05, 6e-05", "edges, in h": [float(x) for x in offsets], "t_end": t_end},
         left_out=("eight positions of the edges instead of four", "t = 80 instead of 20"),
     )

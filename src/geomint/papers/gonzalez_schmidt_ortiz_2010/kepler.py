@@ -155,11 +155,14 @@ def on_ellipse(t: np.ndarray) -> np.ndarray:
 def moving_planet(x: Orbit, periods: float = 3.0) -> Scene:
     """The planet on terraces beside the planet in −1/r."""
     q = np.asarray(x.run.q)
+    angle = np.linspace(0, 2 * np.pi, 37)
+    circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     both = np.stack([q, on_ellipse(np.asarray(x.run.t)), np.zeros_like(q)], axis=1)
     return shown(
         x.run.t,
         both,
         2 * np.pi * periods,
+        lines=[edge * circle for edge in (1 / (1 + (0.5 - k) * x.h) for k in range(-14, 7, 2)) if edge > 0.25],
         colors=(1, 0, 4),
         names={"on terraces": 1, "in −1/r": 0, "sun": 4},
         series={"V_h": (x.run.t, x.run.energy - x.run.kinetic), "V": (x.run.t, x.run.smooth_energy - x.run.kinetic)},

@@ -171,16 +171,14 @@ def moving_points(share: float = 0.3) -> Scene:
         f"ε = {narrow.share:g} h": narrow.run,
         "energy-stepping": narrow.limit,
     }
-    angle = np.linspace(0, 2 * np.pi, 73)
+    angle = np.linspace(0, 2 * np.pi, 61)
     ellipses = [
         np.sqrt(2 * k * HEIGHT) * np.stack([np.cos(angle), np.sin(angle) / np.sqrt(2)], axis=1) for k in range(1, 6)
     ]
-    bonds = [(3 + 73 * k + i, 4 + 73 * k + i) for k in range(len(ellipses)) for i in range(72)]
     return shown(
         t,
         np.stack([place(run) for run in runs.values()], axis=1),
-        fixed=np.concatenate(ellipses),
-        bonds=bonds,
+        lines=ellipses,
         colors=(2, 0, 1),
         names={name: color for name, color in zip(runs, (2, 0, 1), strict=True)},
         series={f"speed, {name}": (t, speed(run)) for name, run in runs.items()},

@@ -6,7 +6,9 @@ the motion touches that edge at each pass; such runs end before they reach it.
 
 from __future__ import annotations
 
+import itertools
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,14 +52,37 @@ def rate(heights: Any, errors: Any) -> float:
     return float(np.polyfit(np.log(heights), np.log(errors), 1)[0])
 
 
-FRAMES = 240  # of an animation
+FRAMES, GREY = 240, 7  # of an animation
 
 
-def shown(t: Any, positions: Any, until: float | None = None, **about: Any) -> Scene:
-    """The animation of points (times, points, 2 or 3), up to the time `until`; `about` is passed to Scene."""
+def shown(
+    t: Any,
+    positions: Any,
+    until: float | None = None,
+    lines: Sequence[np.ndarray] = (),
+    values: Any = None,
+    **about: Any,
+) -> Scene:
+    """The animation of points (times, points, 2 or 3), up to the time `until`.
+
+    lines:  paths of points (n, 2 or 3) that stay, such as edges of terraces, in grey
+    values: a number for each point at each time
+    about:  passed to Scene
+    """
     from ...view import Scene
 
-    t, positions = np.asarray(t), np.asarray(positions)
+    t, x = np.asarray(t), np.asarray(positions)
     last = len(t) if until is None else int(np.searchsorted(t, until, side="right"))
     chosen = np.unique(np.linspace(0, last - 1, min(last, FRAMES)).astype(int))
-    return Scene(t[chosen], positions[chosen], **about)
+    x = x[chosen]
+    if values is not None:
+        about["values"] = np.asarray(values)[chosen]
+    if len(lines):
+        points, still = x.shape[1], np.concatenate(lines)
+        starts = points + np.cumsum([0, *(len(line) for line in lines)])
+        extent = float(np.max(np.ptp(np.concatenate([x.reshape(-1, x.shape[2]), still]), axis=0)))
+        about["bonds"] = [(k, k + 1) for a, b in itertools.pairwise(starts) for k in range(a, b - 1)]
+        about["radii"] = [0.018 * extent] * points + [0.0] * len(still)
+        about["colors"] = [*about.get("colors", range(points)), *[GREY] * len(still)]
+        x = np.concatenate([x, np.broadcast_to(still, (len(x), *still.shape))], axis=1)
+    return Scene(t[chosen], x, **about)
