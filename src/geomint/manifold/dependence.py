@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +30,7 @@ from .normal_space import gradients
 # precision. Inside a step the thresholds are powers of eps (normal_space, rank_deficient), since steps may be taken in
 # single precision.
 DEPENDENT = 1e-7
+CLEAR = 1e-5  # singular value far above DEPENDENT, whose square is far above the rounding of a Gram matrix
 NOT_KEPT = 1e-5  # relative size above which zᵀg''(v, v) does not count as zero
 
 
@@ -89,7 +90,7 @@ def dependence(system: System, q: np.ndarray, plan: Plan) -> Dependence:
         return Dependence(0, len(rows), 0.0, list(range(len(rows))))
     rows = _in_metric(rows, system, np.shape(q))
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    left, singular, _ = np.linalg.svd(np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0))
+    left, singular, _ = _left_singular(np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0))
     values = np.concatenate([singular, np.zeros(max(0, len(rows) - len(singular)))])
     null = left[
         :, min(int(np.sum(values > DEPENDENT)), len(rows) - 1) :
@@ -106,6 +107,21 @@ def _in_metric(rows: np.ndarray, system: System, shape: tuple[int, ...]) -> np.n
     with concrete_evaluation():  # M is known, even where a run is traced
         diagonal = np.asarray(inertia(system.mass, shape).diagonal(shape))
     return rows / np.sqrt(diagonal).ravel()
+
+
+def _left_singular(rows: np.ndarray) -> Any:
+    """The singular value decomposition, with all left vectors and no more right ones than these."""
+    return np.linalg.svd(rows, full_matrices=len(rows) > rows.shape[1])
+
+
+def _clearly_independent(rows: np.ndarray) -> bool:
+    """Whether all singular values of rows of length 1 are above CLEAR: by a Cholesky factorisation, which takes a
+    hundredth of the time of the singular values of hundreds of rows."""
+    try:
+        np.linalg.cholesky(rows @ rows.T - CLEAR**2 * np.eye(len(rows)))
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
 
 def _nearest(vector: np.ndarray) -> list[int]:
@@ -141,7 +157,10 @@ def not_kept_by(system: System, q: np.ndarray, velocity: Callable[[], Array]) ->
         lengths = np.linalg.norm(rows, axis=1)
         if not np.all(np.isfinite(rows)) or not np.all(lengths > 0):
             return None
-        left, singular, _ = np.linalg.svd(rows / lengths[:, None])
+        rows = rows / lengths[:, None]
+        if _clearly_independent(rows):
+            return None
+        left, singular, _ = _left_singular(rows)
         z = left[:, int(np.sum(singular > DEPENDENT)) :].T / lengths
         if not len(z):
             return None
