@@ -67,7 +67,7 @@ class Balls:
         return [
             Check(f"{self.name}: largest relative error of T + V_h", self.energy_error, (None, 1e-13)),
             *(
-                Check(f"{self.name}: largest relative error of the {name} momentum", x, (None, 1e-12))
+                Check(f"{self.name}: largest relative error of the {name} momentum", x, (None, 1e-13))
                 for name, x in zip(("angular", "linear"), self.momentum_errors.values(), strict=True)
             ),
         ]
