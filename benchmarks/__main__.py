@@ -13,6 +13,10 @@ NAMES = (
     "compiling",
     "driven",
     "rigid_chain",
+    "solids",
+    "contact",
+    "drop",
+    "free_top",
     "gpu",
 )
 

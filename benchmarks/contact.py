@@ -31,11 +31,12 @@ def seconds(call, least=0.3):
 
 def measured(layers):
     ball = fem.ball(1.0, layers=layers)
-    mesh = fem.Mesh.union([ball, ball.moved((2.0005, 0.0, 0.0))])
+    apart = 3e-4 * fem.ExactContact(ball).reach
+    mesh = fem.Mesh.union([ball, ball.moved((2.0 + apart, 0.0, 0.0))])
     contact = fem.ExactContact(mesh)
     x = jnp.asarray(mesh.nodes)
-    v = jnp.where(jnp.asarray(mesh.bodies)[:, None] == 1, jnp.array([-1.0, 0.1, 0.0]), 0.0)
-    v = v + 0.1 * np.random.default_rng(0).normal(size=x.shape)
+    v = jnp.where(jnp.asarray(mesh.bodies)[:, None] == 1, jnp.array([-1.0, 0.0, 0.0]), 0.0)
+    v = v + 0.01 * np.random.default_rng(0).normal(size=x.shape)
     stop = jnp.asarray(1e-3 * contact.reach)
     search = jax.jit(contact.first_impact)
     own = seconds(lambda: jax.block_until_ready(search(x, v, 0.0, stop)))
@@ -61,6 +62,10 @@ def measured(layers):
     )
 
 
-if __name__ == "__main__":
-    for layers in [int(x) for x in sys.argv[1:]] or [3, 6, 10]:
+def main(sizes: tuple[int, ...] = (3, 6, 10)) -> None:
+    for layers in sizes:
         measured(layers)
+
+
+if __name__ == "__main__":
+    main(tuple(int(x) for x in sys.argv[1:]) or (3, 6, 10))

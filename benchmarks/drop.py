@@ -46,7 +46,7 @@ def intersecting(contact: fem.ExactContact, q: np.ndarray) -> bool:
     return bool(ipctk.has_intersections(ipctk.CollisionMesh(contact.scene.rest, surface.edges, surface.faces), x))
 
 
-def main(size: float) -> None:
+def main(size: float = 1.0) -> None:
     mesh, base = staple(size), plate()
     contact = fem.ExactContact(mesh, obstacle=base)
     material = fem.NeoHookean(*fem.lame_constants(YOUNG, POISSON))

@@ -16,7 +16,7 @@ import geomint as gm
 METHODS = (gm.MoserVeselov(), gm.LieVerlet(), gm.LieVerlet(map="exponential"))
 
 
-def main(steps: int) -> None:
+def main(steps: int = 10**8) -> None:
     inertia, m = np.array([1.0, 2.0, 2.8]), np.array([0.69, 0.61, 1.94])
     system = gm.rigid.RigidBody(inertia, symmetries=gm.rigid.SpatialRotation()).system()
     every, dt = steps // 1000, 0.05

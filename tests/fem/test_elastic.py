@@ -271,9 +271,29 @@ def test_inverted_elements_are_named(material):
         ({"stiff": range(24)}, "leave some to the slow part"),
         ({"gravity": (0, 1)}, "give 3 numbers"),
         ({"mass": "diagonal"}, "lumped"),
+        ({"fixed": np.ones(15, bool)}, "np.flatnonzero"),
+        ({"material": lambda F: F[0]}, r"one number for each element; for two elements it has the shape \(3,\)"),
+        ({"material": lambda F: 1.0 if F[0][0] > 1 else 0.0}, "W\\(F\\) raised .*jnp.where in place of if"),
+        ({"density": 2.0, "watch": fem.watch_bodies(fem.cube(1))}, "another mesh, density or fixed nodes"),
     ],
 )
 def test_wrong_statements_are_named(settings, named):
     arguments = {"mesh": fem.cube(1), "material": fem.NeoHookean(1.0, 1.0), "density": 1.0} | settings
     with pytest.raises(gm.InputError, match=named):
         fem.solid(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda: fem.lame_constants(1.0, 0.5), "incompressible"),
+        (lambda: fem.lame_constants(-1.0, 0.3), "Young's modulus must be positive"),
+        (lambda: fem.watch_bodies(fem.cube(1), fixed=[-1]), "numbers of nodes, from 0 to 14"),
+        (lambda: fem.collision(gm.simulate(gm.models.kepler(), t_end=0.1)), "watch=gm.fem.watch_bodies"),
+        (lambda: fem.cube(1).moved((1, 2)), "give 3 numbers"),
+        (lambda: fem.Mesh.union(fem.cube(1)), "give meshes"),
+    ],
+)
+def test_other_wrong_input(call, named):
+    with pytest.raises(gm.InputError, match=named):
+        call()

@@ -106,5 +106,9 @@ def test_meshio_both_ways(tmp_path):
     assert len(fem.Mesh.from_meshio(mixed).nodes) == 5
     flat = fem.box((1, 2), 2)
     assert fem.Mesh.from_meshio(flat.to_meshio()) == flat
+    (tmp_path / "bad.vtu").write_text("garbage")
+    for name in ("bad.vtu", "none.msh", "none.unknown"):  # the first of which ends the process by itself
+        with pytest.raises(gm.InputError, match="meshio can't read this file. ."):
+            fem.Mesh.from_meshio(tmp_path / name)
     with pytest.raises(gm.InputError, match=re.escape("neither tetra nor triangle cells, but vertex")):
         fem.Mesh.from_meshio(meshio.Mesh(points, [("vertex", [[0]])]))

@@ -82,3 +82,27 @@ def test_implicit_methods_and_a_stiff_inclusion():
     np.testing.assert_allclose(runs[0].q[-1], runs[1].q[-1], atol=1e-11)
     fine = go(soft, method=gm.Verlet(), dt=0.01, t_end=1.0)
     assert np.max(np.abs(runs[0].q[-1] - fine.q[-1])) < 5e-3
+
+
+def test_filtered_methods_follow_the_body():
+    """Of order two, and with the angular momentum to rounding."""
+    small = gm.models.elastic_cube(cells=1)
+    go = functools.partial(gm.simulate, small.system, small.q0, small.v0, t_end=1.0)
+    exact = go(method=gm.Composition(gm.Verlet(), order=4), dt=0.01).q[-1]
+    for method in (gm.ZhangSkeel(), gm.PushforwardNewmark()):
+        runs = [go(method=method, dt=dt) for dt in (0.05, 0.025)]
+        errors = [np.max(np.abs(run.q_filtered[-1] - exact)) for run in runs]
+        assert errors[0] < 1e-3
+        np.testing.assert_allclose(np.log2(errors[0] / errors[1]), 2, atol=0.15)
+        assert np.ptp(runs[0].momentum_maps["rotation"], axis=0).max() < 1e-15
+
+
+def test_a_heat_bath():
+    """½ kT for each of 45 momenta and for each of the 39 vibrations, which are nearly harmonic at this temperature."""
+    small, temperature = gm.models.elastic_cube(cells=1), 1e-5
+    bath = gm.GeometricLangevin(gm.Verlet(), friction=1.0, temperature=temperature)
+    rest = np.zeros_like(small.v0)
+    run = gm.simulate(small.system, small.q0, rest, method=bath, dt=0.02, t_end=2000.0, save_every=50, seed=1)
+    late = run.t > 100.0
+    kinetic, total = (np.mean(np.asarray(x)[late]) / (0.5 * temperature) for x in (run.kinetic, run.energy))
+    np.testing.assert_allclose((kinetic / 45, (total - kinetic) / 39), 1, atol=0.05)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -52,9 +53,20 @@ def watch_bodies(mesh: Mesh, density: Any = 1.0, fixed: Sequence[int] | None = N
         inertia = of_bodies(masses[:, None, None] * (square - r[:, :, None] * r[:, None, :])) / total[:, :, None]
         return jnp.linalg.solve(inertia, spin(q, p)[..., None])[..., 0]
 
-    velocity = lambda q, p: of_bodies(p) / total
-    velocity.masses = masses  # gm.fem.solid compares them with its own
+    velocity = _Velocity(masses, of_bodies, total)
     return {"centre_of_mass": centre, "velocity": velocity, "angular_velocity": angular_velocity, "spin": spin}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Velocity:
+    """The velocity of the centre of mass of each body."""
+
+    masses: np.ndarray  # of the nodes; gm.fem.solid compares them with its own
+    of_bodies: Callable[[Any], Array]
+    total: np.ndarray
+
+    def __call__(self, q: Array, p: Array) -> Array:
+        return self.of_bodies(p) / self.total
 
 
 CHANGE = 1e-9  # of a relative velocity: a larger one is not rounding

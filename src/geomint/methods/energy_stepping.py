@@ -78,7 +78,6 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
              or a set without collisions, such as gm.fem.ExactContact
     reach:   the largest displacement of a coordinate in one trial of the search. Needed only for potentials that are
              flat and then change abruptly; gradual changes are detected from the derivatives
-
     search:  how the first exit is found. "hermite": from derivatives of V at chosen times, with a safety margin.
              "interval": proved, from bounds of V'' along the ray, which geomint derives from the potential (several
              times slower). "bounds": proved, from bounds that the potential provides: a method `curvature(q, v, start,
@@ -123,12 +122,6 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
     @property
     def _inside(self) -> Inside:
         return Inside.of(self.inside)
-
-    @property
-    def _most_at_once(self) -> int:
-        """So many events may happen at the same time."""
-        sets = self._inside.collisions
-        return IDLE + (0 if sets is None else sets.at_once)
 
     # --- the region of a flight -------------------------------------------------------------------------------------
     def _gauges(self, mech: Mechanics, flight: Flight, q: Array) -> Array:
@@ -318,7 +311,7 @@ class EnergyStepping(EventDriven, CanFail, ChecksStart):
             longest_by_speed=self._longest_by_speed(mech, value(there), value(moved)),
             counts=flight.counts.after(kind, when.value == flight.t.value),
             kind=kind,
-            status=jnp.where(flight.counts.idle > self._most_at_once, TIME_STOPPED, flight.status),
+            status=jnp.where(flight.counts.idle > IDLE + self._inside.at_once, TIME_STOPPED, flight.status),
         )
         flight = flight.with_line(mech)
         here, higher = self._jet_and_higher(mech, flight, jnp.zeros_like(after))

@@ -61,6 +61,11 @@ class Inside(NamedTuple):
     conditions: tuple[Callable[[Array], Array], ...]
     collisions: Collisions | None
 
+    @property
+    def at_once(self) -> int:
+        """How many impacts may happen at one time."""
+        return 0 if self.collisions is None else self.collisions.at_once
+
     @classmethod
     def of(cls, inside: tuple[Any, ...]) -> Inside:
         sets = [c for c in inside if isinstance(c, Collisions)]

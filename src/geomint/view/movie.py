@@ -120,7 +120,7 @@ class _Faces:
     def __init__(self, axes: Any, scene: Scene, colors: list[str]):
         self.triangles = np.asarray(scene.triangles, int).reshape(-1, 3)
         self.base = np.array([to_rgb([*colors, COLORS[0]][min(k, len(colors))]) for k in self.triangles[:, 0]])
-        corners = np.zeros((len(self.triangles), 3, scene.positions.shape[2]))
+        corners = list(np.zeros((len(self.triangles), 3, scene.positions.shape[2])))
         if scene.positions.shape[2] == 3:
             self.shown: Any = Poly3DCollection(corners, facecolors=self.base)
             axes.add_collection3d(self.shown)

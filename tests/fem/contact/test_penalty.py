@@ -78,7 +78,22 @@ def test_energy_stepping_collides_without_gaining_energy():
 
 
 def test_errors():
-    with pytest.raises(gm.InputError, match="plane"):
-        fem.PenaltyContact(fem.box((1.0, 1.0), (1, 1)), 1.0)
-    with pytest.raises(gm.InputError, match="PenaltyContact or BarrierContact"):
-        fem.with_contact(fem.solid(BALL, fem.NeoHookean(1.0, 1.0)), lambda q: 0.0)
+    cube = fem.cube(1)
+    solid, barrier = fem.solid(cube, fem.NeoHookean(1.0, 1.0)), fem.BarrierContact(cube, 0.1, 1.0)
+    wrong = {
+        "plane": lambda: fem.PenaltyContact(fem.box((1.0, 1.0), (1, 1)), 1.0),
+        "PenaltyContact or BarrierContact": lambda: fem.with_contact(solid, lambda q: 0.0),
+        r"EnergyStepping\(inside=...\)": lambda: fem.with_contact(solid, fem.ExactContact(cube)),
+        "of the mesh that the contact": lambda: fem.with_contact(solid, fem.BarrierContact(BALL, 0.1, 1.0)),
+        "15 nodes of the body are free, and 14": lambda: fem.with_contact(
+            solid, fem.BarrierContact(cube, 0.1, 1.0, fixed=[0])
+        ),
+        "is an energy": lambda: gm.EnergyStepping(0.1, inside=barrier),
+        "numbers of nodes, from 0 to 14": lambda: fem.ExactContact(cube, fixed=[99]),
+        "np.flatnonzero": lambda: fem.ExactContact(cube, fixed=np.ones(15, bool)),
+        "nothing moves": lambda: fem.ExactContact(cube, fixed=range(15)),
+        "obstacle=...": lambda: fem.ExactContact(cube, obstacle=fem.box((1.0, 1.0), (1, 1))),
+    }
+    for named, call in wrong.items():
+        with pytest.raises(gm.InputError, match=named):
+            call()

@@ -68,9 +68,9 @@ class Balls:
     def invariants(self) -> list[Check]:
         about: dict[str, Any] = {"paper": "conserved exactly", "where": "section 5.2.2, Figs. 16 and 17"}
         return [
-            Check(f"{self.name}: largest relative error of T + V_h", self.energy_error, (None, 1e-12), **about),
+            Check(f"{self.name}: largest relative error of T + V_h", self.energy_error, (None, 1e-13), **about),
             *(
-                Check(f"{self.name}: largest relative error of the {name} momentum", x, (None, 1e-12), **about)
+                Check(f"{self.name}: largest relative error of the {name} momentum", x, (None, 1e-13), **about)
                 for name, x in zip(("angular", "linear"), self.momentum_errors.values(), strict=True)
             ),
         ]
