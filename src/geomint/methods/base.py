@@ -92,6 +92,12 @@ class Traits:
                 listed = ", ".join(map(repr, allowed))
                 raise InputError(f"Traits({name}=...) must be one of {listed}, not {shown(getattr(self, name))}.")
 
+    def without_structure(self) -> Traits:
+        """Those of a map made of steps of the method, whose step is no longer one of fixed length: it takes the same
+        systems to the same order, and claims nothing of a single step."""
+        denied = {"symplectic": False, "symmetric": False, "reversible": False, "volume": False, "conformal": False}
+        return dataclasses.replace(self, **denied, steps=1, forces=None)
+
 
 ALL = ("time", "moving", "force", "velocity", "damping")
 TAKEN = {

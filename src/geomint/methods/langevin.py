@@ -172,7 +172,8 @@ class GeometricLangevin(Wrapping):
         base, stream, heat, root = carry
         if self.ordering == "BAOAB":
             middle = lambda q, p: self._thermostat(mech, q, p, root, Noise(stream, heat), dt)
-            base, noise = self.base.step_interrupted(mech, base, dt, middle)  # pyright: ignore[reportAttributeAccessIssue]
+            interrupted = self.base.step_interrupted  # pyright: ignore[reportAttributeAccessIssue]
+            base, noise = interrupted(mech, base, dt, middle)
             return LangevinCarry(base, noise.stream, noise.heat, root)
         noise = Noise(stream, heat)
         base, noise = self._outside(mech, base, root, noise, 0.5 * dt)

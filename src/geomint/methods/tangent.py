@@ -75,21 +75,7 @@ class TangentMap(Wrapping):
 
     @property
     def traits(self) -> Traits:
-        base = self.base.traits
-        return Traits(
-            base.order,
-            symplectic=False,
-            symmetric=False,
-            reversible=False,
-            energy=base.energy,
-            momentum_maps=base.momentum_maps,
-            constrained=base.constrained,
-            free=base.free,
-            tangent=base.tangent,
-            needs=base.needs,
-            lagrangian=base.lagrangian,
-            takes=base.takes,
-        )
+        return self.base.traits.without_structure()
 
     @property
     def failures(self) -> Mapping[int, str]:  # pyright: ignore[reportIncompatibleVariableOverride]
