@@ -74,7 +74,7 @@ def periodicity(quick: bool) -> Outcome:
 
 
 def both_sides() -> Scene:
-    """The oscillator by the recommended method of order 8 at hω 0.1 % below Ω and 0.1 % above, in the plane of q and p."""
+    """The oscillator by the method of order 8 at hω 0.1 % below Ω and 0.1 % above, in the plane of q and p."""
     method = SymmetricMultistep(a=EIGHT)
     shown = {"0.1 % below Ω": 0.999, "0.1 % above Ω": 1.001}
     with unwatched():  # the energy grows above Ω, which is what is shown
