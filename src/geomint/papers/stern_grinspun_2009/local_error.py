@@ -112,6 +112,6 @@ def draw_errors(steps: np.ndarray, found: dict[str, Errors]) -> Figure:
     axes.set(xlabel="step h", ylabel="error", title="Errors of IMEX, ω = 50 (dashed: slopes 3, 3 and 2)")
     axes.set_xticks(steps, [f"{h:g}" for h in steps])
     axes.set_xticks([], minor=True)
-    axes.legend(frameon=False, fontsize=8)
     axes.grid(alpha=0.25)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=8)
     return figure
