@@ -23,6 +23,7 @@ from geomint.papers.console_hairer_lubich_2013 import (
     heavy_top,
     parasitic,
     sphere,
+    starting_values,
     triple_pendulum,
 )
 from geomint.papers.console_hairer_lubich_2013 import modified_energy as backward
@@ -40,6 +41,7 @@ from geomint.papers.gonzalez_schmidt_ortiz_2010 import (
 from geomint.papers.stern_grinspun_2009 import (
     fpu_chain,
     limits,
+    linear_stability,
     modified_frequency,
     modified_mass,
     resonance,
@@ -206,6 +208,9 @@ MUTATIONS = {
         lambda right: lambda system, q, h: right(system, q, np.sqrt(2) * h),
         "FPU: from Verlet with the modified mass",
     ),
+    "impulse for IMEX, linear stability": Mutation(
+        f"{STERN}/linear-stability", linear_stability, "IMEX", lambda _: gm.Impulse, "IMEX, h = 0.5: largest"
+    ),
     "the midpoint rule for IMEX, modified frequency": Mutation(
         f"{STERN}/modified-frequency", modified_frequency, "IMEX", lambda _: gm.ImplicitMidpoint, "FPU, 100 steps: IMEX"
     ),
@@ -239,6 +244,13 @@ MUTATIONS = {
         "METHOD",
         lambda _: Displaced(a=(-0.7, 0.4)),
         "accurate starting values: order",
+    ),
+    "(A) for (B), starting values": Mutation(
+        f"{CONSOLE}/starting-values",
+        starting_values,
+        "B",
+        lambda _: starting_values.A,
+        "linear problem, errors 1 in the starting λ, (B): growth",
     ),
     "order 6 for 8, heavy top": Mutation(
         f"{CONSOLE}/heavy-top",

@@ -73,8 +73,7 @@ def holds(method: Coefficients, number: int) -> bool:
 
 def roots(ascending: tuple[Any, ...]) -> np.ndarray:
     """The non-zero roots."""
-    stripped = [float(c) for c in ascending if c]  # only the outermost coefficients vanish, for the a used here
-    return np.roots(stripped[::-1])
+    return np.roots(np.trim_zeros([float(c) for c in ascending])[::-1])
 
 
 # --- coefficients -----------------------------------------------------------------------------------------------------

@@ -13,7 +13,9 @@ from ...errors import RunStopped
 from ...methods import SymmetricMultistep
 from ...methods.multistep_coefficients import construct, defects, interval_of_periodicity, smallest_gap
 from ...run import simulate
+from ...run.instability import unwatched
 from ...system.system import System
+from ...view import Scene
 from ..base import Outcome, experiment
 from ..checks import Check
 from .coefficients import discriminant, draw_region
@@ -68,7 +70,31 @@ def periodicity(quick: bool) -> Outcome:
     parameters = {"steps of a run": STEPS, "start": "q = 1 at rest", "offsets of hω/Ω": len(offsets)}
     left_out = ("the largest |q| at 24 further steps about Ω (figure only)",)
     figure = draw_periodicity(0.1 if quick else 0.025, offsets, swings)
-    return Outcome(checks, figure, parameters=parameters, left_out=left_out)
+    return Outcome(checks, figure, motion=both_sides, parameters=parameters, left_out=left_out)
+
+
+def both_sides() -> Scene:
+    """The oscillator by the method of order 8 at hω 0.1 % below Ω and 0.1 % above, in the plane of q and p."""
+    method = SymmetricMultistep(a=EIGHT)
+    shown = {"0.1 % below Ω": 0.999, "0.1 % above Ω": 1.001}
+    with unwatched():  # the energy grows above Ω, which is what is shown
+        runs = [
+            simulate(
+                OSCILLATOR, [1.0], [0.0], method=method, dt=x * method.periodicity, t_end=160 * x * method.periodicity
+            )
+            for x in shown.values()
+        ]
+    paths = [np.concatenate([np.asarray(run.q), np.asarray(run.p)], axis=1) for run in runs]
+    return Scene(
+        np.arange(161.0),
+        np.stack(paths, axis=1),
+        colors=(0, 1),
+        names={name: k for k, name in enumerate(shown)},
+        series={f"|q|, {name}": (np.arange(161.0), np.abs(x[:, 0])) for name, x in zip(shown, paths, strict=True)},
+        trail=8,
+        title="Harmonic oscillator at the end of the interval of periodicity",
+        subtitle="order 8, q to the right, p upwards, time in steps",
+    )
 
 
 CLOSE = "Parasitic roots this close excite each other at some steps; (12) and (13) do not exclude it."

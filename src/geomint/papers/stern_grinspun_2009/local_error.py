@@ -10,7 +10,7 @@ import scipy.integrate
 from ... import models
 from ...methods import IMEX, Composition, Verlet
 from ...models import Model
-from ...run import simulate
+from ...run import Trajectory, simulate
 from ...system.lagrangian import derive
 from ..base import Outcome, experiment
 from ..checks import Check
@@ -30,10 +30,10 @@ class Errors(NamedTuple):
     reached: np.ndarray
 
 
-def relative(run: object, exact: object) -> float:
-    """The largest difference of q and of p at the end, each relative to its largest entry."""
-    ends = [(np.asarray(getattr(run, x))[-1], np.asarray(getattr(exact, x))[-1]) for x in ("q", "p")]
-    return max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in ends)
+def apart(run: Trajectory, exact: Trajectory, sizes: dict[str, float]) -> float:
+    """The largest difference of q and of p at the end, relative to these sizes."""
+    ends = {x: np.asarray(getattr(run, x))[-1] - np.asarray(getattr(exact, x))[-1] for x in sizes}
+    return max(float(np.abs(ends[x]).max() / size) for x, size in sizes.items())
 
 
 def errors(model: Model, steps: np.ndarray, t_end: float) -> Errors:
@@ -53,7 +53,8 @@ def errors(model: Model, steps: np.ndarray, t_end: float) -> Errors:
         discrete = 0.5 * np.sum((b - a) ** 2) / h - h * (slow + fast(0.5 * (a + b)))
         end = simulate(*start, method=IMEX(), dt=h, t_end=t_end)
         close = simulate(*start, method=reference, dt=h, t_end=t_end)
-        found.append((relative(one, fine), abs(discrete - exact), relative(end, close)))
+        sizes = {"q": float(np.abs(close.q).max()), "p": float(np.abs(close.p).max())}
+        found.append((apart(one, fine, sizes), abs(discrete - exact), apart(end, close, sizes)))
     return Errors(*np.array(found).T)
 
 
@@ -111,6 +112,6 @@ def draw_errors(steps: np.ndarray, found: dict[str, Errors]) -> Figure:
     axes.set(xlabel="step h", ylabel="error", title="Errors of IMEX, ω = 50 (dashed: slopes 3, 3 and 2)")
     axes.set_xticks(steps, [f"{h:g}" for h in steps])
     axes.set_xticks([], minor=True)
-    axes.legend(frameon=False, fontsize=8)
     axes.grid(alpha=0.25)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=8)
     return figure

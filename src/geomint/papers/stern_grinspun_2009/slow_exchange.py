@@ -106,7 +106,7 @@ def slow_exchange(quick: bool) -> Outcome:
     silent |= {"Hairer–Lubich": Trigonometric("hairer-lubich"), "Hochbruck–Lubich": Trigonometric("hochbruck-lubich")}
     shown: dict[str, Method] = {"IMEX": IMEX(), "impulse": Impulse(), **silent}
     runs = {label: OscillatoryEnergies(label, method, 0.1, 200.0) for label, method in shown.items()}
-    reference = OscillatoryEnergies("reference", Verlet(), 0.001, 200.0, 20)
+    reference = OscillatoryEnergies("Verlet, h = 0.001", Verlet(), 0.001, 200.0, 20)
     # .25 is near hω = 4π, within the window of its resonance.
     steps = np.unique(np.append(np.linspace(0.05, 0.26, 8 if quick else 85), 0.25))
     largest = {
