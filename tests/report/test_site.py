@@ -147,7 +147,8 @@ def test_a_motion_that_fails_is_a_failure(tmp_path, tiny, monkeypatch):
 
 
 def test_a_paper_by_the_command(shell, tmp_path):
-    result = shell("report", "tao-owhadi-2015/linear-stability", "--quick", "--out", "pages")
+    arguments = "tao-owhadi-2015/linear-stability", "--quick", "--out", "pages", "--jobs", 2  # in a process of its own
+    result = shell("report", *arguments)
     assert result.exit_code == 0, result.output
     assert "the start page is pages/index.html" in result.stdout
     assert "✓ tao-owhadi-2015/linear-stability" in result.stdout
