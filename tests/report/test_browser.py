@@ -219,12 +219,16 @@ def test_filters(browser, width):
         assert shown(rows) == 5
     else:
         assert shown(rows) == total
+        head, first = browser.find("#claims thead th"), browser.find("#claims tbody:first-of-type tr:nth-child(2) td")
+        assert [cell.rect["x"] for cell in first] == [cell.rect["x"] for cell in head]
+        texts = ["period of the pendulum", "6.283\neq. (3)", "6.2831 ± 0.01", "6.28 … 6.29", "✓ reproduced"]
+        assert [cell.text.replace("✓\n", "✓ ") for cell in first] == texts
     chip = browser.find(".chip:has(input[value=FAILED])")[0]
     browser.run("arguments[0].scrollIntoView({block: 'center'})", chip)
     chip.click()
     assert (shown(rows), shown(".card")) == (2, 2)
     browser.find("select[name=paper] option[value='stern-2009']")[0].click()
-    assert (shown(rows), shown(".card"), shown(".paper")) == (1, 1, 1)
+    assert (shown(rows), shown(".card"), shown("section.paper")) == (1, 1, 1)
     assert browser.find("#count")[0].text == "1 claim"
     browser.find("button[type=reset]")[0].click()
     browser.wait.until(lambda _: shown(".card") == 3)

@@ -106,6 +106,16 @@ def test_segments_and_areas(axes):
     assert area["line"] == {"width": 0}
 
 
+def test_bars_of_errors(axes):
+    axes.errorbar([1.0, 2.0], [3.0, 5.0], yerr=[0.5, 1.0], fmt="o-", capsize=2, label="mean")
+    axes.legend()
+    panel = only(axes)
+    found = {(len(trace["name"]) > 0, trace["mode"]): xy(trace) for trace in panel.plot["data"]}
+    np.testing.assert_array_equal(found[False, "lines"], [[1, 1, np.nan, 2, 2], [2.5, 3.5, np.nan, 4, 6]])
+    [entry] = panel.legend
+    assert len(entry.parts) == len(panel.plot["data"]) == 4  # the line, its bars, and their lower and upper ends
+
+
 def test_bars_and_histograms(axes):
     axes.bar([1.0, 3.0], [2.0, 5.0], width=0.5, bottom=[0.0, 1.0], color=["C0", "C1"], label="bars")
     axes.barh([10.0], [4.0], height=2.0)

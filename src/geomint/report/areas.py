@@ -50,20 +50,21 @@ def polygons(made: Drawn, path: Path, transform: Any = None) -> list[np.ndarray]
     """The pieces of a path in the coordinates of the data; curves become polygons on the screen, and come back."""
     path = path if transform is None else path.transformed(transform)
     codes = path.codes
+    vertices = np.array(path.vertices, float)
     if codes is None:
-        return [np.asarray(path.vertices, float)] if len(path.vertices) else []
+        return [vertices] if len(vertices) else []
     if not np.isin(codes, (Path.MOVETO, Path.LINETO, Path.CLOSEPOLY)).all():
         seen = made.axes.transData.transform_path(path)
         back = made.axes.transData.inverted()
-        return [back.transform(piece) for piece in seen.to_polygons(closed_only=False) if len(piece)]
-    pieces = np.split(np.arange(len(codes)), np.flatnonzero(codes == Path.MOVETO)[1:])
-    return [_piece(path, index) for index in pieces if len(index) > 1]
+        pieces = [np.asarray(piece) for piece in seen.to_polygons(closed_only=False)]
+        return [back.transform(piece) for piece in pieces if len(piece)]
+    kinds = np.asarray(codes)
+    pieces = np.split(np.arange(len(kinds)), np.flatnonzero(kinds == Path.MOVETO)[1:])
+    return [_piece(vertices[index], kinds[index]) for index in pieces if len(index) > 1]
 
 
-def _piece(path: Path, index: np.ndarray) -> np.ndarray:
-    assert path.codes is not None
-    vertices = np.array(path.vertices, float)[index]
-    vertices[path.codes[index] == Path.CLOSEPOLY] = vertices[0]  # what a closing vertex holds means nothing
+def _piece(vertices: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    vertices[codes == Path.CLOSEPOLY] = vertices[0]  # what a closing vertex holds means nothing
     return vertices
 
 

@@ -150,24 +150,27 @@ def _segments(made: Drawn, many: collections.LineCollection) -> None:
             made.trace(many, type="scatter", mode="lines", x=numbers(xy[:, 0]), y=numbers(xy[:, 1]), line=look)
 
 
-def _text(made: Drawn, words_: text.Text) -> None:
-    written = words_.get_text()
+def _text(made: Drawn, label: text.Text) -> None:
+    written = label.get_text()
     if not written.strip():
         return
-    note = isinstance(words_, text.Annotation)
+    note = isinstance(label, text.Annotation)
     shift: dict[str, Any] = {"showarrow": False}
     if note:
-        x, y, (px, py) = *_coordinates(made, words_, words_.xycoords), words_.xy
-        shift = _arrow(made, words_)
+        x, y, (px, py) = *_coordinates(made, label, label.xycoords), label.xy
+        shift = _arrow(made, label)
     else:
-        (x, y), (px, py) = made.reference(words_), words_.get_position()
-    across = {"left": "left", "right": "right"}.get(words_.get_horizontalalignment(), "center")
+        (x, y), (px, py) = made.reference(label), label.get_position()
+    across = {"left": "left", "right": "right"}.get(label.get_horizontalalignment(), "center")
     upwards = {"top": "top", "center": "middle", "center_baseline": "middle"}.get(
-        words_.get_verticalalignment(), "bottom"
+        label.get_verticalalignment(), "bottom"
     )
     at = {"x": _place(px, x, made.axes.get_xscale()), "y": _place(py, y, made.axes.get_yscale())}
-    font = {"size": max(10.0, PIXELS * words_.get_fontsize()), "color": colour(words_.get_color(), words_.get_alpha())}
-    turned = {"textangle": -words_.get_rotation()} if words_.get_rotation() else {}
+    font = {
+        "size": max(10.0, PIXELS * float(label.get_fontsize())),
+        "color": colour(label.get_color(), label.get_alpha()),
+    }
+    turned = {"textangle": -label.get_rotation()} if label.get_rotation() else {}
     anchors = {"xanchor": across, "yanchor": upwards, "align": across}
     made.annotation(text=words(written), xref=x, yref=y, **at, font=font, **anchors, **turned, **shift)
 

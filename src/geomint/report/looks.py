@@ -84,7 +84,8 @@ def symbol_of(path: Any) -> str:
     for name, symbol in SYMBOLS.items():
         style = MarkerStyle(name)
         known = style.get_path().transformed(style.get_transform())
-        if known.vertices.shape == path.vertices.shape and np.allclose(known.vertices, path.vertices):
+        corners, own = np.asarray(known.vertices, float), np.asarray(path.vertices, float)
+        if corners.shape == own.shape and np.allclose(corners, own):
             return symbol
     raise NotConverted("markers of a shape of their own")
 

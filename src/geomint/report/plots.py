@@ -86,12 +86,12 @@ def _bars(axes: Any) -> list[Any]:
 
 
 def thumbnail(picture: Path) -> Path:
-    """A small copy of a picture for the start page, with 64 colours."""
+    """A small copy of a picture for the start page, with 256 colours."""
     path = picture.with_name(f"{picture.stem}-small.png")
     with Image.open(picture) as whole:
         small = whole.convert("RGB")
         small.thumbnail((THUMB, 4 * THUMB), Image.Resampling.LANCZOS)
-        small.quantize(64).save(path, optimize=True)
+        small.quantize(256).save(path, optimize=True)
     return path
 
 

@@ -203,7 +203,7 @@ function filter() {
     body.querySelector(".group button span").textContent = any;
     fold(body, !narrow || !free);
   }
-  for (const section of document.querySelectorAll(".paper")) {
+  for (const section of document.querySelectorAll("section.paper")) {
     let any = false;
     for (const card of section.querySelectorAll(".card")) {
       const good = (!paper || section.dataset.paper === paper) && match(card.dataset.verdicts.split(" "), card.dataset.words);
