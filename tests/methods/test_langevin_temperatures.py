@@ -108,7 +108,7 @@ def test_temperatures(method):
         if "fast" in needs:
             pytest.skip("no constrained problem of the zoo with a fast part has a configurational temperature by hand")
         problem, of, free = SPHERES, on_spheres, 4
-    run = sampled(problem, method, 1200)
+    run = sampled(problem, method, 1600 if problem is SPHERES else 1200)
     per_state = jax.jit(jax.vmap(jax.vmap(lambda q, p: of(problem.system, q, p))))
     twice_kinetic, square, laplacian = per_state(*in_equilibrium(run))
     ratios(twice_kinetic / (free * TEMPERATURE), square / TEMPERATURE, laplacian).check(0.02)
