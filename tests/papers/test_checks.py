@@ -29,8 +29,8 @@ def test_in_range_or_not(measured, low, high, ok):
 
 
 def test_ranges_and_numbers_print_readably():
-    ranges = (1, 2), (1, None), (None, 1e-13), (4, 4), (0.93472891, 0.94104111)
-    texts = ["1 … 2", "≥ 1", "≤ 1e-13", "= 4", "0.9347 … 0.941"]
+    ranges = (1, 2), (1, None), (None, 1e-13), (4, 4), (0.93472891, 0.94104111), (1.31412, 1.31434)
+    texts = ["1 … 2", "≥ 1", "≤ 1e-13", "= 4", "0.9347 … 0.941", "1.3141 … 1.3143"]
     assert [Check("x", 0.0, bounds).range_text for bounds in ranges] == texts
     assert Check("x", 0.1, verdict="information").range_text == "–"
     assert Check("x", 0.123456789, (0, 1)).measured_text == "0.12346"

@@ -30,14 +30,20 @@ def compare(experiment, size):
     assert outcome.ok
     rows = {check.claim: check for check in outcome.checks}
     assert len(rows) == len(outcome.checks), "two rows of one claim"
-    recorded = {row["claim"]: row["measured"] for row in RESULTS[experiment.id][size]["checks"]}
+    recorded = {row["claim"]: row for row in RESULTS[experiment.id][size]["checks"]}
     assert rows.keys() == recorded.keys(), "docs/results is stale; run docs/figures.py"
     other = [
-        f"{claim}: {rows[claim].measured:g}, docs/results has {x:g}"
-        for claim, x in recorded.items()
-        if x is not None and not rows[claim].agrees(x)
+        f"{claim}: {rows[claim].measured:g}, docs/results has {row['measured']:g}"
+        for claim, row in recorded.items()
+        if row["measured"] is not None and not rows[claim].agrees(row["measured"])
+    ] + [
+        f"{claim}: another verdict or place, or other words of the paper, in docs/results"
+        for claim, row in recorded.items()
+        if any(row[field] != getattr(rows[claim], field) for field in ("verdict", "where", "paper"))
     ]
     assert not other, "run docs/figures.py and docs/generate.py if this is right"
+    silent = [check.claim for check in outcome.checks if check.judged and check.paper is None]
+    assert not silent, "a verdict on something that the paper does not state"
     assert isinstance(outcome.figure, Figure)
     assert outcome.figure.axes
 

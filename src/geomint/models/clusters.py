@@ -66,7 +66,8 @@ def sum_over_pairs(n: int, pair: Callable[[Array, Any], Array]) -> Callable[[Arr
         return evaluate(of, s, rate)
 
     potential.curvature = curvature  # pyright: ignore[reportFunctionMemberAccess]
-    potential.explain = md.PairPotential(lambda s: 1 / s, squared=True).explain  # pyright: ignore[reportFunctionMemberAccess]
+    named = md.PairPotential(lambda s: 1 / s, squared=True)
+    potential.explain = named.explain  # pyright: ignore[reportFunctionMemberAccess]
     return potential
 
 

@@ -100,7 +100,10 @@ class Check:
         low, high = self.range
         if low is None or high is None:
             return f"≤ {high:.4g}" if low is None else f"≥ {low:.4g}"
-        return f"= {low:.4g}" if low == high else f"{low:.4g} … {high:.4g}"
+        if low == high:
+            return f"= {low:.4g}"
+        digits = next((d for d in range(4, 17) if f"{low:.{d}g}" != f"{high:.{d}g}"), 17)
+        return f"{low:.{digits}g} … {high:.{digits}g}"
 
     @property
     def measured_text(self) -> str:
