@@ -190,10 +190,9 @@ def newmark_gain(newmark: Balls) -> Check:
         "penalty, Newmark: relative error of the energy",
         newmark.energy_error,
         (1e-3, None),
-        paper="within the range of stability; bounded, drifts somewhat",
-        where="section 5.2.2, Fig. 16",
-        verdict="contradicted",
-        note="it gains energy: the stiffness of (72) has no bound for nearly parallel faces",
+        verdict="information",
+        note="on our mesh of 540 tetrahedra a ball (the paper: 864) it gains energy: the stiffness of (72) has no "
+        "bound for nearly parallel faces",
         rtol=None,
     )
 

@@ -78,7 +78,6 @@ def lagrangian_checks() -> list[Check]:
     slide = "IMEX as Störmer/Verlet with a Modified Mass Matrix"
     name = "FPU: largest residual of the discrete Euler–Lagrange equations of L_h"
     half = "The last term of L_h needs the factor ½ of W; the slides' next equations have it."
-    printed: dict[str, Any] = {"paper": "0: IMEX is stationary for L_h", "where": slide, "note": half}
     return [
         Check(
             f"{name} with ½ before W",
@@ -89,7 +88,14 @@ def lagrangian_checks() -> list[Check]:
             verdict="corrected",
             note=half,
         ),
-        Check(f"{name} as printed", of(1.0), (0.1, None), verdict="contradicted", rtol=None, **printed),
+        Check(
+            f"{name} as printed",
+            of(1.0),
+            (0.1, None),
+            verdict="information",
+            rtol=None,
+            note="the printed form, as a control",
+        ),
     ]
 
 
