@@ -179,16 +179,17 @@ def models_page():
         "`model.dt` and `model.t_end`, the defaults of `gm.simulate(model)`, `gm.ensemble(model, …)`, "
         "`gm.sweep(model, …)`, `gm.certify(model)` and `geomint run kepler`.\n"
     ]
+    models = {name: make() for name, make in gm.models.all().items()}
     rows = [
         (
             f"[`{name}`](#{name})",
-            make().description,
-            " × ".join(map(str, make().q0.shape)),
-            f"`{make().method.name}`",
-            f"{make().dt:.4g}",
-            f"{make().t_end:.6g}",
+            model.description,
+            " × ".join(map(str, model.q0.shape)),
+            f"`{model.method.name}`",
+            f"{model.dt:.4g}",
+            f"{model.t_end:.6g}",
         )
-        for name, make in gm.models.all().items()
+        for name, model in models.items()
     ]
     parts.append(table(("model", "what it is", "shape of q", "method", "dt", "t_end"), rows))
     for name, make in gm.models.all().items():

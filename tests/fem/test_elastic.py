@@ -73,11 +73,12 @@ def test_derivatives_of_all_orders(name):
     expected = jax.jit(lambda: along(functools.partial(dense_energy, material, mesh)))()
     term, numbers = ElementTerm.of(material, dim)
     by_arrays = lambda x: element_sums.by_arrays(term, 0, x, *numbers, *potential.geometry)
-    for V in (potential, by_arrays):
-        for x, y in zip(jax.jit(lambda V=V: along(V))(), expected, strict=True):
+    found = {V: jax.jit(lambda V=V: along(V))() for V in (potential, by_arrays)}
+    for values in found.values():
+        for x, y in zip(values, expected, strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-11, atol=1e-12 * np.max(np.abs(y)))
     batched = jax.jit(jax.vmap(jax.grad(potential)))(jnp.stack([q, q + 0.01 * u]))
-    np.testing.assert_array_equal(batched[0], jax.jit(jax.grad(potential))(q))
+    np.testing.assert_array_equal(batched[0], found[potential][1])
     line = jax.jit(lambda: potential.on_line(jnp.asarray(q), jnp.asarray(w)).derivatives(jnp.asarray(0.01), 4))()
     exact = jax.jit(lambda: derivatives(lambda t: dense_energy(material, mesh, q + t * w), jnp.asarray(0.01), 4))()
     np.testing.assert_allclose(line, exact, rtol=1e-9)
@@ -99,8 +100,8 @@ def test_derivatives_by_moduli_and_in_an_ensemble():
     np.testing.assert_allclose(members[1], jax.grad(dense(0.9))(q), rtol=1e-11, atol=1e-13)
 
 
-@pytest.mark.parametrize(("sizes", "bend"), [((), 0.0), ((4,), 0.0), ((4,), 0.05)])
-def test_the_kernel_for_gpus(monkeypatch, sizes, bend):
+@pytest.mark.parametrize(("sizes", "bend", "orders"), [((), 0.0, (1, 2)), ((4,), 0.0, (2,)), ((4,), 0.05, (1,))])
+def test_the_kernel_for_gpus(monkeypatch, sizes, bend, orders):
     """Interpreted, with members that have their own modulus, by patches, more than programs, and by groups
     of a few shapes or each of its own."""
     monkeypatch.setattr(element_gpu, "INTERPRET", True)
@@ -119,8 +120,10 @@ def test_the_kernel_for_gpus(monkeypatch, sizes, bend):
         assert groups.shapes.shape[1] == (72 if bend else 6)
         term = dataclasses.replace(term, pattern=groups.pattern)
     numbers, arrays = [jnp.array([[LAME], [2.0]]), jnp.stack([shear, 2 * shear])], jax.tree.leaves(potential.geometry)
-    for order, vectors in ((1, [q]), (2, [q, u])):
-        expected = element_sums.by_arrays(term, order, *vectors, *numbers, *arrays)
+    for order in orders:
+        vectors = [q, u][:order]
+        by_arrays = jax.jit(functools.partial(element_sums.by_arrays, term, order))
+        expected = by_arrays(*vectors, *numbers, *arrays)
         found = element_sums._by_kernel(term, order, *vectors, *numbers, *arrays)
         np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
 
@@ -176,15 +179,16 @@ def test_free_vibrations_are_those_of_scikit_fem():
     np.testing.assert_allclose(np.sqrt(found[6:36]), np.sqrt(expected[6:36]), rtol=1e-10)
 
 
-def test_free_vibrations_of_the_cube_of_the_paper():
-    """12,288 tetrahedra, by Lanczos: the Hessian is found by products with vectors, scikit-fem assembles its own."""
+def test_free_vibrations_of_a_larger_cube():
+    """1,536 tetrahedra, by Lanczos: the Hessian is found by products with vectors, scikit-fem assembles its own."""
     skfem = pytest.importorskip("skfem")
     from scipy import sparse
     from scipy.sparse.linalg import eigsh
     from skfem.helpers import dot
     from skfem.models.elasticity import linear_elasticity
 
-    mesh, n = fem.cube(8), 3 * 2969
+    mesh = fem.cube(4)
+    n = mesh.nodes.size
     system = fem.solid(mesh, fem.NeoHookean(0.01, 0.0066), 0.1, mass="consistent")
     joined = sparse.kron(system.mass.to_scipy() != 0, np.ones((3, 3))).tocsr().astype(bool)
     colours = column_colours(joined)

@@ -168,7 +168,7 @@ def pressure(n, side, radius, members, t_end, seed):
 
 
 def test_pressure_of_a_dilute_gas():
-    measured, error, run = pressure(4, 10.0, 0.02, 64, 60.0, 0)
+    measured, error, run = pressure(4, 10.0, 0.02, 64, 30.0, 0)
     assert np.max(np.abs(run.energy_error)) < 1e-13 * run.energy.max()
     assert error < 0.02
     assert (

@@ -17,7 +17,7 @@ from helpers.interval_cases import inside
 
 # Many bodies compile and run long, and have the operations of a few.
 FEW = {
-    "lennard_jones_fluid": {"atoms": 36, "density": 0.2},
+    "lennard_jones_fluid": {"atoms": 32, "density": 0.9, "cutoff": 1.3},
     "elastic_sheet": {"nodes": 9},
     "morse_cluster": {"n": 4},
     "lennard_jones_cluster": {"n": 4},
@@ -25,8 +25,9 @@ FEW = {
     "dna": {"n": 5},
     "elastic_chain": {"n": 5},
     "elastic_cube": {"cells": 1},
-    "colliding_balls": {"layers": 1},
 }
+# colliding_balls has the potential of elastic_cube on another mesh, which takes as long to compile again.
+NAMES = [name for name in gm.models.all() if name != "colliding_balls"]
 
 
 class Ray(NamedTuple):
@@ -49,16 +50,16 @@ def ray(name):
 
 
 def test_most_models_have_a_potential():
-    assert sum(ray(name) is not None for name in gm.models.all()) > 30
+    assert sum(ray(name) is not None for name in NAMES) > 30
 
 
-@pytest.mark.parametrize("name", gm.models.all())
+@pytest.mark.parametrize("name", NAMES)
 def test_potentials_and_their_curvature_stay_in_their_range(name):
     if ray(name) is None:
         return  # free bodies, and Lagrangians
     potential, q, v, dt = ray(name)
     assert supported(derivatives(potential, q, v), 0.0) is None
-    half, random, count = 0.02, np.random.default_rng(0), 1000 if q.size < 50 else 100
+    half, random, count = 0.02, np.random.default_rng(0), 1000 if q.size < 40 else 50
     second = jax.vmap(lambda t: derivatives(potential, q, v)(t)[0])
 
     @jax.jit
