@@ -291,7 +291,7 @@ def test_the_derivative_of_a_matrix_function_has_no_pole_where_eigenvalues_coinc
     for values in ([3.0, 3.0, 3.0, -2.0], [0.0, 0.0, 900.0, 900.0 + 1e-7], [0.5, 2.0, 40.0, -9.0]):
         matrix, move = turn @ np.diag(values) @ turn.T, np.random.default_rng(9).normal(size=(4, 4))
         move, e = move + move.T, 1e-4
-        whole = lambda x: jnp.stack(_matrix_functions(functions, x))
+        whole = jax.jit(lambda x: jnp.stack(_matrix_functions(functions, x)))
         found = jax.jvp(whole, (jnp.asarray(matrix),), (jnp.asarray(move),))[1]
         quotient = (
             8 * (whole(matrix + e * move) - whole(matrix - e * move))
