@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
-import subprocess
-import sys
 import warnings
 
 import jax
@@ -121,7 +118,8 @@ def test_a_frame_with_one_bar_too_many():
     corners = np.stack([along, along + across, across])
     bars, lengths = [(None, 0), (0, 1), (1, 2), (None, 2), (None, 1), (0, 2)], [1.0] * 4 + [2**0.5] * 2
     systems = [gm.System(lambda q: jnp.sum(q[:, 1]), constraint=gm.Distances(bars[:k], lengths[:k])) for k in (5, 6)]
-    go = lambda system: run((system, corners, 0 * corners), gm.Rattle(), 500, 5.0, save_every=50)
+    # The engine that solves redundant constraints in any case; "auto" would first translate the step to weigh it.
+    go = lambda system: run((system, corners, 0 * corners), gm.Rattle(), 500, 5.0, save_every=50, engine="xla")
     plain, stiff = map(go, systems)
     assert "rank 5 of 6" in stiff.solver
     assert np.ptp(plain.q[:, 1, 0]) > 0.3
@@ -309,26 +307,6 @@ def test_the_square_among_constraints_is_named():
         lambda q: 0.0, constraint=lambda q: jnp.stack([(q[0] - 5) ** 2 - 1, (q[1] ** 2 + q[2] ** 2 - 1) ** 2])
     )
     assert "constraint 1 vanishes" in vanishing(system, np.array([5 + 1e-5, 1 + 1e-7, 0.0]))
-
-
-def test_redundant_constraints_in_single_precision():
-    """The rank is judged by the precision of the numbers: 1e-8 would be below round-off."""
-    script = """
-import warnings; warnings.simplefilter("ignore")
-import jax.numpy as jnp, numpy as np, geomint as gm
-rods = lambda q: jnp.stack([jnp.sum(q[0]**2) - 1, jnp.sum((q[1] - q[0])**2) - 1])
-thrice = lambda q: jnp.array([[1, 0], [0, 1], [1.7, -0.6]]) @ rods(q)
-system = gm.System(lambda q: jnp.sum(q[:, 1]), constraint=thrice)
-q0 = np.array([[0.6, 0.8], [1.4, 0.2]])
-run = gm.simulate(system, q0, method=gm.Rattle(), dt=0.01, t_end=2.0, engine="xla")
-assert run.q.dtype == np.float32
-print(np.max(np.abs(run.energy_error)), np.max(np.abs(run.multipliers)))
-"""
-    environment = {**os.environ, "JAX_ENABLE_X64": "0"}
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
-    energy, multipliers = map(float, done.stdout.split())
-    assert energy < 1e-3
-    assert multipliers < 100
 
 
 def test_a_start_without_a_gradient_is_told_apart_from_a_square():

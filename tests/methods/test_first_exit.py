@@ -217,21 +217,21 @@ def test_no_tunnel_through_a_core(search, more, far, aside):
 
 
 # --- the start, and potentials that are hardly any ------------------------------------------------------------------
-PARABOLAS = {  # V along y at x = 1, on an edge, moving along y: (φ', φ'') decide the terrace, level 2 or 1
-    "falls": (lambda q: q[0] - q[1], 1),
-    "rises": (lambda q: q[0] + q[1], 2),
-    "bends down": (lambda q: q[0] - 0.5 * q[1] ** 2, 1),
-    "bends up": (lambda q: q[0] + 0.5 * q[1] ** 2, 2),
-    "goes along": (lambda q: q[0] + 0 * q[1], 2),
+PARABOLAS = {  # V = x + ay + ½by² from x = 1, on an edge, along y: (φ', φ'') = (a, b) decide the terrace, level 2 or 1
+    "falls": (-1.0, 0.0, 1),
+    "rises": (1.0, 0.0, 2),
+    "bends down": (0.0, -1.0, 1),
+    "bends up": (0.0, 1.0, 2),
+    "goes along": (0.0, 0.0, 2),
 }
+PARABOLA = gm.System(lambda q, k: q[0] + k[0] * q[1] + 0.5 * k[1] * q[1] ** 2, params=np.zeros(2))
 
 
 @pytest.mark.parametrize("name", PARABOLAS)
 def test_starts_on_an_edge(name):
-    potential, level = PARABOLAS[name]
-    run = gm.simulate(
-        gm.System(potential), [1.0, 0.0], [0.0, 1.0], method=gm.EnergyStepping(0.5, 0.0), dt=0.125, t_end=0.5
-    )
+    *bend, level = PARABOLAS[name]
+    system = PARABOLA.with_params(np.array(bend))
+    run = gm.simulate(system, [1.0, 0.0], [0.0, 1.0], method=gm.EnergyStepping(0.5, 0.0), dt=0.125, t_end=0.5)
     assert run.level[0] == level
     assert len(run.events.times) == 0 or run.events.times[0] > 0.2  # no event at the start itself
     assert run.energy[0] == 0.5 + 0.5 * level
@@ -258,15 +258,9 @@ def test_only_a_turning_point_lies_on_an_edge():
 
 def test_a_tie_is_reflected():
     """V = 2x and v = 2: a² = 16 = 2hk, k = 4, for h = 2 exactly."""
+    slope = gm.System(lambda q: 2 * jnp.sum(q))
     for height, kind in ((2.0, "reflected"), (1.9999, "up"), (2.0001, "reflected")):
-        run = gm.simulate(
-            gm.System(lambda q: 2 * jnp.sum(q)),
-            [0.0],
-            [2.0],
-            method=gm.EnergyStepping(height, -0.5),
-            dt=0.25,
-            t_end=1.0,
-        )
+        run = gm.simulate(slope, [0.0], [2.0], method=gm.EnergyStepping(height, -0.5), dt=0.25, t_end=1.0)
         assert run.events.kinds[0] == kind
         assert run.energy[-1] == pytest.approx(run.energy[0], rel=1e-15)
 

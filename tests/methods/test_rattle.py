@@ -26,8 +26,10 @@ def circle(q):
 PENDULUM = gm.System(gravity, constraint=circle)
 
 
-def run(model, method, dt, steps, **more):
-    return gm.simulate(model.system, model.q0, model.v0, method=method, dt=dt, t_end=steps * dt, **more)
+def run(model, method, dt, steps, engine="xla", **more):
+    """By XLA, which compiles these steps in less time; tests/engines/ compares machine code with it."""
+    more |= {"dt": dt, "t_end": steps * dt, "engine": engine}
+    return gm.simulate(model.system, model.q0, model.v0, method=method, **more)
 
 
 # --- the methods against each other and against an independent solution ---------------------------------------------
@@ -80,7 +82,7 @@ CHAIN = gm.models.chain(n=8)
 
 @pytest.mark.parametrize("solver", ["auto", "dense", "matrix-free", "least-squares", "sweep"])
 def test_solvers_agree(solver):
-    """With the band, which "auto" finds."""
+    """With the band, which "auto" finds, in machine code."""
     other = run(CHAIN, gm.Rattle(solver=solver), 0.01, 50)
     assert (other.solver == banded().solver) is (solver in ("auto", "sweep"))
     np.testing.assert_allclose(other.q, banded().q, rtol=0, atol=3e-12)
@@ -89,7 +91,7 @@ def test_solvers_agree(solver):
 
 @functools.cache
 def banded():
-    return run(CHAIN, gm.Rattle(solver="banded"), 0.01, 50)
+    return run(CHAIN, gm.Rattle(solver="banded"), 0.01, 50, engine="native")
 
 
 def test_relaxation_saves_sweeps():
@@ -182,7 +184,7 @@ def test_redundant_constraints_move_by_least_squares():
     thrice = gm.System(gravity, constraint=lambda q: jnp.concatenate([circle(q), 3 * circle(q), circle(q)]))
     q0, v0 = np.array([0.6, -0.8]), np.array([0.4, 0.3])
     with pytest.warns(UserWarning, match="constraints 0, 1, 2 depend on each other"):
-        seen = gm.simulate(thrice, q0, v0, method=gm.Rattle(), dt=0.01, t_end=1.0)
+        seen = gm.simulate(thrice, q0, v0, method=gm.Rattle(), dt=0.01, t_end=1.0, engine="xla")
     single = gm.simulate(PENDULUM, q0, v0, method=gm.Rattle(), dt=0.01, t_end=1.0)
     np.testing.assert_allclose(seen.q, single.q, rtol=0, atol=1e-12)
     # The smallest multipliers: proportional to the gradients, 1 to 3 to 1, and together the single one.
@@ -212,7 +214,7 @@ def test_a_mechanism_passes_near_its_singular_position():
 def test_a_point_held_in_every_direction_stays_where_it_is():
     held = gm.System(gravity, constraint=lambda q: jnp.stack([q[0], q[1] + 1, jnp.sum(q**2) - 1]))
     with pytest.warns(UserWarning, match="depend on each other"):
-        still = gm.simulate(held, np.array([0.0, -1.0]), method=gm.Rattle(), dt=0.01, t_end=0.1)
+        still = gm.simulate(held, np.array([0.0, -1.0]), method=gm.Rattle(), dt=0.01, t_end=0.1, engine="xla")
     np.testing.assert_allclose(still.q, np.broadcast_to([0.0, -1.0], still.q.shape), rtol=0, atol=1e-12)
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import warnings
 
 import jax
@@ -152,23 +149,6 @@ def test_float32_constants_are_pointed_out():
     stiffness = np.float32(0.1) * np.ones(2, np.float32)
     with pytest.warns(UserWarning, match=r"potential\(q\) uses numbers in float32"):
         go(gm.System(lambda q: jnp.sum(stiffness * q**2)))
-
-
-def test_precision_is_the_users_where_they_set_it():
-    code = (
-        "import geomint as gm, numpy as np; m = gm.models.kepler(); "
-        "r = gm.simulate(m.system, m.q0, m.v0, method=gm.Verlet(), dt=.02, t_end=10.); "
-        "print(r.q.dtype, abs(r.energy_error).max() < 3e-3)"
-    )
-    for setting, dtype in (("0", "float32"), ("1", "float64")):
-        out = subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "JAX_ENABLE_X64": setting},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert out.stdout.split() == [dtype, "True"]
 
 
 def test_a_wrong_derivative_by_hand_is_caught():

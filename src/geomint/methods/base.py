@@ -226,14 +226,15 @@ class Method(eqx.Module):
         if system.constraint is not None and not self.traits.constrained:
             stated = isinstance(system, LagrangianSystem)
             wanted = set(demands(system))
-            fits = lambda m: (
-                m.traits.constrained
-                and set(m.traits.needs) <= {"constraint", "hessian"}
-                and wanted <= set(m.traits.takes)
-                and m.traits.stochastic == self.traits.stochastic
+            fits = lambda t: (
+                t.constrained
+                and set(t.needs) <= {"constraint", "hessian"}
+                and wanted <= set(t.takes)
+                and t.stochastic == self.traits.stochastic
+                and (t.lagrangian or not stated)
             )
-            able = {type(m): m.name for m in reversed(all()) if fits(m) and (m.traits.lagrangian or not stated)}
-            choices = [f"use {', '.join(sorted(able.values()))}"] * bool(able)
+            able = _first_of_each_class(fits)
+            choices = [f"use {', '.join(sorted(able))}"] * bool(able)
             choices += ["turn the constraint into stiff springs with gm.penalize(system, omega)"] * (not stated)
             message = f"{self.name} does not integrate constrained systems, and this system has a constraint"
             raise InputError(f"{message}; {', or '.join(choices)}.")
@@ -248,7 +249,11 @@ class Method(eqx.Module):
         space, on_groups = getattr(system, "space", None), "lie group" in self.traits.needs
         curved = space is not None and not space.flat
         if space is not None and curved and not on_groups:
-            able = {type(m).__name__ for m in all() if "lie group" in m.traits.needs}
+            able = {
+                type(m).__name__
+                for m, _, traits in _described(tuple(_variants.values()))
+                if "lie group" in traits.needs
+            }
             raise InputError(
                 f"{self.name} moves arrays by q + dq, and the positions of this system are on a group "
                 f"({space.name}); use {', '.join(sorted(able))}. For a rigid body "
@@ -267,21 +272,34 @@ class Method(eqx.Module):
         if not missing:
             return
         of_lagrangian, constrained = isinstance(system, LagrangianSystem), system.constraint is not None
-        able = {
-            type(m).__name__: m.name
-            for m in reversed(all())
-            if set(wanted) <= set(m.traits.takes)
-            and m.traits.stochastic == self.traits.stochastic
-            and (m.traits.lagrangian or not of_lagrangian)
-            and (m.traits.constrained if constrained else m.traits.free)
-        }
-        choices = f"use {', '.join(sorted(able.values()))}" if able else "no method takes all that this system has"
+        stochastic = self.traits.stochastic
+        able = _first_of_each_class(
+            lambda t: (
+                set(wanted) <= set(t.takes)
+                and t.stochastic == stochastic
+                and (t.lagrangian or not of_lagrangian)
+                and (t.constrained if constrained else t.free)
+            )
+        )
+        choices = f"use {', '.join(sorted(able))}" if able else "no method takes all that this system has"
         raise InputError(f"{self.name} does not take systems with {' and '.join(missing)}; {choices}.")
 
 
 _classes: dict[str, type[Method]] = {}
 _variants: dict[str, Callable[[], tuple[Method, ...]]] = {}
 M = TypeVar("M", bound=Method)
+
+
+@functools.cache
+def _described(makers: tuple[Callable[[], tuple[Method, ...]], ...]) -> tuple[tuple[Method, str, Traits], ...]:
+    """Every registered method with its name and traits, which are properties that take long to compute."""
+    return tuple((m, m.name, m.traits) for make in makers for m in make())
+
+
+def _first_of_each_class(fits: Callable[[Traits], bool]) -> list[str]:
+    """The names of the registered methods with such traits, one of each class."""
+    methods = reversed(_described(tuple(_variants.values())))
+    return list({type(m): name for m, name, traits in methods if fits(traits)}.values())
 
 
 def register(*variants: dict[str, Any]) -> Callable[[type[M]], type[M]]:

@@ -181,7 +181,11 @@ class SymmetricMultistep(Constrained, HasHistory):
 
             return jax.lax.scan(step, starter.init(mech, start, h), None, length=half)[1]
 
-        (q_after, p_after, failed_after), (q_before, p_before, failed_before) = walk(dt), walk(-dt)
+        # A loop over both directions, so that the starting method is traced and compiled once.
+        both = jax.lax.map(walk, jnp.stack([dt, -dt]))
+        (q_after, p_after, failed_after), (q_before, p_before, failed_before) = (
+            jax.tree.map(lambda x, i=i: x[i], both) for i in range(2)
+        )
         joined = lambda before, middle, after: jnp.concatenate([before[::-1], middle[None], after])  # −k/2 … k/2
         positions = joined(q_before.value, q, q_after.value)
         lost = joined(q_before.lost, jnp.zeros_like(q), q_after.lost)
