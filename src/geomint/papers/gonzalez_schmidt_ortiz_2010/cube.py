@@ -145,7 +145,11 @@ def cube_motion(quick: bool) -> Outcome:
             "Newmark, dt": fine.dt,
             "seed of the noise": 0,
         },
-        left_out=("h = 3e-5 and 6e-5", "energy-stepping from t = 20 to 80 and its mean step", "Newmark at dt = 0.001 instead of 0.01"),
+        left_out=(
+            "h = 3e-5 and 6e-5",
+            "energy-stepping from t = 20 to 80 and its mean step",
+            "Newmark at dt = 0.001 instead of 0.01",
+        ),
     )
 
 

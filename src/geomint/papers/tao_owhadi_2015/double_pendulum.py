@@ -8,6 +8,7 @@ constrained motion, by an independent method to about 1e-11.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -17,11 +18,12 @@ import numpy as np
 from ...analysis.penalty import penalize, recover_multipliers
 from ...manifold.projection import project
 from ...methods import Method, Newmark, Rattle, SimplifiedZhangSkeel, Verlet, ZhangSkeel
+from ...numerics.compilation import jit
 from ...run import simulate
 from ...system.lagrangian import derive
 from ..base import Outcome, experiment
 from ..checks import Check
-from .common import BETA, OMEGA, PAPER, constrained_motion, kept_energy, pendulum, positions, scene_of_ropes
+from .common import BETA, OMEGA, PAPER, kept_energy, pendulum, pendulum_motion, positions, scene_of_ropes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,6 +47,12 @@ class Row:
         self.energy = np.asarray(self.run.energy)
 
 
+@functools.cache
+def pendulum_constraint() -> Any:
+    """g at many points, compiled once."""
+    return jit(jax.vmap(derive(pendulum().system, pendulum().q0.shape).constraint))
+
+
 class Stiff:
     """Z&S at h = .01 for one ω: ω²|g| at the filtered and at the plain positions, and the multipliers up to t = 10."""
 
@@ -53,7 +61,7 @@ class Stiff:
         run = simulate(
             penalize(model.system, omega), model.q0, model.v0, method=ZhangSkeel(beta=BETA), dt=0.01, t_end=50.0
         )
-        constraint = jax.vmap(derive(model.system, model.q0.shape).constraint)
+        constraint = pendulum_constraint()
         scaled = lambda q: omega**2 * np.asarray(constraint(jnp.asarray(q)))
         self.omega, self.raw = omega, scaled(run.q_filtered)
         self.at_q, self.at_x = (float(np.max(np.linalg.norm(scaled(q), axis=1))) for q in (run.q_filtered, run.q))
@@ -102,7 +110,7 @@ PENDULUM = {
 def double_pendulum(quick: bool) -> Outcome:
     """ω = 20, h = .1: Z&S is as accurate as fully solved Newmark; Newmark with one Newton step damps the motion to
     rest. RATTLE, without springs, is more accurate than all of them."""
-    exact = constrained_motion(pendulum(), 0.01 * np.arange(5001))
+    exact = pendulum_motion()
     methods: dict[str, tuple[Method, float]] = {
         "RATTLE": (Rattle(), 0.1),
         "Verlet, h = 0.005": (Verlet(), 0.005),
@@ -117,7 +125,7 @@ def double_pendulum(quick: bool) -> Outcome:
         for omega in ((20.0, 100.0, 500.0) if quick else (20.0, 35.0, 50.0, 70.0, 100.0, 140.0, 200.0, 350.0, 500.0))
     }
     mech = derive(pendulum().system, pendulum().q0.shape)
-    multipliers = np.asarray(jax.vmap(mech.multipliers)(exact.q[:1001], exact.p[:1001]))  # unit masses: p = v
+    multipliers = np.asarray(jit(jax.vmap(mech.multipliers))(exact.q[:1001], exact.p[:1001]))  # unit masses
     checks = row_checks(rows) + energy_checks(rows, multipliers) + stiff_checks(stiff, multipliers)
     checks += sensitivity_checks(TURNS[1::2] if quick else TURNS)
     shown = {label: positions(rows[label].run)[:501:2] for label in ("Z&S", "Newmark, one Newton step")}
