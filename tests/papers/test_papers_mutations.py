@@ -358,7 +358,7 @@ MUTATIONS = {
     ),
 }
 # The others take some minutes together.
-QUICK = ("Z&S without its third-derivative term, chain", "β halved, linear stability", "impulse for IMEX, long times")
+QUICK = ("Z&S without its third-derivative term, one step", "β halved, linear stability", "impulse for IMEX, resonance")
 
 
 def failing_rows(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -140,7 +140,7 @@ def averages(quick: bool) -> dict[str, tuple[float, float]]:
     t_end, members = (60.0, 320) if quick else (210.0, 1024)
     found = {"rods": average(rods(0.0), Rattle(), 0.1, t_end, members)}
     found["rods and Fixman's potential"] = average(fixman(rods(0.0), WARMTH), Rattle(), 0.1, t_end, members)
-    for alpha in (400.0,) if quick else (100.0, 400.0, 1600.0):
+    for alpha in () if quick else (100.0, 400.0, 1600.0):
         dt = 0.5 / np.ceil(0.5 * fastest(alpha))  # hω ≤ 1
         found[f"springs, α = {alpha:g}"] = average(springs(alpha, 0.0), Verlet(), dt, t_end, members)
     return found
@@ -168,7 +168,7 @@ def stiff_bonds(quick: bool) -> Outcome:
         draw_bonds(stiffnesses, distances, stretch, rigid, soft, found),
         motion=moving_molecules,
         parameters={"α": stiffnesses.tolist(), "t_end": END, "temperature": WARMTH, "seed": 1, "distance": CLOSE},
-        left_out=("α up to 1e6", "averages with springs of three stiffnesses"),
+        left_out=("α up to 1e6", "averages with springs"),
     )
 
 

@@ -115,16 +115,15 @@ def first_maximum(run: Trajectory) -> tuple[float, float]:
 def cube_motion(quick: bool) -> Outcome:
     """Energy-stepping at three heights beside Newmark's explicit method at the mean steps of the paper. The step of
     the largest height is stable for Newmark on the symmetric start, and not with noise of 1e-3."""
-    fine, heights = newmark(0.01 if quick else 0.001, END), list(STEPS)[: 1 if quick else None]
-    runs = {h: stepped(h, END) for h in heights}
+    end = 20.0 if quick else END
+    fine, heights = newmark(0.01 if quick else 0.001, end), list(STEPS)[: 1 if quick else None]
+    runs = {h: stepped(h, end) for h in heights}
     first = runs[heights[0]]
     quiet, noisy = newmark(STEPS[6e-5], END), newmark(STEPS[6e-5], END, 1e-3)
     checks = [
-        Check.near(
-            "h = 1e-05: mean step to t = 80", END / len(first.events), 0.0081, 0.05, paper=STEPS[1e-5], where="Fig. 11"
-        ),
+        mean_step(first, end),
         *(check for h, run in runs.items() for check in conserved(run, h)),
-        *start_checks(),
+        *start_checks(fine if quick else newmark(0.01, 4.0)),
         Check(
             "h = 1e-05: distance of the point from that of Newmark, t ≤ 20",
             apart(first, fine, 20.0),
@@ -141,17 +140,29 @@ def cube_motion(quick: bool) -> Outcome:
         parameters={
             "heights": [f"{h:.0e}" for h in heights],
             "edges, in h": -LOWERED,
-            "t_end": END,
+            "t_end": end,
             "Newmark, dt": fine.dt,
             "seed of the noise": 0,
         },
-        left_out=("h = 3e-5 and 6e-5", "Newmark at dt = 0.001 instead of 0.01"),
+        left_out=(
+            "h = 3e-5 and 6e-5",
+            "energy-stepping from t = 20 to 80 and its mean step",
+            "Newmark at dt = 0.001 instead of 0.01",
+        ),
     )
 
 
-def start_checks() -> list[Check]:
+def mean_step(run: Trajectory, end: float) -> Check:
+    """The paper's number is that of t = 80; early steps, from the start at a minimum of V, are shorter."""
+    claim, measured = f"h = 1e-05: mean step to t = {end:g}", end / len(run.events)
+    if end < END:
+        return Check.near(claim, measured, 0.00728, 0.05, verdict="information", note="0.0080 to t = 80")
+    return Check.near(claim, measured, 0.0081, 0.05, paper=STEPS[1e-5], where="Fig. 11")
+
+
+def start_checks(early: Trajectory) -> list[Check]:
     """The energies of the body at rest and at the start, and how far V rises first."""
-    highest, when = first_maximum(newmark(0.01, 4.0))
+    highest, when = first_maximum(early)
     edges = [levels_at_rest(h) for h in STEPS]
     return [
         Check(
@@ -164,7 +175,7 @@ def start_checks() -> list[Check]:
         ),
         Check.near(
             "kinetic energy at the start",
-            float(newmark(0.01, 4.0).kinetic[0]),
+            float(early.kinetic[0]),
             8.431e-3,
             0.001,
             verdict="information",

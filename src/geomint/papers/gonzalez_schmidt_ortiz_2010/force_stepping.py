@@ -93,11 +93,14 @@ def _compiled() -> Any:
 
     @numba.njit(error_model="numpy")
     def run(values, strides, counts, cell, order, x, w, rate, times, positions, velocities):
-        """Fill positions and velocities at `times`, in units of the grid; return how many, and the number of events."""
+        """Fill positions and velocities at `times`, in units of the grid; return how many, and the number of events.
+        Loops over the axes in place of operations on arrays, which numba compiles much longer."""
         d, now, saved, idle = len(x), 0.0, 0, 0
         force = np.empty(d)
         for event in range(MOST):
-            at = np.sum(cell * strides)
+            at = 0
+            for j in range(d):
+                at += cell[j] * strides[j]
             for axis in order:
                 force[axis] = -rate * (values[at + strides[axis]] - values[at])
                 at += strides[axis]
@@ -113,28 +116,34 @@ def _compiled() -> Any:
                     first, face = t, k
             while saved < len(times) and times[saved] <= now + first:
                 t = times[saved] - now
-                positions[saved], velocities[saved] = cell + (x + t * (w + 0.5 * t * force)), w + t * force
+                for j in range(d):
+                    positions[saved, j] = cell[j] + (x[j] + t * (w[j] + 0.5 * t * force[j]))
+                    velocities[saved, j] = w[j] + t * force[j]
                 saved += 1
             idle = idle + 1 if first == 0 else 0
             if saved == len(times) or face < 0 or idle > IDLE:
                 return saved, event
-            x += first * (w + 0.5 * first * force)
-            w += first * force
+            for j in range(d):
+                x[j] += first * (w[j] + 0.5 * first * force[j])
+                w[j] += first * force[j]
             now += first
             if face == 0:
                 axis = order[0]
                 cell[axis], x[axis] = cell[axis] + 1, x[axis] - 1
-                order[:-1] = order[1:].copy()
-                order[-1] = axis
+                for j in range(d - 1):
+                    order[j] = order[j + 1]
+                order[d - 1] = axis
             elif face == d:
-                axis = order[-1]
+                axis = order[d - 1]
                 cell[axis], x[axis] = cell[axis] - 1, x[axis] + 1
-                order[1:] = order[:-1].copy()
+                for j in range(d - 1, 0, -1):
+                    order[j] = order[j - 1]
                 order[0] = axis
             else:
                 order[face - 1], order[face] = order[face], order[face - 1]
-            if np.any(cell < 0) or np.any(cell > counts - 2):
-                return saved, event
+            for j in range(d):
+                if cell[j] < 0 or cell[j] > counts[j] - 2:
+                    return saved, event
         return saved, MOST
 
     return run

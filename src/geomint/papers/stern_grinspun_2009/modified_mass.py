@@ -10,6 +10,7 @@ import numpy as np
 
 from ... import models
 from ...methods import IMEX, Verlet
+from ...numerics.compilation import jit
 from ...run import simulate
 from ...system.lagrangian import derive
 from ...system.mechanics import Mechanics
@@ -40,7 +41,7 @@ def heavier(system: System, q: np.ndarray, h: float) -> System:
     row = lambda e: (
         mech.momentum(e.reshape(q.shape)) + 0.25 * h**2 * mech.fast_hessian_product(zero, e.reshape(q.shape))
     ).ravel()
-    return System(mech.potential, mass=jax.vmap(row)(jnp.eye(q.size)))
+    return System(mech.potential, mass=jit(jax.vmap(row))(jnp.eye(q.size)))
 
 
 def apart(a: Any, b: Any) -> np.ndarray:
@@ -54,12 +55,13 @@ def apart(a: Any, b: Any) -> np.ndarray:
     )
 
 
-def action_residual(a: np.ndarray, b: np.ndarray, c: np.ndarray, h: float, factor: float) -> np.ndarray:
-    """D₂L_h(a, b) + D₁L_h(b, c) of the chain, with `factor` before the term of W in
+@jit
+def action_residual(system: System, a: Any, b: Any, c: Any, h: Any, factor: Any) -> Any:
+    """D₂L_h(a, b) + D₁L_h(b, c) at many points, with `factor` before the term of W in
 
     L_h(a, b) = (h/2)|(b − a)/h|² − (h/2)(U(a) + U(b)) − factor · h mᵀΩ²m,    m = (a + b)/2.
     """
-    mech = derive(stiff_springs().system, a.shape[1:])
+    mech = derive(system, a.shape[1:])
     slow = lambda q: mech.potential(q) - mech.fast_potential(q)
 
     def action(x: Any, y: Any) -> Any:
@@ -67,14 +69,14 @@ def action_residual(a: np.ndarray, b: np.ndarray, c: np.ndarray, h: float, facto
         return kinetic - 0.5 * h * (slow(x) + slow(y)) - 2 * factor * h * mech.fast_potential(0.5 * (x + y))
 
     residual = lambda x, y, z: jax.grad(action, argnums=1)(x, y) + jax.grad(action)(y, z)
-    return np.asarray(jax.vmap(residual)(a, b, c))
+    return jax.vmap(residual)(a, b, c)
 
 
 def lagrangian_checks() -> list[Check]:
     """The discrete Lagrangian as corrected and as printed, on positions of IMEX: stationary, or not."""
     springs, h = stiff_springs(), 0.1
     q = np.asarray(simulate(springs.system, springs.q0, springs.v0, method=IMEX(), dt=h, t_end=100 * h).q)
-    of = lambda factor: float(np.max(np.abs(action_residual(q[:-2], q[1:-1], q[2:], h, factor))))
+    of = lambda factor: float(np.max(np.abs(action_residual(springs.system, q[:-2], q[1:-1], q[2:], h, factor))))
     slide = "IMEX as Störmer/Verlet with a Modified Mass Matrix"
     name = "FPU: largest residual of the discrete Euler–Lagrange equations of L_h"
     half = "The last term of L_h needs the factor ½ of W; the slides' next equations have it."

@@ -33,6 +33,12 @@ def constrained_motion(model: Model, times: np.ndarray) -> Point:
     )
 
 
+@functools.cache
+def pendulum_motion() -> Point:
+    """The exact motion of the pendulum on its constraint, every .01 until t = 50."""
+    return constrained_motion(pendulum(), 0.01 * np.arange(5001))
+
+
 def positions(run: Trajectory) -> np.ndarray:
     """The positions at which observables are evaluated: the filtered ones, if the method has them."""
     return np.asarray(run.columns.get("q_filtered", run.q))

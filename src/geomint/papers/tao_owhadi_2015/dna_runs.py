@@ -46,7 +46,7 @@ class Opening:
     def energy_at_q(self) -> float:
         """The median of T + V with V read at q = x + c a(x), t ≤ 500."""
         mech: Any = derive(models.dna().system, self.q.shape[1:])
-        return float(np.median(jax.vmap(mech.energy)(jnp.asarray(self.q), jnp.asarray(self.p))))
+        return float(np.median(jit(jax.vmap(mech.energy))(jnp.asarray(self.q), jnp.asarray(self.p))))
 
     def kinetic_energy(self, low: float, high: float) -> float:
         """The mean over t ≤ 500 of the kinetic energy in the normal modes of the closed strand with low < ω < high."""
@@ -76,21 +76,22 @@ def normal_modes() -> tuple[np.ndarray, np.ndarray]:
     """Frequencies and modes of small oscillations about the closed strand."""
     model = models.dna()
     mech: Any = derive(model.system, model.q0.shape)
-    squares, modes = np.linalg.eigh(np.asarray(jax.jacfwd(lambda q: -mech.force(q))(jnp.full(model.q0.shape, REST))))
+    hessian = jit(jax.jacfwd(lambda q: -mech.force(q)))
+    squares, modes = np.linalg.eigh(np.asarray(hessian(jnp.full(model.q0.shape, REST))))
     return np.sqrt(squares), modes
 
 
 def indefinite_step() -> float:
     """The step from which M + βh²H is not positive definite at some equal angles: all angles turn together there."""
     ring: Any = derive(models.dna(8).system, (8,))
-    bend = jax.vmap(lambda angle: jnp.mean(ring.hessian_product(jnp.full(8, angle), jnp.ones(8))))
+    bend = jit(jax.vmap(lambda angle: jnp.mean(ring.hessian_product(jnp.full(8, angle), jnp.ones(8)))))
     return float(1 / np.sqrt(-SOFT.beta * float(jnp.min(bend(jnp.linspace(0, np.pi, 20_001))))))
 
 
 def verlet_limit() -> float:
     """Verlet's 2/ω where the Morse potential is steepest, all angles equal: the fastest mode alternates in sign."""
     ring, mode = derive(models.dna(8).system, (8,)), jnp.asarray([1.0, -1.0] * 4)
-    square = jax.vmap(lambda angle: jnp.mean(mode * ring.hessian_product(jnp.full(8, angle), mode)))
+    square = jit(jax.vmap(lambda angle: jnp.mean(mode * ring.hessian_product(jnp.full(8, angle), mode))))
     return float(2 / jnp.sqrt(jnp.max(square(jnp.linspace(0, np.pi, 2001)))))
 
 

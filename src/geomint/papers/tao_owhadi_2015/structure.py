@@ -241,14 +241,14 @@ def structure(quick: bool) -> Outcome:
     bases: dict[str, tuple[Method, int, float]] = {"Z&S": (ZhangSkeel(beta=BETA), 2, 0.01)}
     bases |= {
         f"composition of order {n}": (Composition(ZhangSkeel(beta=BETA), order=n), n, width)
-        for n, width in ((4, 0.02), (6, 0.06))
+        for n, width in (((6, 0.06),) if quick else ((4, 0.02), (6, 0.06)))
     }
     orders = {
         label: measure.order(method, quartic.system, quartic.at, 0.2, refinements=10)
         for label, (method, _, _) in bases.items()
     }
     checks = [*structure_checks(rows + shorter), *lemma_checks(quartic), *order_checks(orders, bases)]
-    left_out = ["pushforward Newmark and Newmark: symplecticity and reversibility", "reversibility of Z&Ss"]
+    left_out = ["pushforward Newmark and Newmark: symplecticity and reversibility", "reversibility of Z&Ss", "order 4"]
     return Outcome(
         checks,
         draw_structure(orders, rows),

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...analysis.penalty import recover_multipliers
 from ...methods import Method, Newmark, Rattle, StiffZhangSkeel, Verlet, ZhangSkeel
+from ...numerics.compilation import jit
 from ...run import Trajectory, simulate
 from ...system.lagrangian import derive
 from ...system.units import EV
@@ -43,7 +44,7 @@ def water_multipliers(quick: bool) -> Outcome:
         "ω = 100, Verlet, h = 0.0005": (100.0, 0.0005, Verlet()),
         "ω = 500, stiff Z&Ss, h = 0.05": (500.0, H, StiffZhangSkeel(beta=BETA)),
     }
-    constraint = jax.vmap(derive(rigid.system, rigid.q0.shape).constraint)
+    constraint = jit(jax.vmap(derive(rigid.system, rigid.q0.shape).constraint))
     raw, averaged = {}, {}
     for label, (omega, h, method) in springs.items():
         run = simulate(cluster(7, False, omega), method=method, dt=h, t_end=t_end)
