@@ -141,17 +141,19 @@ AT_ENDS = {"triple pendulum": 0.25, "two bodies on a sphere": 0.078}
 )
 def generalized_rattle(quick: bool) -> Outcome:
     """Structure on the triple pendulum in motion; energy error for the same number of forces on several problems.
-    The gain depends on the problem, and turns into a loss where only the ends of steps are constrained."""
+    The gain depends on the problem, and turns into a loss where only the ends of steps are constrained. The slides
+    constrain once a step: their claim is tested by the base with one drift."""
     bases = {label: base for label, base in BASES.items() if not quick or "stage, b" in label or label == "Verlet"}
     best, model = "two-stage, b = .193183", pendula()["triple pendulum"]
     at = measure.flow(Rattle(), model.system, Point(model.q0, model.v0), 0.02, 37)
     exact, checks = measure.independent_reference(model.system, at, 0.1 * np.arange(1, 11)).q, []
     for label, base in bases.items():
         method = Rattle(base)
-        about: dict[str, Any] = {
-            "paper": "symplectic, symmetric, second-order",
-            "where": "ψ_h in place of velocity Verlet",
-        }
+        about: dict[str, Any] = (
+            {"paper": "symplectic, symmetric, second-order", "where": "ψ_h in place of velocity Verlet"}
+            if sum(kind == "drift" for kind, _ in base.stages) == 1
+            else {"verdict": "information", "note": "constrained after every drift; the slides constrain once a step"}
+        )
         checks.append(Check(f"order over {label}", order(model, base, at, exact, 0.1), (1.99, 2.01), **about))
         symmetric = measure.symmetry(method, model.system, at, 0.05)
         checks.append(Check(f"symmetry over {label}", symmetric, (None, 1e-14), **about))
@@ -188,7 +190,7 @@ def generalized_rattle(quick: bool) -> Outcome:
 
 
 def gain_checks(gains: list[Gains]) -> list[Check]:
-    """What the stages gain; and that they gain nothing if only the ends of steps are constrained."""
+    """What the stages gain; and what they lose if only the ends of steps are constrained."""
     everywhere = [
         Check.near(
             f"gain per force over Verlet, {x.problem}: {label}",
@@ -207,10 +209,8 @@ def gain_checks(gains: list[Gains]) -> list[Check]:
             gain,
             AT_ENDS[x.problem],
             0.06,
-            paper="(q, p̄) = ψ_h(q, p̄) and one constraint at its end, for two-stage ψ_h too",
-            where="ψ_h in place of velocity Verlet",
-            verdict="corrected",
-            note="a loss: constrain after every drift",
+            verdict="information",
+            note="a loss per force compared with Verlet; the slides claim structure and order only",
         )
         for x in gains
         for label, gain in x.ends.items()

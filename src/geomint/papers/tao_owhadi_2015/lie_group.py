@@ -183,8 +183,8 @@ def formula_checks(run: Trajectory) -> list[Check]:
             "Z&S: f as printed differs from it by",
             identity_printed,
             (1e-2, None),
-            verdict="contradicted",
-            note="the printed sign is wrong, and the terms are transposed",
+            verdict="information",
+            note="the printed form, as a control; its sign is wrong, and the terms are transposed",
             rtol=0.05,
             **force,
         ),
@@ -200,8 +200,8 @@ def formula_checks(run: Trajectory) -> list[Check]:
             "Z&S: R_{k+1} against R_k + 2h p_{k+1} as printed",
             printed,
             (1e-3, None),
-            verdict="contradicted",
-            note="with p_{k+1}, which needs f_{k+1}, the step would be implicit",
+            verdict="information",
+            note="the printed form, as a control; with p_{k+1}, which needs f_{k+1}, the step would be implicit",
             rtol=0.05,
             **move,
         ),
@@ -277,7 +277,6 @@ def euler_checks(c: Compared) -> list[Check]:
 
 def stability_checks() -> list[Check]:
     """The kinetic energy is ¼ tr ṘᵀṘ, a mass of ½: the fast frequency is √8 ω and the effective β is β/2."""
-    stable: dict[str, Any] = {"paper": "stable for every step if β ≥ ¼ (β = 0.4)", "where": "section 4.5, Theorem 2.5"}
     tried = np.arange(12.0, 18.0, 0.5)
     lost = next((omega for omega in tried if not np.isnan(stopping_step(omega))), np.nan)
     return [
@@ -295,18 +294,17 @@ def stability_checks() -> list[Check]:
             "Z&S: first ω at which the run stops, h = 0.1",
             lost,
             (13.0, 16.0),
-            verdict="contradicted",
-            note="the mass is ½: β = 0.4 of (4.14) acts as 0.2; small motions are stable up to √8 hω = 4.47, ω = 15.8",
+            verdict="information",
+            note="(4.14) has no factor ½ of the mass with βh²: β = 0.4 acts as the 0.2 of Integrator 1.1; small "
+            "motions are stable up to √8 hω = 4.47",
             rtol=None,
-            **stable,
         ),
         Check(
             "Z&S with ω = 20: stops at step",
             stopping_step(20.0),
             (1, 50),
-            verdict="contradicted",
+            verdict="information",
             note="√8 hω = 5.7, above the limit 4.47 of β = 0.2",
-            **stable,
         ),
     ]
 

@@ -152,13 +152,15 @@ def unit_checks() -> list[Check]:
         name = f"{units.name}, Å, amu"
         about: dict[str, Any] = {"verdict": "information", "note": "the cluster would stay in its first minimum"}
         if units is EV:
-            note = "units are not stated; in these the cluster has the distances of a liquid"
-            about = {"verdict": "corrected", "where": "Fig. 4", "note": note, "paper": "h = 0.05, β = 50"}
+            about["note"] = "units are not stated; in these the cluster has the distances of a liquid"
         rows += [
             Check.near(f"{name}: temperature of β = 50 (K)", units.temperature(KT), temperature, 1e-3, **about),
             Check.near(f"{name}: h = 0.05 (fs)", 1e15 * H * units.time, step, 1e-3, **about),
         ]
     return rows
+
+
+TIMES = "the paper's ratio is of Matlab with fsolve; here rigid triangles are solved in closed form"
 
 
 def variation_check(samples: dict[str, Sample]) -> Check:
@@ -180,8 +182,8 @@ def time_check(samples: dict[str, Sample], n: str, paper: float, span: tuple[flo
         span,
         paper=paper,
         where="section 4.3",
-        verdict="contradicted",
-        note="rigid triangles are solved in closed form; the paper's SHAKE calls a general nonlinear solver",
+        verdict="information",
+        note=TIMES,
         rtol=None,
     )
 
@@ -319,8 +321,8 @@ def cost_of_steps(n: int = 100) -> list[Check]:
             (0.1, 1.0),
             paper=42234 / 30059,
             where="section 4.3",
-            verdict="contradicted",
-            note="rigid triangles are solved in closed form, and RATTLE needs no Hessian",
+            verdict="information",
+            note=TIMES,
             rtol=None,
         ),
         *(

@@ -180,7 +180,11 @@ def conservation_checks(kept: dict[str, Kept]) -> list[Check]:
     linear: dict[str, Any] = {"paper": "linear momentum preserved"}
     angular: dict[str, Any] = {"paper": "angular momentum preserved"}
     residual = np.max(np.abs(kept["RATTLE"].run.constraint_residual))
-    said = {"RATTLE": linear, "stiff Z&Ss": linear}
+    improved: dict[str, Any] = {
+        "paper": "improved preservation compared with partially solved Newmark",
+        "where": "section 4.3, Fig. 6",
+    }
+    said = {"RATTLE": linear, "stiff Z&Ss": improved}
     return [
         Check("RATTLE: largest |g| (Å²)", residual, (None, 2e-14), verdict="information"),
         *(
@@ -204,10 +208,10 @@ def conservation_checks(kept: dict[str, Kept]) -> list[Check]:
             "stiff Z&Ss: change of the angular momentum",
             largest("stiff Z&Ss", "angular"),
             (1e-4, 0.05),
-            verdict="contradicted",
+            verdict="information",
             note="its filtered force has a torque of order βh²; that of Z&S, a gradient, has none",
             rtol=None,
-            **angular,
+            **improved,
         ),
         Check(
             "change of the angular momentum, Newmark with one Newton step over stiff Z&Ss",
