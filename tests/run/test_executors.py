@@ -34,7 +34,7 @@ FPU = gm.models.fpu()
 MEMBERS = 48
 STARTS = np.stack([FPU.q0] * MEMBERS), FPU.v0 * np.linspace(0.5, 1.5, MEMBERS)[:, None, None]
 GRID: dict[str, Any] = {"method": gm.Verlet(), "dt": 0.001, "save_every": 10_000}
-END = 8_000.0
+END = 12_000.0
 SHARD = 12
 
 
