@@ -89,14 +89,14 @@ def test_a_driven_oscillator_finds_its_limit_cycle():
 
 
 def test_time_of_a_force_is_right_after_a_resume(tmp_path):
-    make = lambda: gm.LagrangianSystem(
+    system = gm.LagrangianSystem(
         lambda q, v: 0.5 * jnp.sum(v**2) - jnp.sum(q**4), force=lambda q, v, t: jnp.sin(t) - 0.1 * v
     )
     go = lambda t, **more: gm.simulate(
-        make(), [0.5], [0.0], method=gm.Variational("galerkin", 2), dt=0.05, t_end=t, t0=1.0, **more
+        system, [0.5], [0.0], method=gm.Variational("galerkin", 2), dt=0.05, t_end=t, t0=1.0, **more
     )
     go(3.0, output=tmp_path / "run.h5")
-    assert np.array_equal(gm.resume(tmp_path / "run.h5", system=make(), t_end=5.0).q, go(5.0).q)
+    assert np.array_equal(gm.resume(tmp_path / "run.h5", system=system, t_end=5.0).q, go(5.0).q)
 
 
 def test_a_run_is_not_resumed_with_another_force(tmp_path):
@@ -244,14 +244,14 @@ def test_gradients_and_members_of_a_relativistic_oscillator():
 
 def test_a_lagrangian_whose_mass_vanishes_at_rest(tmp_path):
     """L = ¼|v|⁴ − ½q²: ∂²L/∂v² = 0 at v = 0, so that the velocity is found from the last one. Energy ¾v⁴ + ½q²."""
-    make = lambda: gm.LagrangianSystem(lambda q, v: 0.25 * jnp.sum(v**4) - 0.5 * jnp.sum(q**2))
-    go = lambda t_end, **more: gm.simulate(make(), [0.1], [1.0], method=gm.Variational(), dt=0.01, t_end=t_end, **more)
+    system = gm.LagrangianSystem(lambda q, v: 0.25 * jnp.sum(v**4) - 0.5 * jnp.sum(q**2))
+    go = lambda t_end, **more: gm.simulate(system, [0.1], [1.0], method=gm.Variational(), dt=0.01, t_end=t_end, **more)
     run = go(1.0)  # v stays between .8 and 1
     np.testing.assert_allclose(run.v, np.cbrt(run.p), rtol=1e-13)
     np.testing.assert_allclose(run.energy, 0.75 * run.v[:, 0] ** 4 + 0.5 * run.q[:, 0] ** 2, rtol=1e-13)
     assert np.max(np.abs(run.energy_error)) < 1e-5
     go(0.5, output=tmp_path / "run.h5")
-    assert np.array_equal(gm.resume(tmp_path / "run.h5", system=make(), t_end=1.0).q, run.q)
+    assert np.array_equal(gm.resume(tmp_path / "run.h5", system=system, t_end=1.0).q, run.q)
 
 
 def test_a_momentum_without_a_velocity():
