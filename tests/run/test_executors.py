@@ -77,12 +77,12 @@ def has_begun(path: Path) -> bool:
     return folder.exists() and any(reached(shard) > 0 for shard in folder.glob("0*.h5"))
 
 
-def test_workers_of_dask_that_are_killed_three_times(tmp_path, cluster, whole):
+def test_workers_of_dask_that_are_killed_five_times(tmp_path, cluster, whole):
     path, killed = tmp_path / "run.h5", []
 
     def kill() -> None:
         wait_until(lambda: has_begun(path))
-        while len(killed) < 3:  # each of the two, and one that has taken the place of another
+        while len(killed) < 5:
             worker = list(cluster.workers.values())[len(killed) % 2]
             if worker.pid and worker.pid not in killed:
                 os.kill(worker.pid, signal.SIGKILL)
@@ -92,7 +92,7 @@ def test_workers_of_dask_that_are_killed_three_times(tmp_path, cluster, whole):
     thread = in_background(kill)
     with distributed.Client(cluster) as client:
         run = go(executor=client, output=path, shard=SHARD, progress=True)
-        assert len(killed) == 3  # all of them while the run went on
+        assert len(killed) == 5  # all of them while the run went on
         thread.join(60)
         assert bits(run) == whole
         # Another run on the same workers, reduced and without output.
