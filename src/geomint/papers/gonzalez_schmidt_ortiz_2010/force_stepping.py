@@ -96,7 +96,7 @@ def _compiled() -> Any:
         """Fill positions and velocities at `times`, in units of the grid; return how many, and the number of events.
         Loops over the axes in place of operations on arrays, which numba compiles much longer."""
         d, now, saved, idle = len(x), 0.0, 0, 0
-        force = np.empty(d)
+        force: Any = np.empty(d)
         for event in range(MOST):
             at = 0
             for j in range(d):

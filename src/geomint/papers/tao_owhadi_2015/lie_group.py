@@ -162,9 +162,9 @@ def so3(quick: bool) -> Outcome:
 def formula_checks(run: Trajectory) -> list[Check]:
     """The formulas of the penalised method, derived from the discrete Lagrangian (4.14) and as printed."""
     some = np.asarray(run.q[::20])
-    force, shift = filtered(run, np.concatenate([some, run.q[:200]]))
-    identity, identity_printed = identity_defects(run, force[: len(some)], shift[: len(some)])
-    right, printed = trapezoidal_defects(run, force[len(some) :])
+    forces, shift = filtered(run, np.concatenate([some, run.q[:200]]))
+    identity, identity_printed = identity_defects(run, forces[: len(some)], shift[: len(some)])
+    right, printed = trapezoidal_defects(run, forces[len(some) :])
     force: dict[str, Any] = {
         "paper": "f = a + 2ω²β²h⁴(aᵀa Rᵀ + aᵀR aᵀ + Rᵀ a aᵀ)",
         "where": "section 4.5, after (4.15)",
