@@ -78,8 +78,8 @@ class Grid(NamedTuple):
 
 # --- the motion -------------------------------------------------------------------------------------------------------
 @functools.cache
-def _compiled() -> Any:
-    """The loop over simplices, in machine code."""
+def _leaves() -> Any:
+    """When a particle leaves a simplex through one face, in machine code."""
     import numba  # slow to import
 
     @numba.njit(inline="always")
@@ -90,6 +90,16 @@ def _compiled() -> Any:
         if speed < 0:
             return 2 * gap / (np.sqrt(square) - speed) if square >= 0 else np.inf
         return (speed + np.sqrt(square)) / -pull if pull < 0 else np.inf
+
+    return leaves
+
+
+@functools.cache
+def _compiled() -> Any:
+    """The loop over simplices, in machine code."""
+    import numba
+
+    leaves = _leaves()
 
     @numba.njit(error_model="numpy")
     def run(values, strides, counts, cell, order, x, w, rate, times, positions, velocities):
