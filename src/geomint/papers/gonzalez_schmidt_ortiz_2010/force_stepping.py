@@ -96,15 +96,14 @@ def _leaves() -> Any:
 
 @functools.cache
 def _compiled() -> Any:
-    """The loop over simplices, in machine code."""
+    """The loop over simplices, in machine code; with loops over axes, since numba compiles array operations longer."""
     import numba
 
     leaves = _leaves()
 
     @numba.njit(error_model="numpy")
     def run(values, strides, counts, cell, order, x, w, rate, times, positions, velocities):
-        """Fill positions and velocities at `times`, in units of the grid; return how many, and the number of events.
-        Loops over the axes in place of operations on arrays, which numba compiles much longer."""
+        """Fill positions and velocities at `times`, in units of the grid; return how many, and how many events."""
         d, now, saved, idle = len(x), 0.0, 0, 0
         force: Any = np.empty(d)
         for event in range(MOST):
