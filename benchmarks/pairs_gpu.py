@@ -21,7 +21,9 @@ import numpy as np
 
 import geomint as gm
 from benchmarks.pairs import ATTRACTION, CHARGES, COULOMB, REPULSION, droplet, openmm_droplet, rigid_droplet, water
+from benchmarks.timing import of_a_step
 from geomint.md import pair_gpu
+from geomint.numerics.compilation import jit
 
 # Of an H200: multiprocessors × operations a cycle × 1.98 GHz, and operations of one Coulomb pair (a fused one is one).
 PEAK = {"double": 132 * 64 * 1.98e9, "single": 132 * 128 * 1.98e9}
@@ -46,7 +48,7 @@ def by_numpy(q: np.ndarray, every: int = 1) -> np.ndarray:
 def each(function: Callable, x: jax.Array, seconds: float = 0.5) -> tuple[float, np.ndarray]:
     """Microseconds of one call of a function of an array like x, in a loop on the device, the median of 5; and its
     value but for rounding."""
-    compiled = jax.jit(lambda x, n, small: jax.lax.fori_loop(0, n, lambda i, x: x + small * function(x), x))
+    compiled = jit(lambda x, n, small: jax.lax.fori_loop(0, n, lambda i, x: x + small * function(x), x))
     loop = lambda x, n: compiled(x, n, 1e-12)
     found = np.asarray(compiled(x, 1, 1.0)) - np.asarray(x)
     began = time.perf_counter()
@@ -134,19 +136,6 @@ def step(n: int, steps: int) -> None:
             context.getState(energy=True).getPotentialEnergy()
 
         print(f"  OpenMM CUDA {precision}: {of_a_step(peer, steps):.1f} µs a step", flush=True)
-
-
-def of_a_step(run: Callable[[int], Any], steps: int) -> float:
-    """µs a step, from the difference of a long and a short run, the least of three."""
-    run(steps), run(3 * steps)
-    taken = []
-    for _ in range(3):
-        began = time.perf_counter()
-        run(steps)
-        between = time.perf_counter()
-        run(3 * steps)
-        taken.append(1e6 * (time.perf_counter() - 2 * between + began) / (2 * steps))
-    return min(taken)
 
 
 def main(sizes: list[int]) -> None:

@@ -86,6 +86,14 @@ def test_the_flag_is_read_as_xla_reads_it(tmp_path, monkeypatch):
         assert os.environ["XLA_FLAGS"] == flags
 
 
+def test_a_gpu_runs_loops_as_graphs_unless_the_user_decides(monkeypatch):
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    assert "WHILE" in compilation.options("gpu")[compilation.GRAPH_FLAG]
+    assert compilation.options("cpu") == ({compilation.FLAG: False} if compilation.MISCOMPILES else {})
+    monkeypatch.setenv("XLA_FLAGS", f"--{compilation.GRAPH_FLAG}=")
+    assert compilation.options("gpu") == {}
+
+
 def test_jit_inside_other_transformations():
     """Where JAX takes no compiler option: within jit, grad and vmap."""
     program, data, exact = _shifted(4, 4, 5)

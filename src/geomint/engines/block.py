@@ -7,6 +7,7 @@ dozen separate arrays would cost more than the hundred steps between two saves.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -123,6 +124,27 @@ class Log(eqx.Module):
         return cls(jnp.zeros((room, 3)), jnp.zeros((), int))
 
 
+# XLA fuses operations inside a round of a loop alone, and on a GPU each round costs some 5 µs besides its kernels. With
+# four steps in a round, a Verlet step of 1000 cubes of 1536 tetrahedra takes @@ µs on an H200 instead of 173.
+STEPS_OF_A_ROUND = {"gpu": 4}
+
+
+def repeated(one: Callable[[Any, Carry], Carry], steps: Count, carry: Carry) -> Carry:
+    """one(i, carry) for i = 0, …, steps − 1."""
+    several, done = STEPS_OF_A_ROUND.get(jax.default_backend(), 1), 0
+    if several > 1:
+        one = jax.jit(one)  # traced once for all copies
+
+        def a_round(k: Any, c: Carry) -> Carry:
+            for j in range(several):
+                c = one(several * k + j, c)
+            return c
+
+        carry = jax.lax.fori_loop(0, steps // several, a_round, carry)
+        done = several * (steps // several)
+    return jax.lax.fori_loop(done, steps, one, carry)
+
+
 def march(
     method: Method, mech: Any, carry: Carry, clock: Clock, first: Count, steps: Count, log: Log | None = None
 ) -> tuple[Carry, Log | None]:
@@ -131,7 +153,7 @@ def march(
     if not isinstance(method, EventDriven):
         # Only systems that depend on the time need it: otherwise it would add operations to a step.
         now = (lambda i: mech) if mech.time is None else (lambda i: mech.at(clock.time(first + i)))
-        return jax.lax.fori_loop(0, steps, lambda i, c: stepped(method, now(i), c, clock.dt), carry), log
+        return repeated(lambda i, c: stepped(method, now(i), c, clock.dt), steps, carry), log
     until = clock.time(first + steps)
     if log is None:
         return jax.lax.while_loop(

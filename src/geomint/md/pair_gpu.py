@@ -162,7 +162,7 @@ def _launch(term: Term, order: int, dimension: int, shape: Shape, rows: Any, out
         grid=(shape.blocks, shape.programs),
         name="geomint_pairs",
         **more,
-    )(jnp.full(1, launch, jnp.int32) * (shape.run * shape.programs), rows, *out)
+    )(jnp.reshape(jnp.asarray(launch * shape.run * shape.programs, jnp.int32), 1), rows, *out)
     return jnp.sum(found, axis=0)
 
 

@@ -17,6 +17,11 @@ measured). They are switched off twice, since neither measure covers everything:
 jaxlib 0.11 is right and refuses both the option and the flag, so the version decides. 0.10.2 is excluded in
 pyproject.toml.
 
+On a GPU, `jit` asks for CUDA graphs of whole loops. Otherwise the host launches each kernel, and for each round of a
+loop copies the condition and waits for it: 10 to 15 µs a step for a loop over steps whose number is not known to the
+compiler, and as much for each iteration inside a step. XLA leaves such loops to the host where the driver has no
+conditional nodes (before CUDA 12.4). Whoever sets the flag in XLA_FLAGS decides alone.
+
 Importing geomint also switches JAX's persistent compilation cache on (see disk_cache), unless the user has set
 jax_compilation_cache_dir.
 """
@@ -35,11 +40,14 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax._src.core import trace_state_clean
 from jax.core import Tracer
 
 from . import disk_cache
 
 FLAG = "xla_cpu_use_fusion_emitters"
+GRAPH_FLAG = "xla_gpu_enable_command_buffer"
+GRAPHS = {GRAPH_FLAG: "FUSION,CUSTOM_CALL,CUBLAS,CUBLASLT,DYNAMIC_SLICE_FUSION,WHILE,CONDITIONAL"}
 _VERSION = tuple(int(part) for part in re.findall(r"\d+", version("jaxlib"))[:3])
 MISCOMPILES = (0, 7) <= _VERSION < (0, 10, 2)
 
@@ -78,22 +86,28 @@ USER_PROGRAMS_SAFE = _flag_taken() if MISCOMPILES else True  # whether programs 
 disk_cache.share_with_jax(jax.config)
 
 
+def options(backend: str) -> dict[str, Any]:
+    """The compiler options of geomint's programs on "cpu" or "gpu"."""
+    if backend == "cpu":
+        return {FLAG: False} if MISCOMPILES else {}
+    return GRAPHS if backend == "gpu" and GRAPH_FLAG not in os.environ.get("XLA_FLAGS", "") else {}
+
+
 def jit(function: Callable | None = None, **settings: Any) -> Any:
-    """jax.jit, compiled correctly: every program of geomint goes through it. As a decorator with or without
-    settings."""
+    """jax.jit with the options above, where JAX accepts them: every program of geomint goes through it. As a decorator
+    with or without settings."""
     if function is None:
         return functools.partial(jit, **settings)
-    if not MISCOMPILES:
-        return jax.jit(function, **settings)
-    from jax._src.core import trace_state_clean  # only for versions in which it is known to exist
-
     nested = jax.jit(function, **settings)
-    outermost = jax.jit(function, compiler_options={FLAG: False}, **settings)
+
+    @functools.cache  # at the first call, since this starts the backend
+    def outermost() -> Any:
+        chosen = options(jax.default_backend())
+        return jax.jit(function, compiler_options=chosen, **settings) if chosen else nested
 
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
-        right = trace_state_clean() and jax.default_backend() == "cpu"
-        return (outermost if right else nested)(*arguments, **named)
+        return (outermost() if trace_state_clean() else nested)(*arguments, **named)
 
     for name in ("trace", "lower"):  # to inspect the program, or to lower for another platform
         setattr(call, name, getattr(nested, name))
