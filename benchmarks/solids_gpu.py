@@ -170,7 +170,7 @@ def with_tables(system: Any, size: int) -> Any:
     return gm.System(gm.fem.Elastic(mesh, None, potential.material, geometry, None, None), mass=system.mass)
 
 
-def ensemble(members: int = 1000, cells: int = 4, steps: int = 1000) -> None:
+def ensemble(members: int = 1000, cells: int = 4, steps: int = 400) -> None:
     system, q, v = body(cells)
     spins = np.linspace(0.5, 1.5, members)
     starts = np.broadcast_to(q, (members, *q.shape)), spins[:, None, None] * v
