@@ -6,7 +6,7 @@ They are committed; run this again when a method changes what they show. `work-p
 it measures times. `stability` also writes the tables of docs/stability.md; it takes half a minute. The others are the
 experiments of the papers; `tao/chain` is one of them. Each is run at full and at reduced size (all of them: about 15
 minutes), and its numbers are written to docs/results/, from which docs/generate.py writes the numbers in the
-pages.
+pages. `python docs/figures.py out/results.json` writes the numbers of a run of `geomint reproduce` without drawing.
 """
 
 import json
@@ -354,17 +354,22 @@ PAPERS = {
 }
 
 
-def record(done):
-    """Write the rows of one run to docs/results/PAPER.json, numbers to eight digits."""
-    path = RESULTS / f"{done.experiment.paper}.json"
+def record(row, machine):
+    """Write the numbers of one run, a row of results.json, to docs/results/PAPER.json, to eight digits."""
+    path = RESULTS / f"{row['paper']}.json"
     results = json.loads(path.read_text()) if path.exists() else {}
-    rows = [row | {"measured": rounded(row["measured"])} for row in done.to_dict()["checks"]]
-    about = {"title": done.experiment.title, "figure": done.experiment.figure}
-    size = {"seconds": round(done.seconds, 1), "machine": papers.machine(), "checks": rows}
-    results[done.experiment.name] = (
-        results.get(done.experiment.name, {}) | about | {"quick" if done.quick else "full": size}
-    )
+    checks = [check | {"measured": rounded(check["measured"])} for check in row["checks"]]
+    size = {"seconds": round(row["seconds"], 1), "machine": machine, "checks": checks}
+    about = {"title": row["title"], "figure": row["figure"]} | {"quick" if row["quick"] else "full": size}
+    results[row["experiment"]] = results.get(row["experiment"], {}) | about
     path.write_text(json.dumps(dict(sorted(results.items())), indent=1, ensure_ascii=False) + "\n")
+
+
+def record_all(path):
+    """Write the numbers of a run of `geomint reproduce`."""
+    found = json.loads(Path(path).read_text())
+    for row in found["experiments"]:
+        record(row, found["machine"])
 
 
 def rounded(number):
@@ -379,7 +384,7 @@ def experiments(prefix, one=""):
                 done, outcome = papers.reproduced(experiment, quick, Path(folder))
             if outcome is None:
                 raise SystemExit(f"{experiment.id}: {done.error}")
-            record(done)
+            record(done.to_dict(), papers.machine())
             for check in done.checks:
                 print(f"{'quick' if quick else 'full':6s}{check.claim:85s} {check.measured_text:<12s} {check.outcome}")
         path = IMAGES / f"{prefix}-{experiment.name}.png"
@@ -394,4 +399,7 @@ if __name__ == "__main__":
     drawn = {"first": first, "work-precision": work_precision, "stability": stability}
     for name in sys.argv[1:] or (*drawn, *PAPERS):
         prefix, _, one = name.partition("/")
-        drawn[name]() if name in drawn else experiments(prefix, one)
+        if name.endswith(".json"):
+            record_all(name)
+        else:
+            drawn[name]() if name in drawn else experiments(prefix, one)
