@@ -124,9 +124,9 @@ class Log(eqx.Module):
         return cls(jnp.zeros((room, 3)), jnp.zeros((), int))
 
 
-# XLA fuses operations only inside a round of a loop, and on a GPU a round costs some 5 µs besides its kernels. With four
-# steps in a round instead of one, a step takes 75 µs instead of 91 on an H200 (1.5 million tetrahedra, Verlet), and 38
-# instead of 46 (1000 rigid waters, RATTLE).
+# XLA fuses operations only inside a round of a loop, and on a GPU a round costs some 5 µs besides its kernels. With
+# four steps in a round instead of one, a step takes 75 µs instead of 91 on an H200 (1.5 million tetrahedra, Verlet),
+# and 38 instead of 46 (1000 rigid waters, RATTLE).
 STEPS_OF_A_ROUND = {"gpu": 4}
 
 
