@@ -1,4 +1,6 @@
-"""How programs are compiled in one run of the tests: geomint and JAX find it by the environment. Import this first."""
+"""How programs are compiled in one run of the tests: geomint and JAX find it by the environment. Import this first.
+
+The number of threads of linear algebra is set here as well: OpenBLAS reads it when numpy is imported."""
 
 from __future__ import annotations
 
@@ -15,6 +17,10 @@ if "GEOMINT_CACHE" not in os.environ:
     folder = tempfile.mkdtemp(prefix="geomint-tests-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.environ |= {"GEOMINT_CACHE": folder, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+
+# OpenBLAS waits for its threads by spinning. The matrices of the tests have too few entries for two threads, and where
+# two workers share two cores a solve of 135 equations took up to ten times its time.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # XLA cuts a program into 32 modules and compiles them on all cores, which the workers of the tests share: as one module
 # the same code takes a third less time to compile. XLA stops at flags that it does not know: only where it was tried.

@@ -26,7 +26,9 @@ FEW = {
     "elastic_chain": {"n": 5},
     "elastic_cube": {"cells": 1},
 }
-# colliding_balls has the potential of elastic_cube on another mesh, which takes as long to compile again.
+# Their bounds have 18,000 operations of 65 kinds: XLA compiles them one by one in half the time of one program.
+LONG = ("lennard_jones_fluid", "elastic_cube")
+# colliding_balls has the potential of elastic_cube on another mesh, which takes as long again.
 NAMES = [name for name in gm.models.all() if name != "colliding_balls"]
 
 
@@ -62,19 +64,20 @@ def test_potentials_and_their_curvature_stay_in_their_range(name):
     half, random, count = 0.02, np.random.default_rng(0), 1000 if q.size < 40 else 50
     second = jax.vmap(lambda t: derivatives(potential, q, v)(t)[0])
 
+    bounds_of = jax.vmap(lambda t: curvature(potential, q, v, t[0], t[-1]))
+
     @jax.jit
     def all_of_it(box, points, times):
-        bounds = jax.vmap(lambda t: curvature(potential, q, v, t[0], t[-1]))(times)
+        bounds = None if name in LONG else bounds_of(times)
         return evaluate(potential, box), jax.vmap(potential)(points), bounds, jax.vmap(second)(times)
 
     widths = dt * np.array([0.01, 1.0, 20.0])
     starts = widths * random.uniform(-1, 1, 3)
     points = q + half * random.uniform(-1, 1, (count, *q.shape))
-    found, values, bounds, seconds = all_of_it(
-        Interval(q - half, q + half), points, np.linspace(starts, starts + widths, count, axis=1)
-    )
+    times = np.linspace(starts, starts + widths, count, axis=1)
+    found, values, bounds, seconds = all_of_it(Interval(q - half, q + half), points, times)
     assert inside(values, found)
-    assert inside(np.transpose(seconds), bounds)
+    assert inside(np.transpose(seconds), bounds_of(jnp.asarray(times)) if bounds is None else bounds)
 
 
 SMOOTH = ["argon_cluster", "kepler", "stiff_double_pendulum"]
