@@ -52,6 +52,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    """The same for what the tests have compiled: pytest and the interpreter collect it several times before they end,
+    which takes each worker a second or two."""
+    gc.freeze()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """For `--dist loadgroup`: tests that share compiled programs run in one worker. Those on a problem of the zoo share
     its reference solutions, those of a method its programs; all others are grouped by file. The groups that take
