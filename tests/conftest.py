@@ -5,7 +5,9 @@ from __future__ import annotations
 import helpers.program_cache  # before JAX  # isort: skip # noqa: F401
 import gc
 import itertools
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import pytest
@@ -13,6 +15,7 @@ import pytest
 import geomint as gm
 from geomint.engines.llvm import engine as native
 from geomint.engines.pallas import engine as kernel
+from geomint.numerics.frames import in_one_chunk
 from helpers.zoo import Problem
 
 MAPS = Path("/proc/self/maps")
@@ -40,6 +43,18 @@ def forget_old_programs():
         jax.clear_caches()
         for programs in (native._program, native.size_of, kernel._program):
             programs.cache_clear()
+
+
+@in_one_chunk
+def _called(test: Callable, arguments: dict[str, Any]) -> None:
+    test(**arguments)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
+    """A test that calls JAX takes a tenth less time in one chunk."""
+    _called(pyfuncitem.obj, {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames})
+    return True
 
 
 def pytest_configure(config: pytest.Config) -> None:

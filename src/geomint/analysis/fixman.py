@@ -19,20 +19,20 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..errors import InputError
 from ..numerics.linalg.structure import DENSE_LIMIT
+from ..numerics.module import Module
 from ..system.calls import call_function
 from ..system.checks import number
 from ..system.inertia import inertia
 from ..system.system import System, checked_system
 
 
-class FixmanPotential(eqx.Module):
+class FixmanPotential(Module):
     """½ kT log det(G M⁻¹Gᵀ), plus the potential that the system had before."""
 
     constraint: Any

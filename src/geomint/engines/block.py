@@ -21,6 +21,7 @@ from ..methods import Carry, Method, State, protocols
 from ..methods.protocols import EventDriven
 from ..numerics.compensated import value
 from ..numerics.linalg.sparse_matrix import SparseMatrix
+from ..numerics.module import Module
 from ..system.lagrangian import derive
 from ..system.system import Stated, System
 
@@ -30,7 +31,7 @@ OWN_COLUMNS = ("q", "p", "t", "momentum_maps", "watched", "constraint_residual",
 Count = Array | int  # traced, or known at compile time
 
 
-class Clock(eqx.Module):
+class Clock(Module):
     """Time is t0 + n·dt from an integer n, never accumulated."""
 
     t0: Any
@@ -44,7 +45,7 @@ class Clock(eqx.Module):
         return self.t0 + n * self.dt
 
 
-class Accompanied(eqx.Module):
+class Accompanied(Module):
     """The carry of a method, and the auxiliary state of its system."""
 
     carry: Carry
@@ -113,7 +114,7 @@ def is_good(seen: Observed, axes: int, energy: bool = True) -> Any:
     return good
 
 
-class Log(eqx.Module):
+class Log(Module):
     """The events of one call; those beyond the length of `records` are counted but not stored."""
 
     records: Any  # (room, 3): time, level, kind
@@ -184,7 +185,7 @@ def begin(method: Method, system: Stated, state: State, clock: Clock) -> tuple[C
     return carry, observe(method, mech, carry, clock.t0)
 
 
-class Buffer(eqx.Module):
+class Buffer(Module):
     """The buffer of one call: a row for each save, and a log where there are events."""
 
     rows: Any

@@ -17,7 +17,6 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,6 +24,7 @@ from jaxtyping import PyTree
 
 from ..methods import Carry, Method, State, protocols
 from ..numerics.compilation import jit
+from ..numerics.module import Module
 from ..system.system import Stated
 from .block import Clock, Observed
 from .device_rows import DeviceRows, unpacked_row
@@ -91,7 +91,7 @@ class ShardOf(NamedTuple):
     whole: int  # members of the larger ensemble
 
 
-class SplitCarry(eqx.Module):
+class SplitCarry(Module):
     """The carries of the parts."""
 
     parts: list[Carry]

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..errors import InputError
+from ..numerics.module import Module
 from ..system.lines import Line
 from .element_sums import Geometry, element_sum
 from .element_terms import ElementTerm
@@ -31,7 +32,7 @@ class Held(NamedTuple):
     at: Any  # (k, d), where they do not move
 
 
-class Elastic(eqx.Module):
+class Elastic(Module):
     """V(q) = Σ_e w_e W(F_e) − Σ f·q, where q (n, d) are the positions of the nodes, or of those that are not held.
 
     Made by `gm.fem.solid`, as system.potential. `positions(q)` has all nodes, in the order of the mesh.

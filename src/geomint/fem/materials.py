@@ -20,12 +20,13 @@ from jaxtyping import Array
 
 from ..errors import InputError
 from ..numerics.keywords import checked_keywords
+from ..numerics.module import Module
 from ..system.checks import as_array, function, shown
 
 Gradient = list[list[Any]]  # F[i][j]
 
 
-class Material(eqx.Module):
+class Material(Module):
     """The base of all materials. A subclass has `energy`; its numbers are fields, each a number or an array with an
     entry for each element, and may be traced."""
 

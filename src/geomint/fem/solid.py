@@ -13,6 +13,7 @@ from jax.core import Tracer
 
 from ..errors import InputError
 from ..numerics.keywords import checked_keywords
+from ..numerics.module import Module
 from ..system.checks import as_array, choice, shown
 from ..system.symmetries import Rotation, Symmetry, Translation
 from ..system.system import System
@@ -143,7 +144,7 @@ class Masses(NamedTuple):
     coupling: Any  # with held nodes that move
 
 
-class Coupling(eqx.Module):
+class Coupling(Module):
     """The rows of the nodes of q and the columns of held nodes of a mass matrix."""
 
     values: Any

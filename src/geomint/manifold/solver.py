@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..numerics.linalg import Plan
+from ..numerics.module import Module
 from ..system.mechanics import Mechanics
 from .gram import gram_solve
 from .normal_space import normal_space, smallest_multipliers
@@ -26,7 +27,7 @@ from .position import Placed
 ROUNDING = 1e3  # units of rounding of |p| up to which the normal part of p may be an effect of rounding alone
 
 
-class ConstraintSolver(eqx.Module):
+class ConstraintSolver(Module):
     """How one system's constraint is solved; `discovery.find_solver` chooses one before a run."""
 
     plan: Plan = eqx.field(static=True)  # structure of G M⁻¹Gᵀ

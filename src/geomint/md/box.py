@@ -11,10 +11,11 @@ from jaxtyping import Array
 
 from ..errors import InputError
 from ..numerics.keywords import checked_keywords
+from ..numerics.module import Module
 from ..system.checks import shown
 
 
-class Box(eqx.Module):
+class Box(Module):
     """A periodic box. Positions are not wrapped into it: trajectories stay continuous, and only differences are taken
     to the nearest image.
 

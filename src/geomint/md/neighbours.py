@@ -22,6 +22,7 @@ from jaxtyping import Array, PyTree
 from ..errors import InputError
 from ..numerics.compilation import jit
 from ..numerics.keywords import checked_keywords
+from ..numerics.module import Module
 from ..system.auxiliary import Auxiliary
 from ..system.checks import positive
 from . import cells
@@ -30,7 +31,7 @@ from .box import Box, check_positions, checked_box
 SPARE = 1.1  # room for so many times the neighbours that were found
 
 
-class NeighbourList(eqx.Module):
+class NeighbourList(Module):
     """The neighbours of every particle at the positions `reference`."""
 
     reference: Array  # (n, d)

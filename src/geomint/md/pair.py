@@ -25,6 +25,7 @@ from jaxtyping import Array
 
 from ..errors import InputError
 from ..numerics.keywords import checked_keywords
+from ..numerics.module import Module
 from ..system.checks import function, positive, shown, whole
 from . import cells, pair_sums
 from .box import Box, check_positions, checked_box
@@ -33,7 +34,7 @@ from .pair_checks import check_arguments, checked_indices, checked_pairs, checke
 from .pair_terms import Frozen, Term, squared
 
 
-class PairPotential(eqx.Module):
+class PairPotential(Module):
     """V(q) = Σ S(s) φ(s) over pairs, s = |q_i − q_j|²; with a cut-off to be used as
     System(potential=…, auxiliary=pair.neighbours(skin)). Two of them can be added: coulomb + lennard_jones.
 
@@ -206,7 +207,7 @@ class PairPotential(eqx.Module):
         return add_up(q, lists.index, lists.count, weight, edges)
 
 
-class PairSum(eqx.Module):
+class PairSum(Module):
     """The sum of several pair potentials, as one potential."""
 
     parts: tuple[PairPotential, ...]

@@ -18,6 +18,7 @@ from jaxtyping import Array, PyTree
 
 from ..errors import InputError
 from ..numerics.keywords import checked_keywords
+from ..numerics.module import Module
 from ..system.checks import Check, as_python, shown
 from ..system.lagrangian import LagrangianSystem
 from ..system.mechanics import Mechanics
@@ -26,7 +27,7 @@ from ..system.system import Stated
 Carry = PyTree
 
 
-class State(eqx.Module):
+class State(Module):
     """A point of phase space at time t."""
 
     q: Any
@@ -138,7 +139,7 @@ def setting(check: Check, default: Any = dataclasses.MISSING, *, static: bool = 
     return eqx.field(static=static, converter=as_python, metadata={"check": check}, **more)
 
 
-class Method(eqx.Module):
+class Method(Module):
     """The base of all methods: `traits`, `init`, `step`, `output`. What only some have is in `protocols`."""
 
     def __check_init__(self):

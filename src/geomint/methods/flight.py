@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from ..numerics.compensated import Compensated, value
+from ..numerics.module import Module
 from ..system.lines import on_line
 from ..system.mechanics import Mechanics
 from .first_exit import HigherDerivatives, Jet
@@ -75,7 +75,7 @@ class Counts(NamedTuple):
         )
 
 
-class Flight(eqx.Module):
+class Flight(Module):
     """A straight flight from (q, p) at time t, known to be free of events up to t + a."""
 
     t: Any

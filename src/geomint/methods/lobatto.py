@@ -19,7 +19,6 @@ import functools
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -30,6 +29,7 @@ from ..manifold import ConstraintSolver
 from ..numerics.compensated import value
 from ..numerics.linalg import newton
 from ..numerics.linalg.newton import dense_solve, least_squares_solve
+from ..numerics.module import Module
 from ..system.checks import one_of
 from ..system.mechanics import Mechanics
 from .base import Carry, State, Traits, register, setting
@@ -71,7 +71,7 @@ def _powers(mech: Mechanics, positions: Array, momenta: Array, multipliers: Arra
     return jax.vmap(power)(positions, momenta, multipliers, since)
 
 
-class LobattoCarry(eqx.Module):
+class LobattoCarry(Module):
     """What LobattoIIIAB carries."""
 
     q: Any

@@ -34,6 +34,7 @@ from jaxtyping import Array
 from ..errors import InputError
 from ..manifold import ConstraintSolver
 from ..numerics.compensated import Compensated, value
+from ..numerics.module import Module
 from ..system.checks import flag, plain_scalar, refused, vector, whole
 from ..system.mechanics import Mechanics
 from . import protocols
@@ -61,7 +62,7 @@ def _shifted(old: Array, new: Array) -> Array:
     return jax.lax.dynamic_update_index_in_dim(jnp.roll(old, -1, axis=0), new, len(old) - 1, 0)
 
 
-class History(eqx.Module):
+class History(Module):
     """Everything from step n − k/2 to n + k/2, for the state shown at n; the newest last."""
 
     positions: Any  # q_{n−k/2} … q_{n+k/2−1}

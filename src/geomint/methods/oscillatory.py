@@ -33,6 +33,7 @@ from ..numerics.linalg import KINDS, Plan, fallback
 from ..numerics.linalg.discovery import concrete, not_covered, plan_for, start_key
 from ..numerics.linalg.elimination import Factored
 from ..numerics.linalg.structure import matrix_free_plan
+from ..numerics.module import Module
 from ..numerics.polynomials import degree
 from ..system.checks import bounded, one_of, whole
 from ..system.mechanics import Mechanics
@@ -148,13 +149,13 @@ class Oscillatory(FindsStructure):
 
 
 # --- IMEX -----------------------------------------------------------------------------------------------------------
-class StepLength(eqx.Module):
+class StepLength(Module):
     """In place of factors, where the modified mass is too large to be factored: conjugate gradients need h only."""
 
     h: Array
 
 
-class ModifiedMass(eqx.Module):
+class ModifiedMass(Module):
     """Mechanics with the mass M + (h²/4) Hess W in place of M, for drifts."""
 
     mech: Mechanics

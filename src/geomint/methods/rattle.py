@@ -26,7 +26,6 @@ import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -36,6 +35,7 @@ from ..errors import InputError
 from ..manifold import ConstraintSolver
 from ..manifold.drift import drift
 from ..numerics.compensated import value
+from ..numerics.module import Module
 from ..system.checks import choice
 from ..system.mechanics import Mechanics
 from . import driven
@@ -49,7 +49,7 @@ from .splitting import TABLES, OnManifold, Splitting, Verlet, apply_stages
 SMALL = 32  # coordinates up to which a force is evaluated twice rather than carried
 
 
-class RattleCarry(eqx.Module):
+class RattleCarry(Module):
     """What Rattle carries."""
 
     q: Any

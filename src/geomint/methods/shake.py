@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..manifold import ConstraintSolver, Placed
 from ..numerics.compensated import value
+from ..numerics.module import Module
 from ..system.mechanics import Mechanics
 from . import driven
 from .base import ALL, Carry, State, Traits, register
@@ -23,7 +23,7 @@ from .driven import with_work
 from .protocols import HasHistory
 
 
-class ShakeCarry(eqx.Module):
+class ShakeCarry(Module):
     """What Shake carries at q_n."""
 
     q: Any

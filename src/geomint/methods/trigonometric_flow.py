@@ -14,7 +14,6 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,6 +22,7 @@ from jaxtyping import Array
 from ..numerics.compilation import concrete_evaluation, jit
 from ..numerics.linalg import Plan
 from ..numerics.linalg.discovery import concrete
+from ..numerics.module import Module
 from ..system.mechanics import Mechanics
 
 # An ω² below this many eps times the largest ω² counts as zero; up to 3 were measured for free motions.
@@ -106,7 +106,7 @@ def inverse(z: Array) -> Array:
 
 
 # --- the flow of W --------------------------------------------------------------------------------------------------
-class Flow(eqx.Module):
+class Flow(Module):
     """All that a step of one length h applies: functions of hΩ, as numbers for each coordinate where Ω² = M⁻¹Hess W
     is diagonal and as matrices where not, and what the constant force b does in that time."""
 
@@ -259,7 +259,7 @@ def _weighted(mech: Mechanics, a: Array) -> tuple[Array, Array]:
     return lower, 0.5 * (matrix + matrix.T)
 
 
-class AffineCheck(eqx.Module):
+class AffineCheck(Module):
     """A check that W is still the quadratic function that it was near the start, for a W whose jaxpr does not prove
     it: one random linear combination r of the equations ∇W(q) = ∇W(a) + Hess W(a)(q − a)."""
 

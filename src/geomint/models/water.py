@@ -16,6 +16,7 @@ from jaxtyping import Array
 from ..errors import InputError
 from ..md import Atoms, PairPotential
 from ..methods import StiffZhangSkeel
+from ..numerics.module import Module
 from ..system import units as unit_systems
 from ..system.checks import flag, one_of
 from ..system.constraints import RigidMolecules
@@ -32,7 +33,7 @@ MOST = 50_000  # molecules
 OVERLAP = 0.7  # ångströms between charges of different molecules; in liquid water they are at least 1.4 apart
 
 
-class WaterEnergy(eqx.Module):
+class WaterEnergy(Module):
     """U = Σ_{a<b} (Σ_ij K e_i e_j / r_{ai,bj} + A/r_OO¹² − C/r_OO⁶) over pairs of molecules, q of shape (n, 3, 3).
 
     Charges are at sites that are linear functions of the atoms, so that the force on a massless site is distributed

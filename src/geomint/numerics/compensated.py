@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
+
+from .module import Module
 
 
 def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
@@ -27,7 +28,7 @@ def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     return s, (a - a_seen) + (b - b_seen)
 
 
-class Compensated(eqx.Module):
+class Compensated(Module):
     """value + lost, where |lost| is at most half a unit in the last place of value."""
 
     value: Any

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..errors import InputError, nearest
+from ..numerics.module import Module
 from ..numerics.rotations import twice_vee
 from ..system.calls import Function
 from ..system.checks import as_array, function, shown, vector
@@ -25,7 +26,7 @@ from .motions import found_symmetries
 FITS = 1e-8  # residual of a joint, relative to the lengths of the assembly, above which it does not fit
 
 
-class _Potential(eqx.Module):
+class _Potential(Module):
     """−Σ m g·x, and a potential of the user's of positions and rotations."""
 
     weights: Array  # (rows, 3): m g at the centres of mass
@@ -50,11 +51,11 @@ def _potential(known: Described, gravity: np.ndarray, potential: Any) -> _Potent
     if more is None and not any(known.own) and not np.any(gravity):
         return None
     # A plain function is compile-time; a Module keeps its arrays as arguments of the compiled program.
-    stated = more if more is None or isinstance(more, eqx.Module) else Function(more)
+    stated = more if more is None or isinstance(more, Module) else Function(more)
     return _Potential(jnp.asarray(known.weights(gravity)), stated, known.own, known.layout)
 
 
-class _Turning(eqx.Module):
+class _Turning(Module):
     """A joint with one axis of rotation."""
 
     first: int = eqx.field(static=True)
@@ -71,7 +72,7 @@ class _Turning(eqx.Module):
         return jnp.arctan2(self.axis @ twice_vee(turned), jnp.trace(turned) - 1)
 
 
-class _Sliding(eqx.Module):
+class _Sliding(Module):
     """A joint that slides."""
 
     first: int = eqx.field(static=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from ..errors import InputError
+from ..numerics.module import Module
 from ..system.checks import as_array, shown
 from .body import RigidBody
 from .inertia import MassProperties, rotation_matrices
@@ -21,7 +21,7 @@ from .linkage import Directors
 THIN, ROUNDING = 1e-12, 1e-14
 
 
-class Layout(eqx.Module):
+class Layout(Module):
     """From q to the frames of the bodies, and back."""
 
     directors: Directors

@@ -26,6 +26,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..numerics.compilation import jit
+from ..numerics.module import Module
 from ..system.constraints import UPPER, WEIGHTS
 from .joints import PlacedJoint, locked
 
@@ -34,7 +35,7 @@ Collected = dict[str, list[tuple[int, int, int, Any, Any, Any]]]
 WORLD = np.concatenate([np.zeros((1, 3)), np.eye(3)])  # x and d_k of the world
 
 
-class Directors(eqx.Module):
+class Directors(Module):
     """Where the centres and directors of all bodies stand in q, of shape (rows, 3)."""
 
     counts: tuple[int, ...] = eqx.field(static=True)  # of the directors of each body
@@ -83,7 +84,7 @@ def _dot(a: Array, b: Array) -> Array:
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
-class _Ends(eqx.Module):
+class _Ends(Module):
     """Points of pairs of bodies, in their principal frames; in the same way, directions."""
 
     first: tuple[int, ...] = eqx.field(static=True)
@@ -102,7 +103,7 @@ class _Ends(eqx.Module):
         return _dot(_along(self.in_first, one), _along(self.in_second, two))
 
 
-class Linkage(eqx.Module):
+class Linkage(Module):
     """g(q) of an assembly without prescribed motions.
 
     Arrays have the bodies as their last axis: XLA vectorises the arithmetic over it, which makes g and its derivatives
@@ -153,7 +154,7 @@ class Linkage(eqx.Module):
         return jnp.concatenate([row[which] for row, which in zip(rows, there, strict=True)])[None]
 
 
-class _Order(eqx.Module):
+class _Order(Module):
     """The order of equations that makes G M⁻¹Gᵀ of a chain a band."""
 
     places: tuple[int, ...] | None = eqx.field(static=True)  # of the pieces one after another; None: as they are
@@ -175,7 +176,7 @@ class _Order(eqx.Module):
         return g if self.places is None else g[np.array(self.places)]
 
 
-class Prescribed(eqx.Module):
+class Prescribed(Module):
     """A relative rotation that is a function of the time."""
 
     first: int = eqx.field(static=True)
@@ -191,7 +192,7 @@ class Prescribed(eqx.Module):
         return jnp.sum((one @ first) * (two @ second), axis=1)
 
 
-class MovingLinkage(eqx.Module):
+class MovingLinkage(Module):
     """g(q, t) of an assembly some of whose joints move as prescribed."""
 
     still: Linkage

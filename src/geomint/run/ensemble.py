@@ -19,6 +19,7 @@ from ..io.frame_files import is_frames
 from ..io.sinks import Disk, Memory
 from ..methods import Method, protocols
 from ..models import Model
+from ..numerics.frames import in_one_chunk
 from ..numerics.keywords import checked_keywords
 from ..system.checks import as_array, as_device_array, shown
 from ..system.constraints import measured_at, needs_start
@@ -128,6 +129,7 @@ class RunSettings(NamedTuple):
     keep: Any
 
 
+@in_one_chunk
 def _ensemble(call: Call, params: PyTree, times: Grid, workers: Workers, settings: RunSettings) -> Trajectory:
     """`ensemble`, after the defaults of a model."""
     if is_traced(call.system, call.q0, call.v0, call.p0, params):

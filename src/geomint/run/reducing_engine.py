@@ -16,7 +16,6 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import numpy as np
 
@@ -27,12 +26,13 @@ from ..engines.tiles import SplitCarry, Tiled, cut_out, placed
 from ..engines.xla import BUFFER_NUMBERS, BUFFER_ROWS
 from ..methods import Carry, State
 from ..numerics.compensated import value
+from ..numerics.module import Module
 from .reductions import Column, Reductions
 from .summary import Summary, describe_reductions, extract_summary, fixed_datasets, whole_numbers
 from .tile_reduction import join_tiles, numbers_of_tile, program_of_tile
 
 
-class Marked(eqx.Module):
+class Marked(Module):
     """The carry of members, and for each of them the first save at which it had failed, or −1."""
 
     carry: Any

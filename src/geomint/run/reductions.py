@@ -21,6 +21,7 @@ from jaxtyping import Array
 from ..engines.xla import Spread, spread_over
 from ..errors import InputError, nearest
 from ..numerics.compilation import jit
+from ..numerics.module import Module
 from ..system.checks import as_array, plain_scalar, refused, shown, vector, whole
 from ..system.mechanics import real_array
 from ..system.system import Stated, as_function
@@ -29,7 +30,7 @@ TileResult = dict[str, Any]  # the result of a reduction for one tile, by name; 
 GROUPS = ("momentum_maps", "watched")  # groups of saved quantities
 
 
-class Column(eqx.Module):
+class Column(Module):
     """A saved quantity, by its name."""
 
     name: str = eqx.field(static=True)
@@ -47,7 +48,7 @@ class Column(eqx.Module):
         return named[self.name]
 
 
-class Reduction(eqx.Module):
+class Reduction(Module):
     """The base of all reductions: a quantity, and the statistics of its values."""
 
     of: eqx.AbstractVar[Any]

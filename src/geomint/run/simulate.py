@@ -20,6 +20,7 @@ from ..methods import Method, State, protocols
 from ..models import Model
 from ..numerics.compensated import value
 from ..numerics.compilation import warn_of_outer_jit
+from ..numerics.frames import in_one_chunk
 from ..numerics.keywords import checked_keywords
 from ..system.constraints import measured_at
 from ..system.index_check import check_indices
@@ -114,6 +115,7 @@ def _check_start(method: Method, stated: Stated, q: Any, p: Any, times: Grid) ->
     check_overrides(stated, q, times.t0)
 
 
+@in_one_chunk
 def _run(
     system: Stated,
     method: Method,

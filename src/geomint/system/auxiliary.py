@@ -14,11 +14,12 @@ from __future__ import annotations
 import abc
 from typing import Any
 
-import equinox as eqx
 from jaxtyping import Array, PyTree
 
+from ..numerics.module import Module
 
-class Auxiliary(eqx.Module):
+
+class Auxiliary(Module):
     """How the auxiliary state of a system is made and kept up to date."""
 
     @abc.abstractmethod

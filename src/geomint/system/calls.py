@@ -17,6 +17,7 @@ import numpy as np
 from jax.errors import ConcretizationTypeError, TracerArrayConversionError, TracerBoolConversionError
 
 from ..errors import GeomintError, InputError
+from ..numerics.module import Module
 
 # Exceptions of Python, numpy and JAX that a mistake in a user's function causes.
 FAILURES = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, NotImplementedError, AssertionError)
@@ -64,7 +65,7 @@ class Plan(NamedTuple):
         return {*self.positional, *(argument for _, argument in self.keywords)}
 
 
-class Function(eqx.Module):
+class Function(Module):
     """A plain Python function as a part of a pytree: compile-time, compared by identity."""
 
     function: Callable = eqx.field(static=True)
@@ -83,7 +84,7 @@ class Function(eqx.Module):
         return getattr(self.function, "explain", None)
 
 
-class AtTime(eqx.Module):
+class AtTime(Module):
     """A function whose time is held."""
 
     function: Any

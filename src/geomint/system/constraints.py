@@ -19,11 +19,12 @@ from jaxtyping import Array
 
 from ..errors import InputError
 from ..numerics.keywords import checked_keywords
+from ..numerics.module import Module
 from .checks import as_array, plain_scalar, shown, whole
 from .checks import function as checked_function
 
 
-class Constraint(eqx.Module):
+class Constraint(Module):
     """g(q) -> (m,), as a part of a system; a system's params, where it has them, are not needed."""
 
     @abc.abstractmethod

@@ -16,7 +16,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -26,6 +25,7 @@ from jaxtyping import Array
 from ..errors import InputError
 from ..numerics.linalg.sparse_matrix import SparseMatrix
 from ..numerics.linalg.structure import DENSE_LIMIT
+from ..numerics.module import Module
 from .checks import as_array
 from .inertia import inertia
 from .mass import check_unambiguous, checked_sparse, is_scipy_sparse, mass_is_matrix
@@ -50,7 +50,7 @@ def phi2(x: Array) -> Array:
     return jnp.where(small, total, (jnp.expm1(far) / far - 1) / far)
 
 
-class DampingFlow(eqx.Module):
+class DampingFlow(Module):
     """Γ = T diag(rates) T⁻¹; without T, the rates of the coordinates themselves."""
 
     rates: Array

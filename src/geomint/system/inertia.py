@@ -12,7 +12,6 @@ import abc
 import math
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
@@ -21,10 +20,11 @@ from ..numerics.linalg.cholesky import small_apply
 from ..numerics.linalg.elimination import Factored, invert
 from ..numerics.linalg.sparse_matrix import Cholesky, Inverse, SparseMatrix
 from ..numerics.linalg.structure import DENSE_LIMIT
+from ..numerics.module import Module
 from .mass import mass_is_blocks, mass_is_matrix
 
 
-class Inertia(eqx.Module):
+class Inertia(Module):
     """M, prepared for solves."""
 
     @abc.abstractmethod

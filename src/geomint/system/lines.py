@@ -10,12 +10,13 @@ import abc
 import functools
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from ..numerics.module import Module
 
-class Line(eqx.Module):
+
+class Line(Module):
     """A potential along a straight line."""
 
     @abc.abstractmethod

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
 from ..errors import InputError
+from ..numerics.module import Module
 from .checks import as_array
 from .mass import mass_is_matrix
 
 
-class UniformField(eqx.Module):
+class UniformField(Module):
     """A field that depends neither on q nor on t; stated as numbers instead of a function."""
 
     field: Any

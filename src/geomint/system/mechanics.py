@@ -22,6 +22,7 @@ from ..errors import InputError
 from ..numerics.compensated import Compensated, value
 from ..numerics.hints import materialize
 from ..numerics.linalg.sparse_matrix import SparseMatrix
+from ..numerics.module import Module
 from .calls import takes
 from .damping import DampingFlow
 from .inertia import Inertia, inertia
@@ -61,7 +62,7 @@ def scalar(name: str, energy: Any, q: Array) -> Array:
     return energy.astype(q.dtype)
 
 
-class Derived(eqx.Module):
+class Derived(Module):
     """What follows from a constraint, an outer force and symmetries, whatever the energy is."""
 
     system: eqx.AbstractVar[Any]

@@ -10,18 +10,18 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..errors import InputError
+from ..numerics.module import Module
 from .calls import call_function
 from .checks import positive
 from .system import System, checked_system
 
 
-class Penalty(eqx.Module):
+class Penalty(Module):
     """½ω²|g(q)|², plus the fast part that the system had before."""
 
     constraint: Any
@@ -33,7 +33,7 @@ class Penalty(eqx.Module):
         return stiff if self.before is None else stiff + call_function("fast", self.before, {"q": q}, params)
 
 
-class PenaltyGradient(eqx.Module):
+class PenaltyGradient(Module):
     """ω²Gᵀg, plus the stated gradient of the fast part that the system had before."""
 
     constraint: Any

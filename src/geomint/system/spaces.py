@@ -26,6 +26,7 @@ from jaxtyping import Array
 
 from ..errors import InputError
 from ..numerics import rotations
+from ..numerics.module import Module
 from .checks import choice, instance
 
 Shape = tuple[int, ...]
@@ -33,7 +34,7 @@ MAPS = ("cayley", "exponential")  # from the algebra to the group, of steps
 ON_GROUP = 1e-8  # distance of q0 from the group up to which it counts as lying there
 
 
-class Space(eqx.Module):
+class Space(Module):
     """A configuration space. q, the displacement w, velocities and momenta are arrays; w, v and p have one shape."""
 
     @abc.abstractmethod

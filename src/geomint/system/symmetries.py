@@ -17,10 +17,11 @@ import numpy as np
 from jaxtyping import Array
 
 from ..errors import InputError
+from ..numerics.module import Module
 from .checks import as_array, shown, vector, whole
 
 
-class Symmetry(eqx.Module):
+class Symmetry(Module):
     """A group action by its infinitesimal generators; `generators(q)` stacks ξ₁(q), ξ₂(q), … on a leading axis."""
 
     degree: ClassVar[int] = 1  # of ξ in q: 0 for translations, 1 for linear actions

@@ -15,6 +15,7 @@ from jaxtyping import Array, PyTree
 
 from ..errors import InputError, nearest
 from ..numerics.keywords import checked_keywords
+from ..numerics.module import Module
 from .auxiliary import Auxiliary
 from .calls import AtTime, Function, call_function, takes
 from .checks import as_array, function, instance, shown
@@ -34,7 +35,7 @@ def as_function(name: str, f: Any) -> Any:
         return None
     function(f, name)
     # A callable that is itself a pytree (an Equinox module, jax.tree_util.Partial) keeps its arrays traced.
-    is_tree = isinstance(f, (eqx.Module, jax.tree_util.Partial))
+    is_tree = isinstance(f, (Module, jax.tree_util.Partial))
     return f if is_tree else Function(f)
 
 
@@ -48,7 +49,7 @@ def as_floats(tree: PyTree) -> PyTree:
     return jax.tree.map(widen, tree)
 
 
-class Stated(eqx.Module):
+class Stated(Module):
     """What every kind of system has: perhaps a constraint, symmetries to watch, and parameters."""
 
     constraint: Any

@@ -9,6 +9,7 @@ from jaxtyping import Array
 
 from ...errors import InputError
 from ...methods.walls import Collisions
+from ...numerics.module import Module
 from ...system.checks import shown
 from ...system.system import System, checked_watch
 from ..elastic import elastic_body
@@ -16,7 +17,7 @@ from .barrier import BarrierContact
 from .penalty import PenaltyContact
 
 
-class ElasticWithContact(eqx.Module):
+class ElasticWithContact(Module):
     """V(q) = elastic energy + contact; made by `gm.fem.with_contact`."""
 
     elastic: Any

@@ -16,11 +16,12 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..hints import rough_reciprocal
+from ..module import Module
 from . import cpu_kernels
 from .cholesky import UNROLLED, small_apply, small_product
 
 
-class Factored(eqx.Module):
+class Factored(Module):
     """A matrix prepared for solves; all its fields are arrays, so that the state of a run may contain it."""
 
     @abc.abstractmethod

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..module import Module
 from .conjugate_gradients import conjugate_gradients
 from .elimination import Factored
 from .structure import Plan, plan_of_pattern
@@ -62,7 +63,7 @@ class SparsePattern:
         return plan_of_pattern(sparse.csr_matrix((ones, (rows, columns)), shape=(self.n, self.n)), self.n)
 
 
-class SparseMatrix(eqx.Module):
+class SparseMatrix(Module):
     """A symmetric positive definite matrix by its nonzeros."""
 
     values: Array  # (n, width), zero for padding
