@@ -51,7 +51,7 @@ def _potential(known: Described, gravity: np.ndarray, potential: Any) -> _Potent
     if more is None and not any(known.own) and not np.any(gravity):
         return None
     # A plain function is compile-time; a Module keeps its arrays as arguments of the compiled program.
-    stated = more if more is None or isinstance(more, Module) else Function(more)
+    stated = more if more is None or isinstance(more, eqx.Module) else Function.of(more)
     return _Potential(jnp.asarray(known.weights(gravity)), stated, known.own, known.layout)
 
 

@@ -13,11 +13,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import numpy as np
 from jax.errors import ConcretizationTypeError, TracerArrayConversionError, TracerBoolConversionError
 
 from ..errors import GeomintError, InputError
 from ..numerics.module import Module
+from . import captured
 
 # Exceptions of Python, numpy and JAX that a mistake in a user's function causes.
 FAILURES = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, NotImplementedError, AssertionError)
@@ -66,9 +68,15 @@ class Plan(NamedTuple):
 
 
 class Function(Module):
-    """A plain Python function as a part of a pytree: compile-time, compared by identity."""
+    """A plain Python function as a part of a pytree: compile-time, compared by identity and by the numbers that it
+    takes from outside."""
 
     function: Callable = eqx.field(static=True)
+    outside: int = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, function: Callable) -> Function:
+        return cls(function, captured.digest(function))
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         return self.function(*arguments, **keywords)
@@ -82,6 +90,15 @@ class Function(Module):
     def explain(self) -> Callable | None:
         """What is wrong with a position, where the function can tell (see PairPotential)."""
         return getattr(self.function, "explain", None)
+
+
+def as_now(system: Any) -> Any:
+    """The system, whose functions are new ones where numbers that they take from outside have changed. Those of a model
+    take none."""
+    if getattr(system, "origin", None) is not None:
+        return system
+    is_function = lambda x: isinstance(x, Function)
+    return jax.tree.map(lambda x: Function.of(x.function) if is_function(x) else x, system, is_leaf=is_function)
 
 
 class AtTime(Module):

@@ -35,8 +35,8 @@ def as_function(name: str, f: Any) -> Any:
         return None
     function(f, name)
     # A callable that is itself a pytree (an Equinox module, jax.tree_util.Partial) keeps its arrays traced.
-    is_tree = isinstance(f, (Module, jax.tree_util.Partial))
-    return f if is_tree else Function(f)
+    is_tree = isinstance(f, (eqx.Module, jax.tree_util.Partial))
+    return f if is_tree else Function.of(f)
 
 
 def as_floats(tree: PyTree) -> PyTree:
