@@ -100,3 +100,10 @@ def test_indices_out_of_range_for_all_members(two_oscillators):
     start = np.ones((3, 2))
     with pytest.raises(gm.InputError, match="f uses index 5"):
         gm.section(two_oscillators, start, 0 * start, lambda q: q[5], method=METHOD, dt=0.1, crossings=3, members=True)
+
+
+def test_a_motion_that_the_step_does_not_follow():
+    """One of two starts leaves the basin of Hénon and Heiles, and is infinite after a finite time."""
+    q0, v0 = np.array([[0.0, 0.1], [0.0, 0.9]]), np.array([[0.45, 0.0], [1.0, 1.0]])
+    with pytest.warns(gm.InstabilityWarning, match="energy error of 1 of 2 trajectories exceeds"):
+        gm.section(gm.models.henon_heiles(), q0, v0, first, dt=0.1, crossings=5, members=True)
