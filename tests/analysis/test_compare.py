@@ -44,6 +44,22 @@ def test_steps_are_halved_and_cost_the_same_at_first(compared):
     assert compared.best(1e-5) == ACCURATE.name
     with pytest.raises(gm.InputError, match="reaches an error"):
         compared.best(1e-30)
+    with pytest.raises(gm.InputError, match=r"best\(accuracy=nan\)"):
+        compared.best(float("nan"))
+    with pytest.raises(gm.InputError, match=r"no method 'Verlet' .* Did you mean Verlet\(\)"):
+        compared.seconds_for("Verlet", 1e-3)
+
+
+@pytest.mark.parametrize("asked", [lambda system, *start: gm.compare(system, ["verlet"], *start), gm.recommend])
+def test_a_system_of_ones_own_needs_an_end(asked):
+    settings = {"accuracy": 1e-3} if asked is gm.recommend else {}
+    with pytest.raises(gm.InputError, match="needs t_end, or dt"):
+        asked(gm.System(lambda q: 0.5 * q[0] ** 2), [1.0], [0.0], **settings)
+
+
+def test_a_budget_that_nothing_fits():
+    with pytest.raises(gm.GeomintError, match="within 1e-12 CPU seconds; give a larger budget"):
+        gm.recommend(gm.System(lambda q: 0.5 * q[0] ** 2), [1.0], [0.0], t_end=3.0, budget=1e-12)
 
 
 def test_tables_and_pictures(compared):

@@ -80,3 +80,30 @@ def test_a_driven_system_has_its_own_time():
     found = gm.section(system, [1.0], [0.0], first, method=METHOD, dt=0.1, crossings=3)
     np.testing.assert_allclose(found.t, 1.5 * np.pi + 2 * np.pi * np.arange(3), atol=1e-9)
     np.testing.assert_allclose(found.energy, 0.5, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        (lambda q: q[0] > 0.2, r"f\(q, p\) must return a number that changes its sign, not True or False"),
+        (lambda q: q[5], "f uses index 5 of an axis of length 2"),
+        (lambda q: q, r"f\(q, p\) must return one number"),
+        (lambda q: jnp.sqrt(q[0] - 5), r"f\(q, p\) is nan at the start"),
+    ],
+)
+def test_functions_whose_sign_says_nothing(two_oscillators, wrong, match):
+    with pytest.raises(gm.InputError, match=match):
+        gm.section(two_oscillators, [1.0, 1.0], [0.0, 0.0], wrong, method=gm.Verlet(), dt=0.1, crossings=3)
+
+
+def test_indices_out_of_range_for_all_members(two_oscillators):
+    start = np.ones((3, 2))
+    with pytest.raises(gm.InputError, match="f uses index 5"):
+        gm.section(two_oscillators, start, 0 * start, lambda q: q[5], method=METHOD, dt=0.1, crossings=3, members=True)
+
+
+def test_a_motion_that_the_step_does_not_follow():
+    """One of two starts leaves the basin of Hénon and Heiles, and is infinite after a finite time."""
+    q0, v0 = np.array([[0.0, 0.1], [0.0, 0.9]]), np.array([[0.45, 0.0], [1.0, 1.0]])
+    with pytest.warns(gm.InstabilityWarning, match="energy error of 1 of 2 trajectories exceeds"):
+        gm.section(gm.models.henon_heiles(), q0, v0, first, dt=0.1, crossings=5, members=True)

@@ -102,3 +102,16 @@ def test_several_processes(shell):
 
 def test_jobs_are_at_least_one(shell):
     assert "--jobs 0: at least 1" in shell("reproduce", "--jobs", "0").stderr
+
+
+@pytest.mark.parametrize("command", ["reproduce", "report"])
+def test_ctrl_c_says_what_there_is(shell, one_experiment, command):
+    one_experiment(1.4375)
+
+    def interrupted(quick):
+        raise KeyboardInterrupt
+
+    papers.experiment("a-paper", "two", "A title", "Fig. 2")(interrupted)
+    result = shell(command, "a-paper", "--out", "here")
+    assert result.exit_code == 2
+    assert result.stderr.strip().startswith("interrupted after 1 of 2 experiments. Their figures are in here;")

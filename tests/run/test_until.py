@@ -68,5 +68,11 @@ def test_what_it_refuses(tmp_path):
         gm.simulate(model, method=gm.EnergyStepping(0.1), until=lambda q: q[0])
     with pytest.raises(gm.InputError, match="must return one number"):
         gm.simulate(model, until=lambda q: jnp.stack([q[0], q[0]]))
+    with pytest.raises(gm.InputError, match="not True or False"):  # would stop where the sign falls to 0
+        gm.simulate(model, until=lambda q: q[0] > 0.2)
+    with pytest.raises(gm.InputError, match=r"until\(q, p\) is nan at the start"):
+        gm.simulate(model, until=lambda q: jnp.log(q[0] - 5))
+    with pytest.raises(gm.InputError, match="until uses index 7"):
+        gm.simulate(model, until=lambda q: q[7])
     with pytest.raises(gm.InputError, match="until"):
         gm.simulate(model, until=lambda q, speed, height: q[0])

@@ -167,3 +167,27 @@ def test_a_film(pendulum, tmp_path):
         assert film.n_frames == 4
     with pytest.raises(gm.InputError, match="ends in"):
         pendulum.movie(tmp_path / "x.png")
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"positions": lambda q: q[0, 0]}, r"must return points \(n, 2\) or \(n, 3\), or one point, not .* shape \(\)"),
+        ({"positions": lambda q: [[q[0], q[7]]]}, r"view\(positions=...\): the function raised IndexError"),
+        ({"positions": "q"}, "positions must be a function of q, not str"),
+        ({"bonds": [(0, 1.5)]}, "bonds must be pairs of numbers of points"),
+        ({"bonds": "01"}, "bonds must be pairs"),
+        ({"bonds": [(0, 1), (1,)]}, "bonds must be pairs"),
+        ({"bonds": [(0, 9)]}, "one of them has none"),
+    ],
+)
+def test_wrong_settings_are_named(pendulum, settings, match):
+    with pytest.raises(gm.InputError, match=match):
+        pendulum.view(**settings)
+
+
+def test_unknown_settings_and_other_files(pendulum, tmp_path):
+    with pytest.raises(TypeError, match=r"view\(\) has no argument 'bond'. Did you mean bonds"):
+        pendulum.view(bond=[(0, 1)])
+    with pytest.raises(gm.InputError, match=r"HTML page, x.html, not .*x.png"):
+        pendulum.view(tmp_path / "x.png")

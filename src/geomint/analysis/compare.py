@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import GeomintError, InputError
+from ..errors import GeomintError, InputError, nearest
 from ..methods import Method, as_method, named
 from ..models import Model
 from ..numerics.keywords import checked_keywords
@@ -56,10 +56,15 @@ class Comparison:
     def seconds_for(self, method: str, accuracy: float) -> float:
         """CPU seconds per unit of time that a method needs for an error, interpolated between its points on logarithmic
         scales; inf where it does not reach that error."""
-        return seconds_for(self.line(method), accuracy)
+        if method not in self.methods:
+            raise InputError(
+                f"there is no method {shown(method)} in this comparison.{nearest(str(method), self.methods)}"
+            )
+        return seconds_for(self.line(method), positive(accuracy, "accuracy", "seconds_for"))
 
     def best(self, accuracy: float) -> str:
         """The method that reaches an error at the least cost."""
+        accuracy = positive(accuracy, "accuracy", "best")
         cost = {method: self.seconds_for(method, accuracy) for method in self.methods}
         method = min(cost, key=lambda name: cost[name])
         if not math.isfinite(cost[method]):
@@ -132,6 +137,8 @@ def problem(callee: str, system: Stated | Model, q0: Any, v0: Any, p0: Any, dt: 
     """The arguments that compare and recommend share, checked."""
     if jnp.result_type(float) != jnp.float64:
         raise GeomintError(f"{callee} needs float64: errors in float32 are those of rounding. Unset JAX_ENABLE_X64.")
+    if not isinstance(system, Model) and q0 is not None and dt is None and t_end is None:
+        raise InputError(f"{callee} needs t_end, or dt, a step that resolves the motion; a model has both.")
     needless = ("method", "t_end", *(("dt",) if t_end is not None else ()))
     call = of_model(callee, system, q0, v0, p0, None, dt, not_needed=needless)
     checked_system(call.system, callee=callee)

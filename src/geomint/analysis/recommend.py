@@ -212,11 +212,15 @@ def recommend(
         raise InputError("recommend: no method with a fixed step integrates this system.")
     found = _cheapest(search, methods) if budget is None else _most_accurate(search, methods)
     if not found:
-        what = f"an error of {wanted:g}" if budget is None else f"a motion within {wanted:g} CPU seconds"
+        if budget is not None:
+            raise GeomintError(
+                f"none of {len(methods)} methods computes this motion within {wanted:g} CPU seconds; give a larger "
+                "budget."
+            )
         least = min((m.error for m in motion.points if m.usable), default=math.nan)
         raise GeomintError(
-            f"none of {len(methods)} methods reaches {what} up to t = {motion.t_end:g}; the least error measured is "
-            f"{least:.2g}. Give a larger {'accuracy' if budget is None else 'budget'}, or a smaller dt to begin with."
+            f"none of {len(methods)} methods reaches an error of {wanted:g} up to t = {motion.t_end:g}; the least "
+            f"error measured is {least:.2g}. Give a larger accuracy, or a smaller dt to begin with."
         )
     (method, point), *_ = found
     reasons = (*about_system(made, point), *_about_choice(search, found, budget is None))

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..errors import InputError, RunStopped
+from ..errors import InputError, InstabilityWarning, RunStopped, outside
 from ..methods import Method
 from ..methods.crossings import NO_CROSSING, PoincareMap
 from ..models import Model
 from ..numerics.keywords import checked_keywords
 from ..run import Trajectory, ensemble, simulate
 from ..run.defaults import of_model
+from ..run.energy_scale import excess
 from ..run.instability import unwatched
 from ..run.prepare import checked_method
 from ..system.checks import choice, flag, function, number, shown, whole
@@ -136,7 +138,9 @@ def section(
     else:
         fast = "native" if engine == "auto" and np.size(call.q0) <= SMALL else engine
         go = lambda: simulate(call.system, call.q0, call.v0, p0=call.p0, engine=fast, **settings)
-    return _points(_run(go))
+    run = _run(go)
+    _warn_of_energy(run, base)
+    return _points(run)
 
 
 SMALL = 64  # coordinates up to which machine code is compiled for one trajectory: a crossing takes hundreds of steps
@@ -152,6 +156,20 @@ def _run(go: Callable[[], Trajectory]) -> Trajectory:
         if run is None or not (run.members or _ended(run, stopped)):
             raise
         return run
+
+
+def _warn_of_energy(run: Trajectory, base: Method) -> None:
+    """A warning where the energy at crossings exceeds its scale, as for other runs. Their saved points are no steps, so
+    that no shorter step can be tried."""
+    found = None if base.traits.stochastic else excess(run)
+    if found is not None:
+        of = f" of {len(found.members)} of {len(run.q)} trajectories" if run.members else ""
+        warnings.warn(
+            f"section by {base.name} with dt = {run.grid.dt:g}: the energy error{of} exceeds the scale of the energy. "
+            "These points do not follow the motion; take a shorter step.",
+            InstabilityWarning,
+            stacklevel=outside(),
+        )
 
 
 def _ended(run: Any, stopped: RunStopped) -> bool:

@@ -11,7 +11,17 @@ from rich.console import Console
 from rich.text import Text
 
 from .output import console
-from .reproduction import RESULTS, STYLES, Clock, check_jobs, earlier_times, print_summary, shown_time, write_results
+from .reproduction import (
+    RESULTS,
+    STYLES,
+    Clock,
+    check_jobs,
+    earlier_times,
+    print_summary,
+    shown_time,
+    stoppable,
+    write_results,
+)
 
 if TYPE_CHECKING:
     from ..papers import Reproduction
@@ -40,11 +50,12 @@ def report(
     done: list[Reproduction] = []
     with Console(stderr=True).status("") as status:
         status.update(Text(clock.text(done)))
-        for entry in write_pages(chosen, quick, out, jobs):
-            entries.append(entry)
-            done.append(entry.done)
-            console().print(_line(entry.done))
-            status.update(Text(clock.text(done)))
+        with stoppable(write_pages(chosen, quick, out, jobs), done, chosen, out) as results:
+            for entry in results:
+                entries.append(entry)
+                done.append(entry.done)
+                console().print(_line(entry.done))
+                status.update(Text(clock.text(done)))
     page = write_index(chosen, entries, out, clock.began)
     content = write_results(done, out)
     print_summary(done, time.perf_counter() - clock.began)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..errors import InputError
+from ..errors import InputError, Interrupted
 from .output import console, table, to_json
 from .verification import AsJson
 
@@ -57,11 +58,12 @@ def reproduce(
     clock, done = Clock(chosen, earlier_times(out / RESULTS, quick), jobs), []
     with Console(stderr=True).status("") as status:
         status.update(Text(clock.text(done)))
-        for each in papers.run_all(chosen, quick, out, jobs):
-            done.append(each)
-            if not as_json:
-                console().print(reproduction_table(each))
-            status.update(Text(clock.text(done)))
+        with stoppable(papers.run_all(chosen, quick, out, jobs), done, chosen, out) as results:
+            for each in results:
+                done.append(each)
+                if not as_json:
+                    console().print(reproduction_table(each))
+                status.update(Text(clock.text(done)))
     content = write_results(done, out)
     if as_json:
         typer.echo(to_json(content))
@@ -74,6 +76,20 @@ def reproduce(
 def check_jobs(jobs: int) -> None:
     if jobs < 1:
         raise InputError(f"--jobs {jobs}: at least 1; this machine has {os.cpu_count()} cores.")
+
+
+@contextlib.contextmanager
+def stoppable(
+    results: Generator[Any], done: Sequence[Any], chosen: Sequence[Experiment], folder: Path
+) -> Iterator[Iterator[Any]]:
+    """The results as they come. Ctrl-C ends the processes that still run, and says what there is by then."""
+    try:
+        yield results
+    except KeyboardInterrupt:
+        kept = f" Their figures are in {folder}; {RESULTS} is not written." if done else ""
+        raise Interrupted(f"interrupted after {len(done)} of {len(chosen)} experiments.{kept}") from None
+    finally:
+        results.close()
 
 
 def write_results(done: Sequence[Reproduction], folder: Path) -> dict[str, Any]:

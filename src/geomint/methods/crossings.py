@@ -7,7 +7,7 @@ change to the next in a step: gm.section. Both are methods, so that every engine
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -17,6 +17,7 @@ from jaxtyping import Array
 from ..errors import InputError
 from ..numerics.compensated import value
 from ..numerics.roots import root
+from ..system.index_check import check_function
 from ..system.mechanics import Mechanics, real_array
 from . import protocols
 from .base import Carry, Method, State, Traits
@@ -29,11 +30,16 @@ NO_CROSSING = 1002  # the status of PoincareMap where the next change does not c
 
 
 def value_of(mech: Mechanics, name: str, function: Callable[..., Any], state: State, t: Array) -> Array:
-    """The user's f(q, p, t), a number; `name` is its argument of simulate or section."""
+    """The user's f(q, p, t), a number; `name` is how errors call it."""
     q, p = value(state.q), value(state.p)
     f = real_array(f"{name}(q, p)", mech.at(t).called(name, function, q, p, t))
     if f.shape != ():
         raise InputError(f"{name}(q, p) must return one number, but it returns an array of shape {f.shape}.")
+    if f.dtype == bool:
+        raise InputError(
+            f"{name}(q, p) must return a number that changes its sign, not True or False: q[0] - 1 in place of "
+            "q[0] > 1."
+        )
     return f.astype(q.dtype)
 
 
@@ -70,11 +76,12 @@ class UntilCarry(NamedTuple):
     status: Array
 
 
-class Watching(Wrapping):
+class Watching(Wrapping, protocols.ChecksStart):
     """A method over a base that watches the sign of a function."""
 
     base: Method
     function: Callable[..., Any] = eqx.field(static=True)
+    called: ClassVar[str]  # the function in errors
 
     @property
     def name(self) -> str:
@@ -88,6 +95,9 @@ class Watching(Wrapping):
     def check(self, system: Any) -> None:
         self.base.check(system)
 
+    def check_start(self, system: Any, q: Any, p: Any, members: bool = False) -> None:
+        check_function(system, self.called, self.function, *((q[0], p[0]) if members else (q, p)))
+
     def base_carry(self, carry: Any) -> Carry:
         return carry.base
 
@@ -98,6 +108,8 @@ class Watching(Wrapping):
 
 class Until(Watching):
     """The base, with the status REACHED after the first step in which the sign of function(q, p, t) changes."""
+
+    called = "until"
 
     @property
     def traits(self) -> Traits:
@@ -115,13 +127,13 @@ class Until(Watching):
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> UntilCarry:
         carry, t0 = self.base.init(mech, state, dt), jnp.asarray(state.t, value(state.q).dtype)
-        first = value_of(mech, "until", self.function, self.base.output(mech, carry), t0)
+        first = value_of(mech, self.called, self.function, self.base.output(mech, carry), t0)
         return UntilCarry(carry, t0, jnp.zeros((), int), first, jnp.zeros((), int))
 
     def step(self, mech: Mechanics, carry: UntilCarry, dt: Array) -> UntilCarry:
         base, n = self.base.step(mech, carry.base, dt), carry.step + 1
         after = self.base.output(mech.after(dt), base)
-        f = value_of(mech, "until", self.function, after, carry.t0 + n * dt)
+        f = value_of(mech, self.called, self.function, after, carry.t0 + n * dt)
         status = jnp.where((carry.status == 0) & crossed(carry.value, f), REACHED, carry.status)
         return UntilCarry(base, carry.t0, n, f, status)
 
@@ -158,6 +170,7 @@ class PoincareMap(Watching):
     most_steps: of the base from one crossing to the next; beyond, the trajectory ends
     """
 
+    called = "f"
     direction: int = eqx.field(static=True)
     most_steps: float
 
@@ -176,7 +189,7 @@ class PoincareMap(Watching):
         return None
 
     def _value(self, mech: Mechanics, state: State, t: Array) -> Array:
-        return value_of(mech, "section", self.function, state, t)
+        return value_of(mech, self.called, self.function, state, t)
 
     def init(self, mech: Mechanics, state: State, dt: Array) -> MapCarry:
         carry, t0 = self.base.init(mech, state, dt), jnp.asarray(state.t, value(state.q).dtype)

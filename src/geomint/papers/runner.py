@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import dataclasses
 import datetime
+import functools
 import importlib.metadata
 import multiprocessing
+import multiprocessing.connection
+import multiprocessing.resource_tracker
 import os
 import platform
+import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+import traceback
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import GeomintError
+from ..errors import GeomintError, ProcessLost
 from ..run.instability import unwatched
 from .base import Experiment, Outcome, holds
 from .checks import Check
@@ -113,7 +117,7 @@ def run_all(
     folder: Path,
     jobs: int = 1,
     task: Callable[[Experiment, bool, Path], Any] = reproduce,
-) -> Iterator[Any]:
+) -> Generator[Any]:
     """Run experiments and yield the result of each when it is done: in their order with one job, else as they end.
 
     `task` is what is done with an experiment where it runs: `reproduce`, or more with its figure. With several jobs
@@ -123,11 +127,65 @@ def run_all(
         for each in experiments:
             yield task(each, quick, folder)
         return
+    waiting, running = list(reversed(experiments)), {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                each = waiting.pop()
+                process, pipe = _started(functools.partial(task, each, quick, folder))
+                running[pipe] = process, each
+            for pipe in multiprocessing.connection.wait(list(running)):
+                yield _result(pipe, *running[pipe])
+                del running[pipe]
+    finally:
+        for process, _ in running.values():
+            process.terminate()
+            process.join()
+
+
+def _started(work: Callable[[], Any]) -> tuple[Any, Any]:
+    """A new process that does this work, and the end of a pipe from which its result can be read.
+
+    Ctrl-C is for this process, which ends the others: they are started with SIGINT blocked, and inherit that.
+    """
     fresh = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=fresh, max_tasks_per_child=1) as pool:
-        submitted = [pool.submit(task, each, quick, folder) for each in experiments]
+    ours, theirs = fresh.Pipe(duplex=False)
+    process = fresh.Process(target=_send_result, args=(theirs, work))
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        process.start()
+    else:
+        multiprocessing.resource_tracker.ensure_running()  # the first start does, and unblocks SIGINT
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
-            for done in concurrent.futures.as_completed(submitted):
-                yield done.result()
+            process.start()
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    theirs.close()
+    return process, ours
+
+
+def _send_result(pipe: Any, work: Callable[[], Any]) -> None:
+    """In the new process: the result, or the error with its traceback as a note."""
+    try:
+        result, error = work(), None
+    except Exception as caught:
+        caught.add_note(traceback.format_exc())
+        result, error = None, caught
+    pipe.send((result, error))
+
+
+def _result(pipe: Any, process: Any, experiment: Experiment) -> Any:
+    """What a process has sent."""
+    try:
+        result, error = pipe.recv()
+    except EOFError:
+        process.join()
+        code = process.exitcode or 0
+        cause = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+        raise ProcessLost(f"the process of {experiment.id} ended without a result ({cause}).") from None
+    finally:
+        pipe.close()
+    process.join()
+    if error is not None:
+        raise error
+    return result

@@ -8,7 +8,7 @@ import importlib.util
 import shutil
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ def prepare(folder: Path) -> None:
         shutil.copyfile(FOLDER / name, folder / ASSETS / name)
 
 
-def write_pages(chosen: Sequence[Experiment], quick: bool, folder: Path, jobs: int = 1) -> Iterator[Entry]:
+def write_pages(chosen: Sequence[Experiment], quick: bool, folder: Path, jobs: int = 1) -> Generator[Entry]:
     """Run experiments and write the page of each; yields what the start page needs, as they end."""
     prepare(folder)
     task = functools.partial(write_page, neighbours=neighbours_of(chosen))

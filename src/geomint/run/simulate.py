@@ -41,7 +41,7 @@ from .inputs import (
 )
 from .prepare import checked_method, checked_settings, prepared
 from .trajectory import Checkpoint, Trajectory
-from .until import stopping
+from .until import check_first, stopping
 
 
 @checked_keywords
@@ -112,6 +112,7 @@ def _check_start(method: Method, stated: Stated, q: Any, p: Any, times: Grid) ->
     warn_of_lost_digits(stated, q.shape)
     protocols.warn(method, stated.at_time(times.t0), q, times.dt)
     protocols.check_start(method, stated, q, p)
+    check_first(method, stated, q, p, times.t0)
     check_overrides(stated, q, times.t0)
 
 

@@ -13,14 +13,17 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..engines import Clock
 from ..engines.block import Accompanied
 from ..errors import InputError
-from ..methods import Method, protocols
-from ..methods.crossings import REACHED, Until, UntilCarry, starts_anew
+from ..methods import Method, State, protocols
+from ..methods.crossings import REACHED, Until, UntilCarry, Watching, starts_anew, value_of
 from ..system.checks import function
+from ..system.lagrangian import derive
+from ..system.system import Stated
 from .inputs import initial_state
 from .loop import Outcome
 from .trajectory import Checkpoint, Trajectory
@@ -43,6 +46,15 @@ def stopping(method: Method, until: Any, traced: bool, path: Any) -> Method:
     if method.traits.event_driven:
         raise InputError(f"until= needs a method with steps, and {method.name} chooses its own times.")
     return Until(method, function(until, "until", of="(q, p)"))
+
+
+def check_first(method: Method, system: Stated, q: Any, p: Any, t0: float) -> None:
+    """An error where the function of simulate(until=...) or section is not a number at the start: no change of its sign
+    would ever be seen."""
+    if isinstance(method, Watching):
+        f = value_of(derive(system, np.shape(q), t0), method.called, method.function, State(q, p), jnp.asarray(t0))
+        if not np.isfinite(f):
+            raise InputError(f"{method.called}(q, p) is {f} at the start; state a function that is finite there.")
 
 
 def unwrapped(engine: Any, end: Outcome, run: Trajectory) -> tuple[Trajectory, Outcome]:

@@ -45,7 +45,7 @@ KINDS = {
     "force": Given(("q",), ("v", "t"), ("v", "t")),
     "watch": Given(("q",), ("p", "v", "t"), ("p",)),
     "until": Given(("q",), ("p", "v", "t"), ("p",)),
-    "section": Given(("q",), ("p", "v", "t"), ("p",)),
+    "f": Given(("q",), ("p", "v", "t"), ("p",)),
     "reduce": Given(("q",), ("p",), ("p",)),
 }
 _ANY = Given(("q",), ())

@@ -10,9 +10,12 @@ import numpy as np
 
 from ..errors import InputError
 from ..fem.elastic import elastic_body
+from ..numerics.keywords import checked_keywords
 from ..plots.figures import envelope
 from ..plots.motion import is_space, q_shape
-from ..system.checks import choice, whole
+from ..system.calls import FAILURES
+from ..system.checks import choice, function, whole
+from ..system.checks import shown as named
 from ..system.constraints import Distances, RigidMolecules
 from .bodies import boxes_of_assembly, boxes_of_poses, faces_of_body
 from .pictures import HANGING, PICTURES
@@ -58,6 +61,7 @@ class Points(NamedTuple):
         return x if self.completed is None else self.completed(x, np.asarray(run.t[frames]))
 
 
+@checked_keywords(callee="view")
 def scene_of(
     run: Any,
     *,
@@ -81,7 +85,7 @@ def scene_of(
     most = FRAMES if frames is None else whole(frames, "frames", "view", least=2, most=100_000)
     points = _points(run) if positions is None else _by_function(positions)
     if bonds is not None:
-        points = points._replace(bonds=tuple((int(i), int(j)) for i, j in bonds))
+        points = points._replace(bonds=_pairs(bonds))
     if run.members:  # of which only points are shown, in the colour of their member
         points = points._replace(
             bonds=(), fixed=(), colors=None, radii=None, names={}, triangles=(), dots=True, completed=None
@@ -117,11 +121,39 @@ def scene_of(
 
 # --- which points -----------------------------------------------------------------------------------------------------
 def _by_function(positions: Callable[..., Any]) -> Points:
+    function(positions, "positions", "view")
+
     def of(q: np.ndarray) -> np.ndarray:
-        x = np.stack([np.asarray(positions(each), float) for each in q])
+        x = np.stack([_points_at(positions, each) for each in q])
         return x[:, None] if x.ndim == 2 else x
 
     return Points(of)
+
+
+def _points_at(positions: Callable[..., Any], q: np.ndarray) -> np.ndarray:
+    try:
+        x = np.asarray(positions(q), float)
+    except FAILURES as error:
+        told = f"{type(error).__name__} for q of shape {q.shape}: {error}"
+        raise InputError(f"view(positions=...): the function raised {told}") from error
+    if x.ndim not in (1, 2) or x.shape[-1] not in (2, 3):
+        raise InputError(
+            f"view(positions=...): the function must return points (n, 2) or (n, 3), or one point, not an array of "
+            f"shape {x.shape}."
+        )
+    return x
+
+
+def _pairs(bonds: Any) -> tuple[tuple[int, int], ...]:
+    try:
+        pairs: Any = np.asarray(bonds)
+    except ValueError:  # of different lengths
+        pairs = np.asarray(None)
+    if pairs.size == 0:
+        return ()
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
+        raise InputError(f"view(bonds=...): bonds must be pairs of numbers of points, [(0, 1), …], not {named(bonds)}.")
+    return tuple((int(i), int(j)) for i, j in pairs)
 
 
 def _points(run: Any) -> Points:

@@ -40,6 +40,8 @@ class Page:
         """The page as a file."""
         path = as_path(path, "path")
         path = path if path.suffix else path.with_suffix(".html")
+        if path.suffix.lower() not in (".html", ".htm"):
+            raise InputError(f"an animation is an HTML page, x.html, not {str(path)!r}; movie() writes films.")
         if not path.parent.is_dir():
             raise InputError(f"{path}: the folder {path.parent} does not exist.")
         path.write_text(self.html, encoding="utf-8")
