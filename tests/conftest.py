@@ -37,12 +37,18 @@ gc.set_threshold(10_000, 20, 20)  # tracing makes millions of objects; with fewe
 
 @pytest.fixture(autouse=True)
 def forget_old_programs():
-    """A thousand tests compile more programs than one process has memory maps for: forget them from time to time."""
+    """A thousand tests compile more programs than one process has memory maps for: forget them from time to time.
+    Programs that are kept live long: collections of garbage pass over them."""
     yield
-    if next(_tests_done) % BETWEEN_LOOKS == 0 and MAPS.exists() and MAPS.read_bytes().count(b"\n") > MANY:
+    if next(_tests_done) % BETWEEN_LOOKS:
+        return
+    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MANY:
         jax.clear_caches()
         for programs in (native._program, native.size_of, kernel._program):
             programs.cache_clear()
+        gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 @in_one_chunk

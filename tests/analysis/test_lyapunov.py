@@ -61,3 +61,8 @@ def test_the_basis_is_symplectic_and_orthonormal():
         q, lengths = orthonormal(jnp.asarray(rows))
         np.testing.assert_allclose(q @ q.T, np.eye(len(rows)), atol=1e-14)
         np.testing.assert_allclose(np.prod(lengths), np.sqrt(np.linalg.det(rows @ rows.T)), rtol=1e-12)
+
+
+def test_the_end_is_a_whole_number_of_steps():
+    with pytest.raises(gm.InputError, match="not a whole number"):
+        gm.lyapunov(gm.models.henon_heiles(), dt=0.3, t_end=100.0)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..engines.grid import grid
 from ..errors import InputError
 from ..methods import Method
 from ..methods.tangent import TangentMap
@@ -104,7 +105,7 @@ def lyapunov(
     many = flag(members, "members", "lyapunov")
     start = number(t0, "t0", "lyapunov")
     h = float(positive(call.dt, "dt", "lyapunov"))
-    steps = round((float(number(call.t_end, "t_end", "lyapunov")) - start) / h)
+    steps = grid(h, number(call.t_end, "t_end", "lyapunov"), start).steps
     if steps < 2 * PARTS:
         raise InputError(f"lyapunov: from t0 = {start:g} to t_end = {call.t_end:g} there are only {steps} steps.")
     largest = _most(call.system, np.asarray(call.q0)[0] if many and not call.one_start else np.asarray(call.q0))

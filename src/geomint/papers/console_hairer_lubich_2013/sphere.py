@@ -189,7 +189,7 @@ def composition_checks(form: str, few: Effort, many: Effort) -> list[Check]:
         {"paper": stated, "verdict": verdict, "note": note, **where} if same else {"note": other, **ours}
     )
     near = "0.1475 and 0.1575 reach the error, 0.15 does not"
-    run = "neighbouring steps, 0.1475 and 0.1575, reach 8e-6; the run that the paper quotes is not in it"
+    run = "neighbouring steps, 0.1475 and 0.1575, reach 8e-6; quoted from [5] without form and start"
     return [
         Check(
             f"{name}: longest step with |ΔE| ≤ 8e-6", many.steps[many.chosen], form_of.longest,

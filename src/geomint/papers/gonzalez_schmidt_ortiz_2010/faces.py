@@ -133,8 +133,11 @@ def position_checks(name: str, mesh: Mesh, segments: list[Common]) -> list[Check
     torque = np.sum(np.cross(mesh.nodes, force), axis=0)
     largest = np.abs(force).max()
     apart, _ = values()(contact, mesh.nodes + 9.0 * mesh.bodies[:, None])
-    sums = {"paper": "A and B the ends of the intersection", "where": "(72)"}
-    invariant = {"paper": "invariant under translations and rotations", "where": "section 5.2, below (72)"}
+    sums: dict[str, Any] = {"paper": "A and B the ends of the intersection", "where": "(72)"}
+    invariant: dict[str, Any] = {
+        "paper": "invariant under translations and rotations",
+        "where": "section 5.2, below (72)",
+    }
     return [
         Check(
             f"{name}: intersecting pairs of faces, less those in rational arithmetic",
@@ -161,7 +164,7 @@ def position_checks(name: str, mesh: Mesh, segments: list[Common]) -> list[Check
             max(np.abs(np.sum(force, axis=0)).max(), np.abs(torque).max()) / largest,
             (None, 1e-13),
             paper="retains its energy and momentum preserving properties",
-            where="section 5.2, below (72)",
+            where=below,
         ),
         Check(f"{name}: V of the bodies moved apart", float(apart), (0, 0), paper="0 over C", where="section 5.2"),
     ]
