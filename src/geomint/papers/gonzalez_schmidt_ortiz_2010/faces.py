@@ -164,7 +164,7 @@ def position_checks(name: str, mesh: Mesh, segments: list[Common]) -> list[Check
             max(np.abs(np.sum(force, axis=0)).max(), np.abs(torque).max()) / largest,
             (None, 1e-13),
             paper="retains its energy and momentum preserving properties",
-            where=below,
+            where="section 5.2, below (72)",
         ),
         Check(f"{name}: V of the bodies moved apart", float(apart), (0, 0), paper="0 over C", where="section 5.2"),
     ]
