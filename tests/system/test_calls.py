@@ -53,13 +53,13 @@ class Held(eqx.Module):
 )
 def test_arguments_by_name(name, function, params, seen):
     assert call_function(name, function, GIVEN, params) == seen
-    wrapped = function if isinstance(function, Held) else Function(function)
+    wrapped = function if isinstance(function, Held) else Function.of(function)
     assert call_function(name, wrapped, GIVEN, params) == seen
     assert takes(name, wrapped, "t", params is not None) == ("t" in seen)
 
 
 def test_a_held_time_is_given_in_place_of_that_of_the_run():
-    held = AtTime(Function(lambda q, t: (q, t)), 7.0)
+    held = AtTime(Function.of(lambda q, t: (q, t)), 7.0)
     assert call_function("potential", held, {"q": "q"}) == ("q", 7.0)
     assert not takes("potential", held, "t")
 

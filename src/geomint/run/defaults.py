@@ -11,7 +11,6 @@ from ..engines.grid import whole_saves
 from ..errors import InputError
 from ..methods import Method
 from ..models import Model, named
-from ..system.calls import as_now
 from ..system.checks import number, whole
 from ..system.system import Stated
 
@@ -62,7 +61,7 @@ def of_model(
                 f"{callee} needs {_listed(missing)}; only a model (gm.models.kepler(), …) in place of the system has "
                 "defaults for them."
             )
-        return Call(as_now(system), q0, v0, p0, method, dt, t_end, False)
+        return Call(system.as_now() if isinstance(system, Stated) else system, q0, v0, p0, method, dt, t_end, False)
     model, one_start = system, q0 is None
     v0 = model.v0 if v0 is None and p0 is None else v0
     method, dt = (model.method if method is None else method), (model.dt if dt is None else dt)

@@ -92,13 +92,13 @@ class Function(Module):
         return getattr(self.function, "explain", None)
 
 
-def as_now(system: Any) -> Any:
-    """The system, whose functions are new ones where numbers that they take from outside have changed. Those of a model
-    take none."""
-    if getattr(system, "origin", None) is not None:
-        return system
+def as_now(stated: Any) -> Any:
+    """A function, or what contains some: new ones where numbers that they take from outside have changed."""
     is_function = lambda x: isinstance(x, Function)
-    return jax.tree.map(lambda x: Function.of(x.function) if is_function(x) else x, system, is_leaf=is_function)
+    held = [x for x in jax.tree.leaves(stated, is_leaf=is_function) if is_function(x)]
+    if all(x.outside == captured.digest(x.function) for x in held):
+        return stated
+    return jax.tree.map(lambda x: Function.of(x.function) if is_function(x) else x, stated, is_leaf=is_function)
 
 
 class AtTime(Module):

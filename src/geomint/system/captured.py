@@ -6,7 +6,8 @@ A compiled program belongs to a function, which Python compares by identity. But
     system = gm.System(lambda q: 0.5 * k * (q @ q))
 
 is a new system once k is set to 4, with the same function. `digest` covers the values of such numbers, so that what was
-compiled for others is not used. Values that change during a run still count as they were at its start.
+compiled for others is not used. Values that change during a run still count as they were at its start. Lists of whole
+numbers and texts do not count: they are often records that the function itself writes.
 """
 
 from __future__ import annotations
@@ -49,8 +50,10 @@ def _reached(x: Any, seen: set[int], depth: int) -> Iterator[Any]:
 
 
 def _parts(x: Any) -> Iterator[Any]:
-    if isinstance(x, tuple | list):
+    if isinstance(x, tuple):
         yield from x
+    elif isinstance(x, list):
+        yield from (part for part in x if not isinstance(part, int | str))
     elif isinstance(x, dict):
         for key, part in x.items():
             yield from (key, part)
@@ -64,7 +67,18 @@ def _parts(x: Any) -> Iterator[Any]:
         yield from vars(x).values() if hasattr(x, "__dict__") else ()
 
 
-LIBRARIES = {"builtins", "collections", "equinox", "functools", "itertools", "jax", "jaxlib", "numpy", "scipy"}
+LIBRARIES = {
+    "builtins",
+    "collections",
+    "equinox",
+    "functools",
+    "geomint",
+    "itertools",
+    "jax",
+    "jaxlib",
+    "numpy",
+    "scipy",
+}
 
 
 def _of_function(function: types.FunctionType) -> Iterator[Any]:

@@ -17,7 +17,7 @@ from ..errors import InputError, nearest
 from ..numerics.keywords import checked_keywords
 from ..numerics.module import Module
 from .auxiliary import Auxiliary
-from .calls import AtTime, Function, call_function, takes
+from .calls import AtTime, Function, as_now, call_function, takes
 from .checks import as_array, function, instance, shown
 from .damping import checked_damping, first_entry, is_uniform
 from .labels import Labels, checked_labels
@@ -118,6 +118,17 @@ class Stated(Module):
         if not names:
             return self
         return self._replaced(**{name: AtTime(getattr(self, name), jnp.asarray(t, float)) for name in names})
+
+    def as_now(self) -> Self:
+        """The system with the numbers that its functions take from outside as they are now (see captured.py). Those of
+        a model take none."""
+        if self.origin is not None:
+            return self
+        now: dict[str, Any] = {name: as_now(getattr(self, name)) for name in FUNCTIONS if hasattr(self, name)}
+        for group in ("watch", "overrides"):
+            if hasattr(self, group):
+                now[group] = {name: as_now(f) for name, f in getattr(self, group).items()}  # in the same order
+        return self._replaced(**now)
 
     def _replaced(self, **fields: Any) -> Self:
         """A copy with other fields, which are not checked again."""
