@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import itertools
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import geomint as gm
+from geomint.system import captured
 
 STIFFNESS = 1.0
 
@@ -63,12 +65,41 @@ def by_object():
     return spring, lambda x: spring.numbers.update(stiffness=x)
 
 
+def by_whole_number():
+    numbers = [1]
+    return (lambda q: 0.5 * numbers[0] * q @ q), lambda x: numbers.__setitem__(0, int(x))
+
+
+def by_partial():
+    held = {"energy": functools.partial(lambda q, k: 0.5 * k * q @ q, k=1.0)}
+    change = lambda x: held.update(energy=functools.partial(held["energy"].func, k=x))
+    return (lambda q: held["energy"](q)), change
+
+
+def by_another_function():
+    """As a cell of a notebook that is run again."""
+    one, four = (lambda q: 0.5 * q @ q), (lambda q: 2.0 * q @ q)
+    helper = one
+
+    def change(x):
+        nonlocal helper
+        helper = one if x == 1 else four
+
+    return (lambda q: helper(q)), change
+
+
 def by_argument():
     numbers = [1.0]
     return functools.partial(lambda q, k=numbers: 0.5 * k[0] * q @ q), lambda x: numbers.__setitem__(0, x)
 
 
-@pytest.mark.parametrize("make", [by_global, by_closure, by_array, by_method, by_object, by_argument])
+WAYS = [
+    by_global, by_closure, by_array, by_method, by_object, by_whole_number, by_partial,
+    by_another_function, by_argument,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", WAYS)
 @pytest.mark.parametrize("engine", ["xla", "native"])
 def test_a_number_from_outside_is_changed_between_runs(make, engine):
     potential, change = make()
@@ -104,3 +135,22 @@ def test_nothing_is_compiled_again_where_nothing_changed():
     before = next(traced)
     go()
     assert next(traced) <= before + 3  # the energy at the start is computed anew, by numbers
+
+
+def test_numbers_next_to_each_other_are_told_apart():
+    of = lambda *numbers: captured.digest(lambda q: numbers)
+    assert len({of(1.0, 12.0), of(1.01, 2.0), of(1, 23), of(12, 3), of((1,), 23), of((1, 23))}) == 6
+    key = jax.random.key(0)  # which has no numbers for numpy
+    assert captured.digest(lambda q: key) == captured.digest(lambda q: key)
+
+
+def test_a_run_goes_on_with_the_numbers_that_it_began_with(tmp_path):
+    potential, change = by_closure()
+    system, path = gm.System(potential), tmp_path / "run.h5"
+    gm.simulate(system, np.ones(2), np.zeros(2), method=gm.Verlet(), dt=0.01, t_end=1.0, output=path)
+    change(4.0)
+    with pytest.raises(gm.ArchiveError, match="not the one that was run"):
+        gm.resume(path, system=system, t_end=2.0)
+    change(1.0)
+    run = gm.resume(path, system=system, t_end=2.0)
+    np.testing.assert_allclose(run.q[-1], np.cos(2.0), atol=1e-4)

@@ -76,7 +76,7 @@ def project(system: Any, q0: Any, v0: Any = None, *, t0: float = 0.0) -> tuple[n
         raise InputError(f"v0 has shape {v.shape}, but q0 has shape {q.shape}; they must be the same.")
     check_mass(system, q.shape)
     t0 = number(t0, "t0", "project")
-    stated = measured_at(system, q)
+    stated = measured_at(system.as_now(), q)
     system = stated.at_time(t0)
     solver, start = find_solver("newton", 1.0, [(system, q)]), q
     groups = seeds(solver.plan.n, solver.plan)

@@ -17,10 +17,10 @@ measured). They are switched off twice, since neither measure covers everything:
 jaxlib 0.11 is right and refuses both the option and the flag, so the version decides. 0.10.2 is excluded in
 pyproject.toml.
 
-On a GPU, `jit` asks for CUDA graphs of whole loops. Otherwise the host launches each kernel, and for each round of a
-loop copies the condition and waits for it: 10 to 15 µs a step for a loop over steps whose number is not known to the
+On a GPU, `jit` has whole loops compiled to CUDA graphs. Otherwise the host launches each kernel, and for each round of
+a loop copies the condition and waits for it: 10 to 15 µs a step for a loop over steps whose number is not known to the
 compiler, and as much for each iteration inside a step. XLA leaves such loops to the host where the driver has no
-conditional nodes (before CUDA 12.4). Whoever sets the flag in XLA_FLAGS decides alone.
+conditional nodes (before CUDA 12.4). A setting of this flag in XLA_FLAGS wins, and so does a file of flags.
 
 Importing geomint also switches JAX's persistent compilation cache on (see disk_cache), unless the user has set
 jax_compilation_cache_dir.
@@ -87,10 +87,12 @@ disk_cache.share_with_jax(jax.config)
 
 
 def options(backend: str) -> dict[str, Any]:
-    """The compiler options of geomint's programs on "cpu" or "gpu"."""
+    """The compiler options of geomint's programs on "cpu" or "gpu". The latter were tried with jaxlib 0.11."""
     if backend == "cpu":
         return {FLAG: False} if MISCOMPILES else {}
-    return GRAPHS if backend == "gpu" and GRAPH_FLAG not in os.environ.get("XLA_FLAGS", "") else {}
+    flags = os.environ.get("XLA_FLAGS", "").strip()
+    own = GRAPH_FLAG in flags or (flags and not flags.startswith("-"))  # flags of the user, or a file of them
+    return GRAPHS if backend == "gpu" and _VERSION >= (0, 11) and not own else {}
 
 
 def jit(function: Callable | None = None, **settings: Any) -> Any:

@@ -67,7 +67,7 @@ def of_model(
     method, dt = (model.method if method is None else method), (model.dt if dt is None else dt)
     if t_end is None and "t_end" not in not_needed:
         t_end = end_of_model(model.t_end, dt, t0, save_every)
-    return Call(model.system, model.q0 if one_start else q0, v0, p0, method, dt, t_end, one_start)
+    return Call(model.system.as_now(), model.q0 if one_start else q0, v0, p0, method, dt, t_end, one_start)
 
 
 def end_of_model(duration: float, dt: Any, t0: Any, save_every: Any) -> float:

@@ -66,7 +66,7 @@ def system_of(contents: archive.Contents | Index) -> Stated | None:
 def matching(contents: archive.Contents | Index, system: Stated) -> Stated:
     """The system given, after a check by its fingerprint that it is the one that was run. Leaves of params that the
     members share are repeated, as in the run."""
-    meta = contents.meta
+    meta, system = contents.meta, system.as_now()
     if needs_start(system):
         system = measured_at(system, _first_positions(contents))
     if meta["spread"] == "states and params" and "shard" not in meta:

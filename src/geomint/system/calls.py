@@ -68,8 +68,8 @@ class Plan(NamedTuple):
 
 
 class Function(Module):
-    """A plain Python function as a part of a pytree: compile-time, compared by identity and by the numbers that it
-    takes from outside."""
+    """A plain Python function as a part of a pytree: compile-time, compared by identity and by what it reads from
+    outside."""
 
     function: Callable = eqx.field(static=True)
     outside: int = eqx.field(static=True)
@@ -93,7 +93,7 @@ class Function(Module):
 
 
 def as_now(stated: Any) -> Any:
-    """A function, or what contains some: new ones where numbers that they take from outside have changed."""
+    """A function, or an object that contains some: another one where what they read from outside has changed."""
     is_function = lambda x: isinstance(x, Function)
     held = [x for x in jax.tree.leaves(stated, is_leaf=is_function) if is_function(x)]
     if all(x.outside == captured.digest(x.function) for x in held):

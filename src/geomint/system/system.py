@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from types import MethodType
 from typing import Any, Self
 
 import equinox as eqx
@@ -34,7 +35,10 @@ def as_function(name: str, f: Any) -> Any:
     if f is None:
         return None
     function(f, name)
-    # A callable that is itself a pytree (an Equinox module, jax.tree_util.Partial) keeps its arrays traced.
+    # A callable that is itself a pytree (an Equinox module, jax.tree_util.Partial) keeps its arrays traced; so does a
+    # method of one.
+    if isinstance(f, MethodType) and isinstance(f.__self__, eqx.Module):
+        f = jax.tree_util.Partial(f.__func__, f.__self__)
     is_tree = isinstance(f, (eqx.Module, jax.tree_util.Partial))
     return f if is_tree else Function.of(f)
 
@@ -120,10 +124,7 @@ class Stated(Module):
         return self._replaced(**{name: AtTime(getattr(self, name), jnp.asarray(t, float)) for name in names})
 
     def as_now(self) -> Self:
-        """The system with the numbers that its functions take from outside as they are now (see captured.py). Those of
-        a model take none."""
-        if self.origin is not None:
-            return self
+        """The system, where what its functions read from outside has changed as a new one (see captured.py)."""
         now: dict[str, Any] = {name: as_now(getattr(self, name)) for name in FUNCTIONS if hasattr(self, name)}
         for group in ("watch", "overrides"):
             if hasattr(self, group):

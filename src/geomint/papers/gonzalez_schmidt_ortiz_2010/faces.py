@@ -46,7 +46,6 @@ class Common(NamedTuple):
 
     ends: list[list[Fraction]]
     first: int  # of the ends lie on edges of the first face
-    faces: tuple[Any, Any]
 
 
 def dot(x: Any, y: Any) -> Any:
@@ -83,7 +82,7 @@ def common_segments(mesh: Mesh) -> list[Common]:
         if not set(f) & set(g):
             first, second = pierced(one, other), pierced(other, one)
             if len(first) + len(second) == 2:
-                found.append(Common([*first, *second], len(first), (one, other)))
+                found.append(Common([*first, *second], len(first)))
     return found
 
 
