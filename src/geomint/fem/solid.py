@@ -76,15 +76,8 @@ def solid(
         potential, fast = make(outside, forces, matrices.coupling), make(inside, None, None)
     if symmetries is None:
         symmetries = (Translation(), Rotation()) if nodes is None and forces is None else ()
-    return System(
-        potential,
-        mass=matrices.free,
-        fast=fast,
-        symmetries=symmetries,
-        watch=watch,
-        force=force,
-        damping=damping,
-    )
+    described: dict[str, Any] = {"symmetries": symmetries, "watch": watch, "force": force, "damping": damping}
+    return System(potential, mass=matrices.free, fast=fast, **described)
 
 
 class Nodes(NamedTuple):

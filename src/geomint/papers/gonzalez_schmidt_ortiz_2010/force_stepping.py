@@ -107,13 +107,12 @@ def _compiled() -> Any:
         d, now, saved, idle = len(x), 0.0, 0, 0
         force: Any = np.empty(d)
         for event in range(MOST):
-            at = 0
+            at, first, face = 0, np.inf, -1
             for j in range(d):
                 at += cell[j] * strides[j]
             for axis in order:
                 force[axis] = -rate * (values[at + strides[axis]] - values[at])
                 at += strides[axis]
-            first, face = np.inf, -1
             for k in range(d + 1):  # between the k-th and the next of 1 ≥ x_π(1) ≥ … ≥ x_π(d) ≥ 0
                 gap, speed, pull = 1.0 if k == 0 else 0.0, 0.0, 0.0
                 if k > 0:
