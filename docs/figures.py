@@ -9,7 +9,6 @@ minutes), and its numbers are written to docs/results/, from which docs/generate
 pages. `python docs/figures.py out/results.json` writes the numbers of a run of `geomint reproduce` without drawing.
 """
 
-import json
 import sys
 import tempfile
 import time
@@ -22,9 +21,10 @@ from PIL import Image
 import geomint as gm
 from geomint import papers
 
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "examples")]
+from recording import record, record_all  # noqa: E402
+
 IMAGES = Path(__file__).parent / "images"
-RESULTS = Path(__file__).parent / "results"
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
 
 def first():
@@ -352,28 +352,6 @@ PAPERS = {
     "stern": "stern-grinspun-2009",
     "tao": "tao-owhadi-2015",
 }
-
-
-def record(row, machine):
-    """Write the numbers of one run, a row of results.json, to docs/results/PAPER.json, to eight digits."""
-    path = RESULTS / f"{row['paper']}.json"
-    results = json.loads(path.read_text()) if path.exists() else {}
-    checks = [check | {"measured": rounded(check["measured"])} for check in row["checks"]]
-    size = {"seconds": round(row["seconds"], 1), "machine": machine, "checks": checks}
-    about = {"title": row["title"], "figure": row["figure"]} | {"quick" if row["quick"] else "full": size}
-    results[row["experiment"]] = results.get(row["experiment"], {}) | about
-    path.write_text(json.dumps(dict(sorted(results.items())), indent=1, ensure_ascii=False) + "\n")
-
-
-def record_all(path):
-    """Write the numbers of a run of `geomint reproduce`."""
-    found = json.loads(Path(path).read_text())
-    for row in found["experiments"]:
-        record(row, found["machine"])
-
-
-def rounded(number):
-    return None if number is None else float(f"{number:.8g}")
 
 
 def experiments(prefix, one=""):

@@ -89,7 +89,8 @@ def modified_frequency(quick: bool) -> Outcome:
             paper="does not affect the fast energy", **same,
         ),
         Check(
-            "FPU, 100 steps: IMEX from the impulse scheme with Ω̃", apart(*impulse_steps(100, True), run), (None, 1e-12),
+            "FPU, 100 steps: IMEX from the impulse scheme with Ω̃",
+            apart(*impulse_steps(100, True), run), (None, 1e-12),
             paper="equal", **same,
         ),
         Check(
