@@ -87,7 +87,7 @@ disk_cache.share_with_jax(jax.config)
 
 
 def options(backend: str) -> dict[str, Any]:
-    """The compiler options of geomint's programs on "cpu" or "gpu". The latter were tried with jaxlib 0.11."""
+    """The compiler options of geomint's programs on "cpu" or "gpu". Those for GPUs were tried with jaxlib 0.11."""
     if backend == "cpu":
         return {FLAG: False} if MISCOMPILES else {}
     flags = os.environ.get("XLA_FLAGS", "").strip()

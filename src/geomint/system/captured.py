@@ -118,7 +118,7 @@ def _is_fixed(x: Any) -> bool:
 
 @functools.lru_cache(1024)
 def _names(code: types.CodeType) -> tuple[str, ...]:
-    """The global names (and names of attributes) in a function and in those inside it."""
+    """The names of globals and attributes that a function and the functions inside it use."""
     inner = (name for x in code.co_consts if isinstance(x, types.CodeType) for name in _names(x))
     return tuple(dict.fromkeys((*code.co_names, *inner)))
 

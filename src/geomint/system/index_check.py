@@ -67,7 +67,7 @@ def check_indices(system: Stated, q: Any, p: Any) -> None:
 
 
 def check_function(system: Stated, name: str, function: Callable[..., Any], q: Any, p: Any) -> None:
-    """An error where a function of (q, p) that is no part of the system reads out of range."""
+    """Raise InputError where a function of (q, p) that the system does not hold reads an index out of range."""
     call = lambda q, p, t: jax.tree.leaves(system.call(function, q, p, v=p, t=t, name=name))
     program = jax.make_jaxpr(lambda q, p, t: [x for x in call(q, p, t) if hasattr(x, "dtype")])(q, p, 0.0)
     _check(Pending(name, program, IndexDependence()), [as_known(q), as_known(p)])

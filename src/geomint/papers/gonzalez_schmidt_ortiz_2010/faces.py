@@ -74,7 +74,7 @@ def pierced(face: Any, other: Any) -> list[list[Fraction]]:
 
 
 def common_segments(mesh: Mesh) -> list[Common]:
-    """Of all pairs of boundary faces without a common node, in rational arithmetic."""
+    """The common segments of all pairs of boundary faces without a common node, in rational arithmetic."""
     nodes = [[Fraction(float(x)) for x in node] for node in mesh.nodes]
     faces = [[nodes[k] for k in face] for face in mesh.boundary_faces]
     found = []

@@ -79,7 +79,7 @@ class Grid(NamedTuple):
 # --- the motion -------------------------------------------------------------------------------------------------------
 @functools.cache
 def _leaves() -> Any:
-    """When a particle leaves a simplex through one face, in machine code."""
+    """A compiled function: the time at which a particle leaves a simplex through one face."""
     import numba  # slow to import
 
     @numba.njit(inline="always")
